@@ -1,0 +1,43 @@
+"""What is compared: Llama architectures by name.
+
+`names()` lists them, `get(name)` gives one with `.build`, `.factors` (axis → level) and `.source` (who does it so).
+Importing this package does not import torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from .config import LlamaConfig, RopeScaling
+from .outside import installed
+from .presets import Build, Model, Variant, presets
+from .settings import Settings
+
+__all__ = ["Build", "LlamaConfig", "Model", "RopeScaling", "Settings", "UnknownVariant", "Variant", "get", "names"]
+
+
+class UnknownVariant(KeyError):
+    """No variant has that name; the message suggests the nearest."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def names() -> list[str]:
+    """Names of all variants: ours, then those that installed packages add."""
+    ours = presets()
+    return [*ours, *(name for name in installed() if name not in ours)]
+
+
+def get(name: str) -> Variant:
+    """The variant of that name.
+
+    Raises:
+        UnknownVariant: with the nearest names.
+    """
+    known = installed() | presets()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`workbench variants` lists them"
+    raise UnknownVariant(f"unknown variant {name!r}: {hint}")

@@ -1,0 +1,136 @@
+"""Llama as one function over plain tensors: no module calls, no policy objects (axis B, level `inline`).
+
+The same operations in the same order as `single_file` with team005_proposal's settings: unified cache, masks by
+(T, S), pair-stack RoPE behind a [B, T, H, D] boundary, preallocated KV, composite softmax. What differs is the number
+of Python calls between the operations, nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .config import LlamaConfig
+
+
+class Layer(NamedTuple):
+    """One layer's weights."""
+
+    attention_norm: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    o: Tensor
+    mlp_norm: Tensor
+    gate: Tensor
+    up: Tensor
+    down: Tensor
+
+
+class InlineLlama:
+    """Tokens [B, T] that start at `position` → logits [B, V] of the last one."""
+
+    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int) -> None:
+        self.config = config
+        self.max_length = max_length
+        self.embedding = weights["model.embed_tokens.weight"]
+        self.norm = weights["model.norm.weight"]
+        self.head = weights["lm_head.weight"]
+        self.layers = [
+            Layer(
+                weights[f"model.layers.{i}.input_layernorm.weight"],
+                self._interleaved(weights[f"model.layers.{i}.self_attn.q_proj.weight"]),
+                self._interleaved(weights[f"model.layers.{i}.self_attn.k_proj.weight"]),
+                weights[f"model.layers.{i}.self_attn.v_proj.weight"],
+                weights[f"model.layers.{i}.self_attn.o_proj.weight"],
+                weights[f"model.layers.{i}.post_attention_layernorm.weight"],
+                weights[f"model.layers.{i}.mlp.gate_proj.weight"],
+                weights[f"model.layers.{i}.mlp.up_proj.weight"],
+                weights[f"model.layers.{i}.mlp.down_proj.weight"],
+            )
+            for i in range(config.num_hidden_layers)
+        ]
+        frequencies = 1.0 / (config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim))
+        if (s := config.rope_scaling) is not None:
+            turns = s.original_max_position_embeddings * frequencies / (2 * math.pi)
+            smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
+            frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
+        angles = torch.outer(torch.arange(max_length).float(), frequencies)
+        self.cos = angles.cos().to(self.embedding.dtype)  # [max, D/2]
+        self.sin = angles.sin().to(self.embedding.dtype)
+        self.masks: dict[tuple[int, int], Tensor] = {}
+        self.kvs: list[tuple[Tensor, Tensor]] = []
+
+    def _interleaved(self, weight: Tensor) -> Tensor:
+        """Q or K rows from half-split to interleaved order."""
+        rows, columns = weight.shape
+        half = self.config.head_dim // 2
+        return weight.view(-1, 2, half, columns).transpose(1, 2).reshape(rows, columns)
+
+    def forward(self, tokens: Tensor, position: int) -> Tensor:
+        batch, length = tokens.shape
+        end = position + length
+        head_dim, eps = self.config.head_dim, self.config.rms_norm_eps
+        heads, kv_heads = self.config.num_attention_heads, self.config.num_key_value_heads
+        scale = head_dim**-0.5
+        x = F.embedding(tokens, self.embedding)  # [B, T, E]
+        shape = (x.shape[-1],)
+        if not self.kvs or self.kvs[0][0].shape[0] != batch:
+            size = (batch, kv_heads, self.max_length, head_dim)
+            self.kvs = [
+                (torch.empty(size, dtype=x.dtype, device=x.device), torch.empty(size, dtype=x.dtype, device=x.device))
+                for _ in self.layers
+            ]
+        for layer, (k_all, v_all) in zip(self.layers, self.kvs, strict=True):
+            y = F.rms_norm(x, shape, layer.attention_norm, eps)
+            q = F.linear(y, layer.q).unflatten(-1, (-1, head_dim))  # [B, T, H, D]
+            k = F.linear(y, layer.k).unflatten(-1, (-1, head_dim))
+            v = F.linear(y, layer.v).unflatten(-1, (-1, head_dim))
+
+            q = q.transpose(1, 2).contiguous()  # [B, H, T, D]
+            k = k.transpose(1, 2).contiguous()
+            cos = self.cos.narrow(0, position, length)
+            sin = self.sin.narrow(0, position, length)
+            even, odd = q.unflatten(-1, (-1, 2)).unbind(-1)
+            q = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+            even, odd = k.unflatten(-1, (-1, 2)).unbind(-1)
+            k = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+            q = q.transpose(1, 2).contiguous()  # [B, T, H, D]
+            k = k.transpose(1, 2).contiguous()
+            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+
+            k_all.narrow(2, position, length).copy_(k)
+            v_all.narrow(2, position, length).copy_(v)
+            k, v = k_all.narrow(2, 0, end), v_all.narrow(2, 0, end)  # [B, G, S, D]
+            mask = None
+            if length > 1:
+                mask = self.masks.get((length, end))
+                if mask is None:
+                    mask = torch.full((length, end), float("-inf"), dtype=x.dtype).triu_(position + 1)
+                    self.masks[length, end] = mask
+            if kv_heads != heads:
+                k = k.repeat_interleave(heads // kv_heads, dim=1)
+                v = v.repeat_interleave(heads // kv_heads, dim=1)
+            scores = torch.matmul(q, k.transpose(2, 3)) * scale  # [B, H, T, S]
+            if mask is not None:
+                scores = scores + mask
+            shifted = torch.exp(scores - scores.amax(-1, keepdim=True))
+            y = torch.matmul(shifted / shifted.sum(-1, keepdim=True), v)
+            x = x + F.linear(y.transpose(1, 2).flatten(2), layer.o)
+
+            y = F.rms_norm(x, shape, layer.mlp_norm, eps)
+            x = x + F.linear(F.silu(F.linear(y, layer.gate)) * F.linear(y, layer.up), layer.down)
+        return F.linear(F.rms_norm(x, shape, self.norm, eps)[:, -1], self.head)
+
+    def reset(self) -> None:
+        """Nothing to forget: positions beyond the next call's are never read."""
+
+
+def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> InlineLlama:
+    """A model over `weights` (Hugging Face names)."""
+    return InlineLlama(config, weights, max_length)

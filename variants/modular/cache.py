@@ -1,0 +1,28 @@
+"""The unified Cache: KV of every layer, RoPE tables and masks under one owner (as Candle's `Cache`)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..config import LlamaConfig
+from .kv_cache import STORAGE
+from .masks import POLICIES
+from .rope import angle_tables
+
+
+class Cache:
+    """Plugs into the same three places as the split parts do: it answers `rows`, `begin`/`get`, and owns `kvs`."""
+
+    def __init__(
+        self, config: LlamaConfig, max_length: int, dtype: torch.dtype, *, kv: str, mask: str, application: str
+    ) -> None:
+        self.kvs = [STORAGE[kv](max_length) for _ in range(config.num_hidden_layers)]
+        self.cos, self.sin = angle_tables(config, max_length, dtype)
+        self.masks = POLICIES[mask](application, dtype)
+        self.begin = self.masks.begin
+        self.get = self.masks.get
+
+    def rows(self, position: int, length: int) -> tuple[Tensor, Tensor]:
+        """cos and sin of positions [position, position + length), each [T, D/2]."""
+        return self.cos.narrow(0, position, length), self.sin.narrow(0, position, length)

@@ -1,0 +1,97 @@
+"""Causal masks: how one is made, how long it is kept (the policies), and how it is applied."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+def additive_mask(length: int, kv_length: int, dtype: torch.dtype) -> Tensor:
+    """[T, kv]: 0 where query t may see key j (j <= t + kv - T), -inf elsewhere. Vectorised: one fill, one triangle."""
+    return torch.full((length, kv_length), float("-inf"), dtype=dtype).triu_(kv_length - length + 1)
+
+
+def boolean_mask(length: int, kv_length: int, dtype: torch.dtype) -> Tensor:
+    """[T, kv]: True where the key must not be seen (Candle's u8 mask)."""
+    return torch.ones((length, kv_length), dtype=torch.bool).triu_(kv_length - length + 1)
+
+
+MAKERS = {"additive": additive_mask, "in_sdpa": additive_mask, "masked_fill": boolean_mask}
+
+
+def apply_mask(scores: Tensor, mask: Tensor, application: str) -> Tensor:
+    """scores [B, H, T, kv] with the forbidden places at -inf."""
+    if application == "additive":
+        return scores + mask
+    return scores.masked_fill(mask, float("-inf"))
+
+
+class Masks(Protocol):
+    """A mask policy. One query row sees everything before it, so no policy makes a mask at decode."""
+
+    def begin(self, length: int, kv_length: int) -> None:
+        """Called once at the start of every forward."""
+
+    def get(self, length: int, kv_length: int) -> Tensor | None:
+        """The mask [T, kv] for one layer, or None where none is needed."""
+
+
+class FreshMasks:
+    """A new mask per layer and call (the worker before its change)."""
+
+    def __init__(self, application: str, dtype: torch.dtype) -> None:
+        self.make = MAKERS[application]
+        self.dtype = dtype
+
+    def begin(self, length: int, kv_length: int) -> None:
+        pass
+
+    def get(self, length: int, kv_length: int) -> Tensor | None:
+        if length == 1:
+            return None
+        return self.make(length, kv_length, self.dtype)
+
+
+class CachedMasks:
+    """A dict by (T, kv): one in each Attention (per_layer) or one in the model (per_model).
+
+    The worker's key was T alone, which is wrong as soon as a prompt comes in chunks; Candle had the same fault until
+    2026 and now keys by (T, kv) as here.
+    """
+
+    def __init__(self, application: str, dtype: torch.dtype) -> None:
+        self.make = MAKERS[application]
+        self.dtype = dtype
+        self.masks: dict[tuple[int, int], Tensor] = {}
+
+    def begin(self, length: int, kv_length: int) -> None:
+        pass
+
+    def get(self, length: int, kv_length: int) -> Tensor | None:
+        if length == 1:
+            return None
+        key = (length, kv_length)
+        mask = self.masks.get(key)
+        if mask is None:
+            mask = self.masks[key] = self.make(length, kv_length, self.dtype)
+        return mask
+
+
+class ForwardMasks:
+    """One mask per forward, shared by the layers and then forgotten (meta's reference code, mistral.rs)."""
+
+    def __init__(self, application: str, dtype: torch.dtype) -> None:
+        self.make = MAKERS[application]
+        self.dtype = dtype
+        self.mask: Tensor | None = None
+
+    def begin(self, length: int, kv_length: int) -> None:
+        self.mask = None if length == 1 else self.make(length, kv_length, self.dtype)
+
+    def get(self, length: int, kv_length: int) -> Tensor | None:
+        return self.mask
+
+
+POLICIES = {"fresh": FreshMasks, "per_layer": CachedMasks, "per_model": CachedMasks, "per_forward": ForwardMasks}

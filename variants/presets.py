@@ -1,0 +1,207 @@
+"""The variants by name: the dispute's history, the grid, the library's model, and ours.
+
+Nothing here imports torch; `Variant.build` does when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .config import LlamaConfig
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Model(Protocol):
+    """What a variant builds."""
+
+    def forward(self, tokens: Tensor, position: int) -> Tensor:
+        """[B, T] tokens that start at `position` → [B, V] logits of the last one."""
+
+    def reset(self) -> None:
+        """Forget the sequence, keep what a new one may reuse."""
+
+
+class Build(Protocol):
+    """How a variant is built: weights carry Hugging Face names and may be repacked once, here."""
+
+    def __call__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model: ...
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named architecture.
+
+    `factors` maps axis → level (empty where the axes do not apply); `source` says which system does it so; `settings`
+    is None for code that is not ours to configure.
+    """
+
+    name: str
+    build: Build
+    description: str
+    source: str
+    factors: Mapping[str, str] = field(default_factory=dict)
+    settings: Settings | None = None
+
+
+@dataclass(frozen=True)
+class _LazyBuild:
+    """Imports the module that builds only when a model is asked for (torch takes a second to import)."""
+
+    module: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model:
+        build: Callable[..., Model] = import_module(self.module, __package__).build
+        return build(config, weights, max_length=max_length, **self.options)
+
+
+def _ours(name: str, settings: Settings, description: str, source: str) -> Variant:
+    if settings.granularity == "inline":
+        build = _LazyBuild(".inline")
+    else:
+        module = ".modular.model" if settings.layout == "modular" else ".single_file"
+        build = _LazyBuild(module, {"settings": settings})
+    return Variant(name, build, description, source, settings.factors(), settings)
+
+
+_TEAM006_BEFORE = Settings()
+_TEAM006_AFTER = replace(_TEAM006_BEFORE, mask="per_layer")
+_TEAM005_HYBRID = replace(_TEAM006_BEFORE, cache="unified", mask="per_model")
+_TEAM005_PROPOSAL = replace(_TEAM005_HYBRID, layout="single_file")
+_CANDLE = replace(
+    _TEAM005_PROPOSAL, mask_application="masked_fill", kv="cat", rope="rotate_half", boundary="bhtd", softmax="fused"
+)
+
+
+def _history() -> list[Variant]:
+    """The ladder: each preset changes one axis of the one before (the last changes several, as Candle does)."""
+    worker = "the Rust/Candle worker of the dispute"
+    return [
+        _ours(
+            "team003",
+            replace(_TEAM006_BEFORE, rope="narrow_cat"),
+            "the layered worker with its oldest RoPE: pair by pair",
+            worker,
+        ),
+        _ours("team006_before", _TEAM006_BEFORE, "the layered worker: a fresh mask per layer and call", worker),
+        _ours("team006_after", _TEAM006_AFTER, "the same with a dict of masks in each Attention", worker),
+        _ours(
+            "team005_hybrid",
+            _TEAM005_HYBRID,
+            "layered files, but one Cache for KV, RoPE tables and masks by (T, kv)",
+            "TEAM-005's analysis names it; never written",
+        ),
+        _ours(
+            "team005_proposal",
+            _TEAM005_PROPOSAL,
+            "TEAM-005's rewrite: team005_hybrid in a single file",
+            "TEAM-005's refactor plan",
+        ),
+        _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV, half-split RoPE", "candle models/llama.rs"),
+    ]
+
+
+def _steps() -> list[Variant]:
+    """Variants that isolate one axis the ladder does not step along."""
+    return [
+        _ours(
+            "team005_split",
+            replace(_TEAM005_HYBRID, cache="split"),
+            "team005_hybrid with its caches apart (axis C alone)",
+            "this project, to isolate ownership",
+        ),
+        _ours(
+            "modular_rope_unified",
+            replace(_TEAM005_HYBRID, cache="rope_unified"),
+            "team005_split, but the RoPE tables live in a shared Cache (axis C, RoPE alone)",
+            "this project, to isolate ownership of the RoPE tables",
+        ),
+        _ours(
+            "modular_per_forward",
+            replace(_TEAM006_BEFORE, mask="per_forward"),
+            "team006_before with one mask per forward, shared by the layers, not kept",
+            "meta llama/model.py, mistral.rs",
+        ),
+        _ours(
+            "single_file_inline",
+            replace(_TEAM005_PROPOSAL, granularity="inline"),
+            "team005_proposal as one function without module calls (axis B alone)",
+            "llama2.c in spirit",
+        ),
+    ]
+
+
+def _grid() -> list[Variant]:
+    """Layout × cache ownership × mask {fresh, per_model} × ops {composite, fused}: 16 cells, one set of logits."""
+    cells = []
+    for layout in ("modular", "single_file"):
+        for cache in ("split", "unified"):
+            for mask in ("fresh", "per_model"):
+                for ops in ("composite", "fused"):
+                    fused = ops == "fused"
+                    settings = replace(
+                        _TEAM006_BEFORE,
+                        layout=layout,
+                        cache=cache,
+                        mask=mask,
+                        norm=ops,
+                        softmax=ops,
+                        attention="sdpa" if fused else "manual",
+                        mask_application="in_sdpa" if fused else "additive",
+                    )
+                    cells.append(
+                        _ours(
+                            f"grid_{layout}_{cache}_{mask}_{ops}",
+                            settings,
+                            f"grid cell: {layout}, {cache} caches, {mask} masks, {ops} norm, softmax and attention",
+                            "full factorial of the dispute's axes",
+                        )
+                    )
+    return cells
+
+
+def _others() -> list[Variant]:
+    library = "transformers modeling_llama.py"
+    return [
+        Variant(
+            "transformers_eager",
+            _LazyBuild(".library", {"attention": "eager"}),
+            "the library's LlamaForCausalLM, eager attention, dynamic cache",
+            library,
+        ),
+        Variant(
+            "transformers_sdpa",
+            _LazyBuild(".library", {"attention": "sdpa"}),
+            "the library's LlamaForCausalLM, SDPA, dynamic cache (its default)",
+            library,
+        ),
+        Variant(
+            "transformers_static",
+            _LazyBuild(".library", {"attention": "sdpa", "static": True}),
+            "the library's LlamaForCausalLM, SDPA, static cache of exactly the workload's length",
+            library,
+        ),
+        Variant(
+            "fast",
+            _LazyBuild(".fast"),
+            "our best eager code: fused projections, SDPA, KV in place",
+            "gpt-fast's recipe, litgpt's sliced KV",
+        ),
+        Variant(
+            "yardstick",
+            _LazyBuild(".yardstick"),
+            "frozen code that saved runs are compared by; never edited",
+            "this project",
+        ),
+    ]
+
+
+def presets() -> dict[str, Variant]:
+    """Every variant that ships with the workbench, by name, in the order of the story."""
+    return {variant.name: variant for variant in (*_history(), *_steps(), *_grid(), *_others())}
