@@ -1,0 +1,193 @@
+"""Text that every Python ships, a tokenizer trained on it, and prompts cut from it.
+
+The text is the Python language reference in `pydoc_data.topics`, so it (and with it tokenizer and prompts) may differ
+a little between Python versions, never between machines with the same one.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import TYPE_CHECKING
+
+import numpy as np
+import platformdirs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+LARGEST_VOCABULARY = 8192  # the text is 0.5 MB: more words than this would each be seen a handful of times
+
+FILE = "tokenizer.json"
+
+
+class TokenizerError(ValueError):
+    """A folder's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
+
+
+class CacheError(OSError):
+    """The cache directory cannot take a file. The text names folder, bytes needed, and the fix."""
+
+
+# --- the cache directory ---
+
+
+def cache_directory() -> Path:
+    """Where checkpoints, tokenizers and tokenised text are kept: `WORKBENCH_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("WORKBENCH_CACHE")
+    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("llama-workbench")
+
+
+@contextmanager
+def partial_folder(parent: Path, name: str, *, needed_bytes: int) -> Iterator[Path]:
+    """A new empty folder inside `parent`, on the same disk, for what is renamed into place once it is whole.
+
+    Removed at the end, whatever happened. Raises `CacheError` where the disk has no room for `needed_bytes`, fills up
+    on the way, or refuses the writing.
+    """
+    folder: Path | None = None
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        free_bytes = shutil.disk_usage(parent).free
+        if free_bytes < needed_bytes:
+            raise OSError(errno.ENOSPC, f"only {free_bytes:,} bytes are free")
+        folder = Path(tempfile.mkdtemp(prefix=f".partial-{name}-", dir=parent))
+        yield folder
+    except CacheError:  # of an inner folder, said already
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"{parent / name}: cannot be written, {needed_bytes:,} bytes are needed ({error.strerror or error}); "
+            "make room, or set WORKBENCH_CACHE to a folder on another disk"
+        ) from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- text and tokenizer ---
+
+
+def text() -> list[str]:
+    """The topics of the Python language reference, in alphabetical order (about 0.5 MB in all)."""
+    return [topics[name] for name in sorted(topics)]
+
+
+def train(vocab_size: int, *, cache: Path | None = None) -> str:
+    """A byte-level BPE tokenizer for a model of that vocabulary, as the text of its tokenizer.json.
+
+    It has min(`vocab_size`, 8192) words, all 256 bytes among them, so that every text has ids and comes back unchanged.
+    The same text and size give the same tokenizer. Kept in `cache` (default: `cache_directory()`).
+    Raises `TokenizerError` for a vocabulary smaller than the 256 bytes and two special tokens.
+    """
+    from tokenizers import Tokenizer, __version__, decoders, models, pre_tokenizers, trainers
+
+    size = min(vocab_size, LARGEST_VOCABULARY)
+    special = ["<s>", "</s>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    if size < len(alphabet) + len(special):
+        raise TokenizerError(
+            f"vocab_size = {vocab_size}, expected at least {len(alphabet) + len(special)} (256 bytes, <s>, </s>)"
+        )
+    folder = (cache or cache_directory()) / "tokenizers"
+    file = folder / f"{size}-{_text_digest()[:16]}-{__version__}.json"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(text(), trainer)
+    content = tokenizer.to_str(pretty=True)
+    with suppress(CacheError), partial_folder(folder, file.name, needed_bytes=len(content)) as partial:
+        (partial / FILE).write_text(content, encoding="utf-8")
+        os.replace(partial / FILE, file)
+    return content
+
+
+def prompt_ids(
+    folder: Path, *, count: int, length: int, seed: int, vocab_size: int, cache: Path | None = None
+) -> list[list[int]]:
+    """`count` prompts of `length` token ids, cut at random places from the text in the words of a folder's tokenizer.
+
+    All ids are below `vocab_size`; no special tokens are added. A prompt longer than the text goes on at its start.
+    The same seed gives the same prompts. Raises `TokenizerError` if `folder` has no usable tokenizer.json.
+    """
+    ids = _text_ids(folder / FILE, cache=cache or cache_directory())
+    largest = int(ids.max())
+    if largest >= vocab_size:
+        raise TokenizerError(
+            f"{folder / FILE}: gives the id {largest}, expected ids below the model's vocab_size = {vocab_size}; "
+            "put the tokenizer.json that belongs to this checkpoint into its folder"
+        )
+    rng = random.Random(f"prompts {seed}")
+    starts = [rng.randrange(len(ids)) for _ in range(count)]
+    return [ids.take(np.arange(start, start + length), mode="wrap").tolist() for start in starts]
+
+
+def _text_ids(file: Path, *, cache: Path) -> NDArray[np.int32]:
+    """The whole text as ids of one tokenizer; kept in `cache` under the tokenizer's digest."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise TokenizerError(
+            f"{file}: cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json; copy it there, or "
+            "write it with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        ) from error
+    folder = cache / "tokenised"
+    kept = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()[:16]}.npy"
+    try:
+        return _loaded(kept)
+    except (OSError, ValueError, EOFError):  # not there yet, or damaged
+        pass
+    tokenizer = _tokenizer(file, content)
+    encoded = tokenizer.encode_batch(text(), add_special_tokens=False)
+    ids = np.array([word for topic in encoded for word in topic.ids], dtype=np.int32)
+    if not len(ids):
+        raise TokenizerError(
+            f"{file}: gives no ids at all for {len(text())} pages of text, expected a tokenizer for text"
+        )
+    # A cache that cannot be written costs the same work next time, nothing else.
+    with suppress(CacheError), partial_folder(folder, kept.name, needed_bytes=ids.nbytes) as partial:
+        np.save(partial / "ids.npy", ids, allow_pickle=False)
+        os.replace(partial / "ids.npy", kept)
+    return ids
+
+
+def _loaded(file: Path) -> NDArray[np.int32]:
+    ids: NDArray[np.int32] = np.load(file, allow_pickle=False)
+    if ids.dtype != np.int32 or ids.ndim != 1 or not len(ids):
+        raise ValueError(f"{file}: not token ids")
+    return ids
+
+
+def _tokenizer(file: Path, content: bytes) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_buffer(content)
+    except Exception as error:  # the library raises plain Exception
+        raise TokenizerError(
+            f"{file}: not a tokenizer.json ({error}); take the file from the checkpoint's source again"
+        ) from error
+    tokenizer.no_truncation()  # a folder's file may ask for either; the text is to be kept whole
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _text_digest() -> str:
+    return hashlib.sha256("\0".join(text()).encode()).hexdigest()

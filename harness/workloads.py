@@ -1,0 +1,269 @@
+"""What a model is asked to do, from `datasets/workloads.toml`, and how many tokens each call of a round has.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, model_validator
+
+from llama_workbench import ROOT
+
+from .geometries import DataError, Geometry, Text, checked, geometries, impossible, nearest, read_toml, shown
+
+WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
+TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
+
+_LISTS = ("tokens", "context", "batch", "threads")  # keys that may hold a list: one workload for each value
+
+
+class Trace(BaseModel):
+    """Lengths of real requests: `at_most` holds rows [tokens, requests of at most that many tokens], ascending."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    description: Text
+    source: Text
+    counts: Text
+    requests: PositiveInt
+    at_most: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Trace:
+        for (tokens, count), (next_tokens, next_count) in itertools.pairwise(self.at_most):
+            if next_tokens <= tokens or next_count < count:
+                raise impossible(
+                    "at_most", [next_tokens, next_count], f"more tokens, no fewer requests than {[tokens, count]}"
+                )
+        if self.at_most[-1][1] != self.requests:
+            raise impossible("at_most", self.at_most[-1], f"all {self.requests} requests in the last row")
+        return self
+
+    def length_at(self, fraction: float) -> float:
+        """Length in tokens that `fraction` (0 to 1) of the requests do not exceed; even spread between two rows."""
+        target = fraction * self.requests
+        row = min(bisect.bisect_left([count for _, count in self.at_most], target), len(self.at_most) - 1)
+        tokens, count = self.at_most[row]
+        tokens_before, count_before = self.at_most[row - 1] if row else (0, 0)
+        if count == count_before:
+            return float(tokens)
+        return tokens_before + (tokens - tokens_before) * (target - count_before) / (count - count_before)
+
+
+class Workload(BaseModel):
+    """One thing a model is asked to do.
+
+    `prefill`: `tokens` new tokens after `context` earlier ones. `decode`: one token at a time, the first after
+    `context` earlier ones. `component`: one part of a layer at the geometry's width, without a checkpoint.
+    `tokens` is the length of a call where all have the same, the middle where lengths are distinct, the mean where
+    they come from a trace.
+
+    Values are checked against the geometry: `context` and the longest call must fit `max_position_embeddings`.
+    `Workload.model_validate(values, context={"geometries": {...}})` checks against others than the shipped ones.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    kind: Literal["prefill", "decode", "component"]
+    geometry: Text
+    tokens: PositiveInt
+    batch: PositiveInt = 1
+    context: Annotated[int, Field(ge=0)] = 0
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    threads: PositiveInt = 1
+    lengths: Literal["repeated", "distinct", "trace"] = "repeated"
+    trace: str | None = None
+    length_divisor: PositiveFloat = 1.0
+    length_limit: PositiveInt | None = None
+    component: Text | None = None
+    description: Text
+
+    @model_validator(mode="after")
+    def _possible(self, info: ValidationInfo) -> Workload:
+        known: Mapping[str, Any] = info.context or {}
+        self._check_kind()
+        trace = self._checked_trace(known["traces"] if "traces" in known else traces())
+        self._check_fit(known["geometries"] if "geometries" in known else geometries(), trace)
+        return self
+
+    def _check_kind(self) -> None:
+        if self.kind == "component" and self.component is None:
+            raise impossible("component", None, 'the name of a part, because kind = "component"')
+        if self.kind != "component" and self.component is not None:
+            raise impossible("component", self.component, f'none, because kind = "{self.kind}"')
+        if self.kind == "component" and self.context:
+            raise impossible("context", self.context, '0, because kind = "component" has no earlier tokens')
+        if self.kind == "decode" and self.tokens != 1:
+            raise impossible("tokens", self.tokens, '1, because kind = "decode" takes one token at a time')
+        if self.lengths == "distinct" and self.tokens < 4:
+            raise impossible("tokens", self.tokens, 'at least 4, because lengths = "distinct"')
+
+    def _checked_trace(self, known: Mapping[str, Trace]) -> Trace | None:
+        if self.lengths != "trace":
+            for key, default in (("trace", None), ("length_divisor", 1.0), ("length_limit", None)):
+                if getattr(self, key) != default:
+                    raise impossible(key, getattr(self, key), f'none, because lengths = "{self.lengths}"')
+            return None
+        if self.trace is None or self.trace not in known:
+            raise impossible("trace", self.trace, f"a trace of trace_lengths.toml; {nearest(str(self.trace), known)}")
+        trace = known[self.trace]
+        mean = statistics.fmean(_drawn(self, trace, (step + 0.5) / 1000) for step in range(1000))
+        if abs(self.tokens - mean) > max(1.0, 0.01 * mean):
+            raise impossible("tokens", self.tokens, f"the mean of the lengths, {mean:.0f}")
+        return trace
+
+    def _check_fit(self, known: Mapping[str, Geometry], trace: Trace | None) -> None:
+        if self.geometry not in known:
+            raise impossible(
+                "geometry", self.geometry, f"a geometry of geometries.toml; {nearest(self.geometry, known)}"
+            )
+        room = known[self.geometry].config.max_position_embeddings
+        longest = _longest(self, trace)
+        if self.context + longest > room:
+            key = "tokens" if self.context < room else "context"
+            wanted = f"context {self.context} and calls of up to {longest} tokens to fit"
+            raise impossible(key, getattr(self, key), f"{wanted} max_position_embeddings = {room} of {self.geometry!r}")
+
+
+def workloads(
+    path: Path = WORKLOADS_FILE,
+    *,
+    geometries_by_name: Mapping[str, Geometry] | None = None,
+    traces_by_name: Mapping[str, Trace] | None = None,
+) -> dict[str, Workload]:
+    """All workloads of a file by name, in its order, families expanded. Raises `DataError` on a mistake in it."""
+    context = {
+        "geometries": geometries() if geometries_by_name is None else geometries_by_name,
+        "traces": traces() if traces_by_name is None else traces_by_name,
+    }
+    file = shown(path)
+    tables = read_toml(path)
+    for key in tables.keys() - {"workload"}:
+        raise DataError(f"{file}: [{key}]: no such table; {nearest(key, ['workload'])}")
+    found: dict[str, Workload] = {}
+    families = tables.get("workload", [])
+    if not isinstance(families, list) or not all(isinstance(family, dict) for family in families):
+        raise DataError(f"{file}: workload = {families!r}, expected tables with the heading [[workload]]")
+    for number, family in enumerate(families, start=1):
+        label = f"[[workload]] {number}" + (f" ({family['name']})" if isinstance(family.get("name"), str) else "")
+        for member in _members(family):
+            workload = checked(Workload, member, file=file, table=label, context=context)
+            if workload.name in found:
+                raise DataError(
+                    f"{file}: {label}: name = {workload.name!r} occurs twice, expected a name of its own "
+                    "(a list of tokens needs {tokens} in the name, a list of contexts {context})"
+                )
+            found[workload.name] = workload
+    return found
+
+
+def get(name: str, *, path: Path = WORKLOADS_FILE) -> Workload:
+    """One workload. Raises `DataError` with the nearest name if there is none of that name."""
+    known = workloads(path)
+    if name not in known:
+        raise DataError(f"{shown(path)}: no workload {name!r}; {nearest(name, known)}")
+    return known[name]
+
+
+def on_geometry(workload: Workload, geometry: Geometry) -> Workload:
+    """The same workload on another model, say the user's own. Raises `DataError` if its context is too short."""
+    values = workload.model_dump() | {"geometry": geometry.name}
+    context = {"geometries": {geometry.name: geometry}}
+    return checked(Workload, values, file="workload", table=workload.name, context=context)
+
+
+def traces(path: Path = TRACES_FILE) -> dict[str, Trace]:
+    """Length distributions of published traces by name. Raises `DataError` on a mistake in the file."""
+    file = shown(path)
+    return {name: checked(Trace, table, file=file, table=f"[{name}]") for name, table in read_toml(path).items()}
+
+
+def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int) -> list[int]:
+    """Tokens of each of the `count` calls of one round, the same again for the same round and seed.
+
+    repeated: all `tokens`. distinct: different ones, at most a quarter below or above `tokens`. trace: drawn by
+    inverse CDF, one from each of `count` equally likely parts of the distribution in random order, so that rounds
+    resemble each other more than independent draws would; divided by `length_divisor`, rounded, at least 1, and cut
+    to `length_limit` where there is one. Raises `DataError` if there are fewer than `count` distinct lengths.
+    """
+    if workload.lengths == "repeated":
+        return [workload.tokens] * count
+    rng = random.Random(f"lengths {workload.name} {seed} {round_index}")
+    if workload.lengths == "distinct":
+        shortest, longest = _distinct_range(workload)
+        if count > longest - shortest + 1:
+            raise DataError(
+                f"workload {workload.name}: {count} distinct lengths asked for, expected at most "
+                f"{longest - shortest + 1} (from {shortest} to {longest}); take fewer calls a round or more tokens"
+            )
+        return rng.sample(range(shortest, longest + 1), count)
+    trace = _trace_of(workload)
+    drawn = [_drawn(workload, trace, (part + rng.random()) / count) for part in range(count)]
+    rng.shuffle(drawn)
+    return drawn
+
+
+def warmup_length(workload: Workload, *, lengths: Sequence[int]) -> int:
+    """Tokens of the warm-up calls before the calls of `lengths`.
+
+    The length measured where all are the same. Otherwise the nearest to `tokens` that none of them has, so that a
+    cache keyed by length is no warmer for the measured calls than it would be in service.
+    """
+    if workload.lengths == "repeated":
+        return workload.tokens
+    longest = longest_call(workload)
+    free = (
+        length
+        for distance in range(longest)
+        for length in (workload.tokens - distance, workload.tokens + distance)
+        if 1 <= length <= longest and length not in lengths
+    )
+    return next(free, workload.tokens)
+
+
+def longest_call(workload: Workload) -> int:
+    """Most tokens that any call of the workload can have; with `context` in front it fits the geometry."""
+    return _longest(workload, _trace_of(workload) if workload.lengths == "trace" else None)
+
+
+def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One table for each combination of the listed values, with {key} filled in in name and description."""
+    lists = {key: family[key] for key in _LISTS if isinstance(family.get(key), list) and family[key]}
+    for values in itertools.product(*lists.values()):
+        member = dict(family) | dict(zip(lists, values, strict=True))
+        for key in ("name", "description"):
+            for placeholder in _LISTS:
+                if isinstance(member.get(key), str):
+                    member[key] = member[key].replace("{" + placeholder + "}", str(member.get(placeholder, "")))
+        yield member
+
+
+def _trace_of(workload: Workload) -> Trace:
+    known = traces()
+    if workload.trace is None or workload.trace not in known:
+        raise DataError(f"workload {workload.name}: no trace {workload.trace!r}; {nearest(str(workload.trace), known)}")
+    return known[workload.trace]
+
+
+def _drawn(workload: Workload, trace: Trace, fraction: float) -> int:
+    length = max(1, round(trace.length_at(fraction) / workload.length_divisor))
+    return length if workload.length_limit is None else min(length, workload.length_limit)
+
+
+def _distinct_range(workload: Workload) -> tuple[int, int]:
+    return workload.tokens - workload.tokens // 4, workload.tokens + workload.tokens // 4
+
+
+def _longest(workload: Workload, trace: Trace | None) -> int:
+    if trace is not None:
+        return _drawn(workload, trace, 1.0)
+    return _distinct_range(workload)[1] if workload.lengths == "distinct" else workload.tokens
