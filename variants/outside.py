@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -42,7 +43,9 @@ def load(path: Path, function: str) -> Variant:
     Raises:
         OutsideVariantError: the import raises, or the function is missing or not callable.
     """
-    spec = importlib.util.spec_from_file_location(f"_outside_{path.stem}", path)
+    # A name of its own for each import: two entries of one file must not share code (see worker.import_privately).
+    name = next(f"_outside_{path.stem}_{n}" for n in itertools.count() if f"_outside_{path.stem}_{n}" not in sys.modules)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise OutsideVariantError(f"{path.name}: not a Python file")
     folder = str(path.resolve().parent)
