@@ -1,0 +1,348 @@
+"""What is said: `claims/*.toml`, one claim a file, checked so strictly that a typo cannot change a verdict.
+
+A file looks like this:
+
+    id = "single-file-faster"
+    title = "One file is faster than many"
+    who = ["TEAM-005"]
+    source = [{ document = "HANDOFF TO TEAM-006", section = "Claim 1" }]
+    statement = "The model runs faster when its code stands in one file."
+    assumes = ["the same operations in the same order on both sides"]
+    decided_by = "Only the layout differs. Faster means by more than 1 %, on every workload."
+
+    [[hypothesis]]
+    part = "prefill"              # a label; only needed where a claim has several parts, each with its own verdict
+    evidence = "architecture"     # "architecture": op traces must be identical; "operations": they may differ, that
+    variant = "team005_proposal"  # is the subject; "context": across engines or libraries
+    baseline = "team005_hybrid"   # or a list of names
+    workloads = ["prefill-15m-t8"]
+    metric = "time"
+    faster_than_percent = 1       # or one of slower_than_percent, ratio, gain_percent, same_within_percent
+
+Whether a variant or a workload of that name exists is the plan's question, not this module's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from .regions import Region
+
+EXPECTATIONS = ("faster_than_percent", "slower_than_percent", "ratio", "gain_percent", "same_within_percent")
+"""The keys that say what is claimed of t_baseline / t_variant. A hypothesis has exactly one of them."""
+
+_NAME = "a name of letters, digits and any of . _ + - (no spaces)"
+_EXPECTED = {
+    "id": "a name of lower-case letters, digits, dots and hyphens",
+    "title": "a short text",
+    "who": "a list of one or more names",
+    "source": 'a list of one or more { document = "...", section = "..." }',
+    "document": "the title of a document",
+    "section": "the heading of a section",
+    "statement": "a text: the claim in your words",
+    "assumes": "a list of texts (it may be empty)",
+    "decided_by": "a text of one or two sentences",
+    "hypothesis": "one or more tables, each under [[hypothesis]] in double brackets",
+    "part": "a short label",
+    "evidence": '"architecture", "operations" or "context"',
+    "variant": _NAME,
+    "baseline": f"{_NAME}, or a list of such names without repeats",
+    "workloads": "a list of one or more names without repeats",
+    "metric": '"time"',
+    "faster_than_percent": "a number of percent, 0 or more",
+    "slower_than_percent": "a number of percent, 0 or more",
+    "ratio": "[low, high] with 0 < low < high, of t_baseline / t_variant",
+    "gain_percent": "[low, high] percent with -100 < low < high",
+    "same_within_percent": "a number of percent above 0",
+}
+_EXPECTED_ITEM = {"who": "a name", "assumes": "a text", "baseline": _NAME, "workloads": _NAME}
+_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": ("time",)}
+
+
+class ClaimError(ValueError):
+    """A claim cannot be used. One line for each fault: file, key, value, what was expected, nearest valid name."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def _no_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("repeats")
+    return values
+
+
+def _rising(pair: tuple[float, float]) -> tuple[float, float]:
+    if not pair[0] < pair[1]:
+        raise ValueError("low must be below high")
+    return pair
+
+
+# Strict numbers: TOML's `true` is not 1 and "1" is not 1. TOML does have inf and nan, which no claim can mean.
+_AtLeastZero = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
+_AboveZero = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
+_Percent = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=-100)]
+_Text = Annotated[str, Field(strict=True, min_length=1, pattern=r"\S")]
+_Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+_Id = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+_Names = Annotated[tuple[_Name, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+
+
+class Source(BaseModel):
+    """Where a claim was made: the title of a document and the heading of a section in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    document: _Text
+    section: _Text
+
+
+class Comparison(NamedTuple):
+    """One effect that a hypothesis is about: `variant` against `baseline` on `workload`."""
+
+    workload: str
+    variant: str
+    baseline: str
+
+
+class Hypothesis(BaseModel):
+    """What would make the claim true: which variant against which baselines, on which workloads, by how much."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    part: _Text | None = None
+    evidence: Literal["architecture", "operations", "context"]
+    variant: _Name
+    baseline: Annotated[_Names, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+    workloads: _Names
+    metric: Literal["time"]
+    faster_than_percent: _AtLeastZero | None = None
+    slower_than_percent: _AtLeastZero | None = None
+    ratio: Annotated[tuple[_AboveZero, _AboveZero], AfterValidator(_rising)] | None = None
+    gain_percent: Annotated[tuple[_Percent, _Percent], AfterValidator(_rising)] | None = None
+    same_within_percent: _AboveZero | None = None
+
+    @model_validator(mode="after")
+    def _is_decidable(self) -> Hypothesis:
+        given = [key for key in EXPECTATIONS if getattr(self, key) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            raise ValueError(f"expected exactly one of {', '.join(EXPECTATIONS)}; found {found}")
+        if self.variant in self.baseline:
+            raise ValueError(f'variant and baseline are both "{self.variant}": there is nothing to compare')
+        try:
+            _ = self.region
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{given[0]} is too narrow or too large to compute with") from error
+        return self
+
+    @property
+    def region(self) -> Region:
+        """The log ratios t_baseline / t_variant that the hypothesis allows."""
+        if self.faster_than_percent is not None:
+            return Region.faster_than_percent(self.faster_than_percent)
+        if self.slower_than_percent is not None:
+            return Region.slower_than_percent(self.slower_than_percent)
+        if self.ratio is not None:
+            return Region.ratio(*self.ratio)
+        if self.gain_percent is not None:
+            return Region.gain_percent(*self.gain_percent)
+        assert self.same_within_percent is not None
+        return Region.same_within_percent(self.same_within_percent)
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Every effect that it takes, baseline by baseline, workload by workload."""
+        for baseline in self.baseline:
+            for workload in self.workloads:
+                yield Comparison(workload, self.variant, baseline)
+
+
+class Claim(BaseModel):
+    """One claim. `Claim.model_validate(claim.model_dump(mode="json"))` gives it back (see claims.json of a run)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: _Id
+    title: _Text
+    who: Annotated[tuple[_Text, ...], Field(min_length=1)]
+    source: Annotated[tuple[Source, ...], Field(min_length=1)]
+    statement: _Text
+    assumes: tuple[_Text, ...]
+    decided_by: _Text
+    hypothesis: Annotated[tuple[Hypothesis, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _parts_have_names(self) -> Claim:
+        labels = [hypothesis.part for hypothesis in self.hypothesis]
+        if len(labels) > 1:
+            if None in labels:
+                raise ValueError(f'hypothesis[{labels.index(None)}] has no "part": with several, each needs a label')
+            for index, label in enumerate(labels):
+                if label in labels[:index]:
+                    raise ValueError(f'hypothesis[{index}].part = "{label}" is there twice')
+        return self
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Every effect of every hypothesis; one may occur more than once."""
+        for hypothesis in self.hypothesis:
+            yield from hypothesis.comparisons()
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all variants that it compares, baselines included, in order of appearance."""
+        return tuple(dict.fromkeys(name for pair in self.comparisons() for name in (pair.variant, pair.baseline)))
+
+    def workloads(self) -> tuple[str, ...]:
+        """Names of all workloads that it needs, in order of appearance."""
+        return tuple(dict.fromkeys(pair.workload for pair in self.comparisons()))
+
+
+def load_claims(folder: Path) -> list[Claim]:
+    """All claims of `folder`, in order of file names. Raises ClaimError with every fault of every file in it."""
+    paths = sorted(Path(folder).glob("*.toml"))
+    if not paths:
+        raise ClaimError([f"{folder}: no claims here: expected one or more .toml files"])
+    claims: list[Claim] = []
+    problems: list[str] = []
+    first: dict[str, Path] = {}
+    for path in paths:
+        try:
+            claim = read_claim(path)
+        except ClaimError as error:
+            problems += error.problems
+            continue
+        if claim.id in first:
+            problems.append(f'{path}: id = "{claim.id}": {first[claim.id].name} has it already; an id is given once')
+        else:
+            first[claim.id] = path
+            claims.append(claim)
+    if problems:
+        raise ClaimError(problems)
+    return claims
+
+
+def read_claim(path: Path) -> Claim:
+    """Read one file. Raises ClaimError that names the file, and the line and column or the key at fault."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ClaimError([f"{path}: cannot be read ({error.strerror})"]) from error
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        raise ClaimError([f"{path}:{line}:{column}: not UTF-8 text, which TOML has to be"]) from error
+    try:
+        table = tomllib.loads(text)
+    except RecursionError as error:
+        raise ClaimError([f"{path}: not valid TOML: nested too deeply"]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ClaimError([_syntax_problem(path, text, str(error))]) from error
+    return check_claim(table, str(path))
+
+
+def check_claim(table: Any, where: str) -> Claim:
+    """Check one claim that was read already; `where` stands at the start of each problem of a ClaimError."""
+    if not isinstance(table, Mapping):
+        raise ClaimError([f"{where} = {_shown(table)}: expected a table of keys"])
+    try:
+        return Claim.model_validate(table)
+    except ValidationError as error:
+        faults = error.errors()
+        # A list whose items are all faulty is reported once more as too short; that would only confuse.
+        inner = {fault["loc"][:depth] for fault in faults for depth in range(1, len(fault["loc"]))}
+        told = [fault for fault in faults if not (fault["type"] == "too_short" and fault["loc"] in inner)]
+        raise ClaimError(dict.fromkeys(_problem(where, table, fault) for fault in told)) from error
+
+
+def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
+    """The claims of these ids, in the order of `claims`; all of them for None or an empty list.
+
+    Raises ClaimError for an id that does not exist, with the nearest one that does.
+    """
+    if not names:
+        return list(claims)
+    known = [claim.id for claim in claims]
+    unknown = [name for name in dict.fromkeys(names) if name not in known]
+    if unknown:
+        raise ClaimError(f'no claim "{name}"{_nearest(name, known)} (claims: {", ".join(known)})' for name in unknown)
+    return [claim for claim in claims if claim.id in set(names)]
+
+
+def _syntax_problem(path: Path, text: str, message: str) -> str:
+    """tomllib gives the place only inside its message, and none for a file that ends too early."""
+    found = re.search(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    if not found:
+        return f"{path}: not valid TOML: {message}"
+    if found[1]:
+        line, column = int(found[1]), int(found[2])
+    else:
+        lines = text.split("\n")
+        line, column = len(lines), len(lines[-1]) + 1
+    return f"{path}:{line}:{column}: not valid TOML: {message[: found.start()]}"
+
+
+def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> str:
+    """One pydantic fault as a line: the key's path, its value, what was expected, and the nearest valid word."""
+    location: tuple[str | int, ...] = fault["loc"]
+    keys = [step for step in location if isinstance(step, str)]
+    key = keys[-1] if keys else ""
+    if fault["type"] == "missing" and location and isinstance(location[-1], str):
+        return f"{where}: {_dotted(location)}: missing; expected {_EXPECTED[key]}"
+    if fault["type"] == "value_error" and key in ("", "hypothesis"):  # a check of ours over several keys
+        return f"{where}: {_dotted(location)}: {fault['ctx']['error']}" if key else f"{where}: {fault['ctx']['error']}"
+    location, value = _in_file(table, location)
+    place = f"{where}: {_dotted(location)} = {_shown(value)}"
+    if fault["type"] == "extra_forbidden":
+        model = Source if "source" in keys[:-1] else Hypothesis if "hypothesis" in keys[:-1] else Claim
+        valid = list(model.model_fields)
+        return f"{place}: unknown key{_nearest(key, valid)} (keys here: {', '.join(valid)})"
+    expected = _EXPECTED[key]
+    if isinstance(location[-1], int):
+        expected = _EXPECTED_ITEM.get(key, expected)
+    hint = _nearest(value, _CHOICES[key]) if key in _CHOICES and isinstance(value, str) else ""
+    return f"{place}: expected {expected}{hint}"
+
+
+def _dotted(location: Sequence[str | int]) -> str:
+    text = ""
+    for step in location:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _in_file(table: Any, location: Sequence[str | int]) -> tuple[tuple[str | int, ...], Any]:
+    """A fault's place and value as the file has them: pydantic may point inside what our own conversions made."""
+    found: list[str | int] = []
+    for step in location:
+        if isinstance(step, int) != isinstance(table, list):
+            break
+        try:
+            table = table[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        found.append(step)
+    return tuple(found), table
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _nearest(name: str, valid: Iterable[str]) -> str:
+    """The nearest of `valid`, as the end of a sentence; empty where none is near."""
+    close = difflib.get_close_matches(name.lower(), list(valid), n=1, cutoff=0.5)
+    return f'; did you mean "{close[0]}"?' if close else ""

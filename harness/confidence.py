@@ -1,0 +1,222 @@
+"""Confidence sequences: intervals that may be looked at after every round.
+
+A series d_1, d_2, ... holds one log ratio a round. An ordinary confidence interval is wrong for it, because the
+measuring loop stops when the interval decides: the chance that *some* look misses the truth grows with every look.
+A confidence sequence bounds exactly that chance: with probability at least 1 - alpha all intervals of the sequence
+hold the truth, so stopping at any of them, for any reason, is sound, and so is intersecting them.
+
+Two of them stand here. `t`, the default, is for the mean of roughly symmetric differences of unknown variance.
+`exact` is for their median and assumes no shape at all; it needs about 1.5 times the rounds. Both assume that rounds
+are independent. Everything is in log units, and nothing but numpy is used.
+
+Chance that any of 300 looks misses the truth at alpha = 0.01, by simulation (20,000 series a row; exact 1,500), each
+series looked at after every round:
+
+| differences | t, every look | t, from `first_look` | exact |
+|---|---|---|---|
+| normal | 0.6 % | 0.5 % | 0.2 % |
+| heavy tails (Student t, 3 degrees of freedom) | 0.2 % | 0.2 % | 0.5 % |
+| normal, spread wandering slowly by a factor of e | 0.4 % | 0.3 % | 0.6 % |
+| drift common to both sides, order by coin flip | 0.7 % | 0.6 % | 0.8 % |
+| effect of the place in the pair, twice the noise | 1.6 % | 0.9 % | 0.6 % |
+| effect of the place in the pair, no noise | 4.2 % | 1.0 % | 0.8 % |
+| each round correlated 0.1 with the next | 1.5 % | 1.3 % | 0.9 % |
+| each round correlated 0.3 with the next | 7.3 % | 6.5 % | 3.5 % |
+| exponential, that is one-sided noise | 6.0 % | 4.0 % | 0.6 % (of its median) |
+
+The last three rows are why rounds must be independent and why skew must be dealt with inside a round (by its median):
+coin-flip order makes the differences of two equal sides symmetric, but not those of unequal ones.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Method = Literal["t", "exact"]
+
+RESOLUTION = 1e-4
+"""Least standard deviation (log units) that a series is credited with.
+
+A sample lasts 0.2 ms or more and reading a clock is uncertain by some 20 ns, so one log ratio is not known better than
+1e-4, however alike the readings look. Without the floor a series of equal differences would have an interval of width
+nil after two rounds. Measured series have a standard deviation of 0.1 % and more, ten times the floor.
+"""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the true log ratio lies, after `n` rounds.
+
+    `centre` is the mean (`exact`: the median) of all rounds, moved to the nearer end where it lies outside. `low` and
+    `high` are infinite while the rounds are too few. `unstable` means that the intervals of different looks have no
+    point in common: the effect moved while it was measured. Then `low` and `high` are those of the last look alone.
+    """
+
+    centre: float
+    low: float
+    high: float
+    n: int
+    unstable: bool = False
+
+
+@overload
+def half_width(n: int, sd: float, alpha: float) -> float: ...
+@overload
+def half_width(n: ArrayLike, sd: ArrayLike, alpha: float) -> NDArray[np.float64]: ...
+
+
+def half_width(n: ArrayLike, sd: ArrayLike, alpha: float) -> float | NDArray[np.float64]:
+    """Half width of the `t` interval after `n` rounds with standard deviation `sd`; infinite for too few rounds.
+
+    With a right-Haar prior on the scale and a normal prior N(0, g = 1) on mean/scale, the mixed likelihood ratio
+    against the mean m is
+
+        B_n(m) = (n+1)^(-1/2) * ((1 + u) / (1 + u/(n+1)))^(n/2),   u = n (mean - m)^2 / ((n-1) sd^2),
+
+    a test martingale in the filtration of the scale-free data (Wang and Ramdas, "Anytime-valid t-tests and confidence
+    sequences for Gaussian means with unknown variance", arXiv 2310.03722). By Ville's inequality B_n(truth) ever
+    reaches 1/alpha with probability alpha at most. Solving B_n(m) = 1/alpha for |mean - m| gives, with
+    K = ((n+1)^(1/2) / alpha)^(2/n), sd * sqrt((n-1)/n * (K-1) / (1 - K/(n+1))), unbounded if K >= n+1 (at
+    alpha = 0.01: fewer than 6 rounds). `sd` is the sample standard deviation (divisor n-1). Broadcasts.
+    """
+    _check_alpha(alpha)
+    rounds = np.asarray(n, dtype=np.float64)
+    spread = np.asarray(sd, dtype=np.float64)
+    if np.any(~(spread >= 0)):
+        raise ValueError("a standard deviation must be 0 or more")
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log_k = (np.log1p(rounds) / 2 - math.log(alpha)) * 2 / rounds
+        bounded = (rounds >= 2) & (log_k < np.log1p(rounds))
+        u = np.expm1(log_k) / -np.expm1(log_k - np.log1p(rounds))
+        factor = np.sqrt((rounds - 1) / rounds * u)
+        width = np.where(bounded, spread * factor, np.inf)
+    return float(width) if width.ndim == 0 else width
+
+
+def first_look(alpha: float) -> int:
+    """Number of rounds before which the `t` sequence says nothing: 5 + 1.5 log2(1/alpha), rounded up.
+
+    That is 15 rounds at alpha = 0.01 and 24 at 0.01/60. The sequence is exact for normal differences and cautious for
+    heavy tails, but not for light ones. Where the differences are +b or -b with hardly any noise (a call that is slower
+    when it comes second, in rounds of a single pair), the first n rounds are all of one sign with probability
+    2^(1-n), their spread is nil, and the formula calls that certain: looked at from the first round on, it misses with
+    4 % where 1 % is promised, and with 0.45 % where 1/60 % is. Starting here it keeps the promise for b up to twice the
+    noise, and misses up to twice as often as promised without any. Leaving looks out can never break a promise.
+    """
+    _check_alpha(alpha)
+    return math.ceil(5 - 1.5 * math.log2(alpha))
+
+
+def running_bounds(d: ArrayLike, alpha: float, method: Method = "t") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the interval at every look, each intersected with all before it: two arrays of the shape of `d`.
+
+    `d` has rounds along its last axis; leading axes are independent series (`exact`: one series only). Entry k is the
+    interval after k+1 rounds, (-inf, inf) while they are too few. low > high from some look on: see `Interval`.
+    Raises ValueError for a NaN or infinite difference.
+    """
+    low, high = _looks(_checked(d), alpha, method)
+    return np.maximum.accumulate(low, axis=-1), np.minimum.accumulate(high, axis=-1)
+
+
+def running_interval(d: ArrayLike, alpha: float, method: Method = "t") -> Interval:
+    """The interval after all rounds of `d` (one series, log units), intersected over every look from the first on.
+
+    Costs O(N) (`exact`: N insertions into a sorted list), so it can be called after each round. Raises ValueError for
+    a NaN or infinite difference and for an alpha outside (0, 1).
+    """
+    series = _checked(d)
+    if series.ndim != 1:
+        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
+    if not series.size:
+        _check_alpha(alpha)
+        return Interval(math.nan, -math.inf, math.inf, 0)
+    lows, highs = _looks(series, alpha, method)
+    low, high = float(lows.max()), float(highs.min())
+    centre = float(np.median(series) if method == "exact" else series.mean())
+    if low > high:
+        return Interval(centre, float(lows[-1]), float(highs[-1]), series.size, unstable=True)
+    return Interval(min(max(centre, low), high), low, high, series.size)
+
+
+def _looks(series: NDArray[np.float64], alpha: float, method: Method) -> tuple[NDArray[np.float64], ...]:
+    if method == "t":
+        return _t_looks(series, alpha)
+    if method == "exact":
+        return _sign_looks(series, alpha)
+    raise ValueError(f'method must be "t" or "exact", not {method!r}')
+
+
+def _t_looks(series: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each look's own interval, all looks at once."""
+    n = np.arange(1, series.shape[-1] + 1)
+    # Sums of squares are taken about a point inside the data: about 0 they would cancel when the effect is large
+    # and the spread is small.
+    origin = series.mean(axis=-1, keepdims=True)
+    centred = series - origin
+    mean = np.cumsum(centred, axis=-1) / n
+    squares = np.cumsum(centred**2, axis=-1) - n * mean**2
+    sd = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1))
+    half = half_width(n, np.maximum(sd, RESOLUTION), alpha)
+    half[..., : first_look(alpha) - 1] = np.inf
+    mean = mean + origin
+    return mean - half, mean + half
+
+
+def _sign_looks(series: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each look's own interval for the median, from the signs of d - m alone.
+
+    Derivation. Let m be the median and S = #(d_i > m) after n rounds. If neither "above" nor "below" has a chance of
+    more than 1/2 given the past, then for every p in [1/2, 1] the product of 2p (above) and 2(1-p) (not above) is a
+    test supermartingale, and so is its average over p uniform on [1/2, 1], E(S). The same holds for the rounds below.
+    Ville's inequality at alpha/2 each rejects m once E(#above) >= 2/alpha or E(#below) >= 2/alpha. Averaged over
+    [0, 1] instead, the product has the closed form F(s) = 2^n s! (n-s)! / (n+1)! = (E(s) + E(n-s)) / 2 (the uniform,
+    that is Beta(1, 1), case of the beta-binomial mixture: Ville 1939, Robbins 1970; for quantiles Howard and Ramdas,
+    "Sequential estimation of quantiles", Bernoulli 2022). E(s) <= 1 where s <= n/2, so F(s) >= 1/alpha + 1/2 implies
+    E(max(s, n-s)) >= 2/alpha. With k_n the largest k <= n/2 with F(k) >= 1/alpha + 1/2, every m above the (k_n+1)th
+    largest difference has n - k_n or more rounds below it and is rejected, and likewise at the other end: the
+    interval runs from the (k_n+1)th smallest to the (k_n+1)th largest. Ties need no special care.
+
+    Why it holds here: both orders of a pair are equally likely by the coin flip, so with two identical sides every
+    difference is above or below 0 with the same chance, whatever the noise does.
+    """
+    if series.ndim != 1:
+        raise ValueError(f"the exact sequence takes one series, not an array of shape {series.shape}")
+    _check_alpha(alpha)
+    total = series.size
+    low, high = np.full(total, -np.inf), np.full(total, np.inf)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, total + 2)))]).tolist()
+    threshold = math.log(1 / alpha + 0.5)
+    ordered: list[float] = []
+    rejected = 0  # number of k = 0, 1, ... with F(k) beyond the threshold, that is k_n + 1; it never falls with n
+    for look, value in enumerate(series.tolist()):
+        insort(ordered, value)
+        n = look + 1
+        while (
+            2 * rejected <= n
+            and n * math.log(2) + log_factorial[rejected] + log_factorial[n - rejected] - log_factorial[n + 1]
+            >= threshold
+        ):
+            rejected += 1
+        if rejected:
+            # Clock resolution, as for the other sequence: equal differences do not make an interval of width nil.
+            low[look] = ordered[rejected - 1] - RESOLUTION
+            high[look] = ordered[n - rejected] + RESOLUTION
+    return low, high
+
+
+def _checked(d: ArrayLike) -> NDArray[np.float64]:
+    series = np.asarray(d, dtype=np.float64)
+    if not np.isfinite(series).all():
+        raise ValueError("a difference is NaN or infinite: leave out rounds in which a side has no valid time")
+    return series
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1, not {alpha}")

@@ -1,0 +1,733 @@
+"""From samples to verdicts: pure functions, no files, no clock, no torch.
+
+    samples --differences--> one log ratio a round --running_interval--> Effect --combine--> Verdict
+
+The method in one paragraph. Each round gives one number, the median over its adjacent pairs of
+log t_baseline - log t_variant. The confidence sequence of `confidence` turns the series into an interval that may be
+looked at after every round. An effect is *supported* when the whole interval lies inside the region that is claimed,
+*refuted* when none of it does, and *inconclusive* otherwise; "not significant" is never an answer, and "the same" is
+a region like any other. With m effects in a report, each gets alpha/m, so that the chance of any false verdict in the
+whole report stays below alpha (Bonferroni; holds under any dependence between effects that share rounds).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from .claims import Claim, Comparison, Hypothesis
+from .confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
+from .regions import Region as Region
+
+Clock = Literal["cpu", "wall"]
+
+ALPHA = 0.01
+"""Chance of any false verdict in a report."""
+
+AD_HOC_MARGIN_PERCENT = 1.0
+"""`--compare`: within this much two variants count as the same."""
+
+INVALID_SHARE_LIMIT = 0.05
+"""Share of rounds without a valid time above which an effect is confounded."""
+
+FAULT_COST_NS = 4_000.0
+"""Upper figure for one minor fault of a 4 KiB page, in CPU time: 2.1-2.7 us measured on a shared two-core VM, about 1
+us where the processor is not shared."""
+
+HUGE_FAULT_COST_NS = 300_000.0
+"""The same where the kernel backs any memory with 2 MiB pages: clearing one is most of it."""
+
+
+# -- from samples to one number a round --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Rounds of one comparison.
+
+    values: log t_baseline - log t_variant, one a round, in order of (process, round). seconds: wall time of the
+    samples behind them, both sides. faults_*: minor page faults a call, counted as time is (median over a round's
+    pairs, so that a fault in a few of them counts as little as it weighs), mean over rounds. call_*_ns: typical time
+    of a call. invalid_share: share of the rounds with both sides that were left out because a time was not positive.
+    """
+
+    values: NDArray[np.float64]
+    seconds: float
+    faults_baseline: float
+    faults_variant: float
+    invalid_share: float
+    call_baseline_ns: float = math.nan
+    call_variant_ns: float = math.nan
+
+
+def round_value(
+    baseline_ns: ArrayLike, baseline_repeats: ArrayLike, variant_ns: ArrayLike, variant_repeats: ArrayLike
+) -> float:
+    """The one number of a round: median over its pairs of log(time a call, baseline) - log(time a call, variant).
+
+    Arrays of equal length, one entry a sub-round in which both sides occur; all positive. `differences` does the same
+    for many rounds at once.
+    """
+    baseline = np.asarray(baseline_ns, dtype=np.float64) / np.asarray(baseline_repeats)
+    variant = np.asarray(variant_ns, dtype=np.float64) / np.asarray(variant_repeats)
+    return float(np.median(np.log(baseline) - np.log(variant)))
+
+
+def differences(samples: pd.DataFrame, *, workload: str, baseline: str, variant: str, clock: Clock) -> Differences:
+    """Pair the samples of two variants on one workload. `samples` has the columns of samples.parquet, in any order.
+
+    Rounds in which a side is missing are skipped; a round with a time or a repeat count that is not positive is
+    invalid and left out whole. Raises ValueError where a variant occurs twice in one sub-round.
+    """
+    if clock not in ("cpu", "wall"):
+        raise ValueError(f'clock must be "cpu" or "wall", not {clock!r}')
+    key = ["process", "round", "sub_round"]
+    here = samples.loc[samples["workload"] == workload, [*key, "variant", "repeats", "cpu_ns", "wall_ns", "faults"]]
+    sides = [here[here["variant"] == name] for name in (baseline, variant)]
+    pairs = sides[0].merge(sides[1], on=key, suffixes=("_b", "_v"), validate="one_to_one")
+    if pairs.empty:
+        return Differences(np.empty(0), 0.0, 0.0, 0.0, 0.0)
+    positive = pairs[[f"{clock}_ns_b", f"{clock}_ns_v", "repeats_b", "repeats_v"]].gt(0).all(axis=1)
+    pairs["valid"] = positive.groupby([pairs["process"], pairs["round"]]).transform("all")
+    rounds = len(pairs.drop_duplicates(["process", "round"]))
+    pairs = pairs[pairs["valid"]]
+    table = pd.DataFrame(
+        {
+            "process": pairs["process"],
+            "round": pairs["round"],
+            "baseline": np.log(pairs[f"{clock}_ns_b"] / pairs["repeats_b"]),
+            "variant": np.log(pairs[f"{clock}_ns_v"] / pairs["repeats_v"]),
+            "faults_baseline": pairs["faults_b"] / pairs["repeats_b"],
+            "faults_variant": pairs["faults_v"] / pairs["repeats_v"],
+        }
+    )
+    table["d"] = table["baseline"] - table["variant"]
+    medians = table.groupby(["process", "round"], sort=True).median()
+    if medians.empty:
+        return Differences(np.empty(0), 0.0, 0.0, 0.0, 1.0)
+    return Differences(
+        values=medians["d"].to_numpy(dtype=np.float64),
+        seconds=float(pairs["wall_ns_b"].sum() + pairs["wall_ns_v"].sum()) / 1e9,
+        faults_baseline=float(medians["faults_baseline"].mean()),
+        faults_variant=float(medians["faults_variant"].mean()),
+        invalid_share=1 - len(medians) / rounds,
+        call_baseline_ns=math.exp(medians["baseline"].median()),
+        call_variant_ns=math.exp(medians["variant"].median()),
+    )
+
+
+# -- from a series to an effect ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One comparison on one workload. Ratios are t_baseline / t_variant: above 1 the variant is faster.
+
+    `low` is 0 and `high` infinite while there are too few rounds for an interval; `ratio` is NaN without any. `metric`
+    says which clock: "cpu time" or "wall time". `verdict`: supported, refuted, inconclusive or not evidence; for a
+    comparison without a claim faster, slower, same, inconclusive or not evidence. `warnings` say why, the reason for
+    the verdict first.
+    """
+
+    workload: str
+    variant: str
+    baseline: str
+    metric: str
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+    seconds: float
+    verdict: str
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As in verdicts.json; bounds that are not there yet become null."""
+        return {
+            "workload": self.workload,
+            "variant": self.variant,
+            "baseline": self.baseline,
+            "metric": self.metric,
+            "ratio": _or_null(self.ratio),
+            "low": _or_null(self.low),
+            "high": _or_null(self.high),
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "verdict": self.verdict,
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one part of a claim. `alpha` is what each of its effects was judged at (alpha of the report over
+    the number of its effects); `claimed` says in words what `region` says in log ratios."""
+
+    claim: str
+    part: str | None
+    who: tuple[str, ...]
+    title: str
+    statement: str
+    verdict: str
+    reason: str
+    alpha: float
+    claimed: str
+    region: Region
+    effects: tuple[Effect, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As in verdicts.json."""
+        return {
+            "claim": self.claim,
+            "part": self.part,
+            "who": list(self.who),
+            "title": self.title,
+            "statement": self.statement,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "alpha": self.alpha,
+            "claimed": self.claimed,
+            "region": self.region.to_json(),
+            "effects": [effect.to_json() for effect in self.effects],
+        }
+
+
+def decided(interval: Interval, region: Region) -> bool:
+    """True once the interval answers the claim, either way: the measuring loop may stop.
+
+    For `--compare` ask with `Region.same_within_percent(AD_HOC_MARGIN_PERCENT)`: outside it is faster or slower.
+    """
+    if interval.unstable:
+        return False
+    return region.contains(interval.low, interval.high) or region.excludes(interval.low, interval.high)
+
+
+def remaining_seconds(values: ArrayLike, seconds: float, region: Region, *, alpha: float) -> float:
+    """Further seconds of measuring until the interval will be clear of the region's nearest boundary; 0 if it is.
+
+    Rounds shrink the half width h about as 1/sqrt(t), so about t * (h/distance)^2 seconds are needed in all. Computed
+    from `half_width` itself instead, because its logarithm adds to that, and because this has an answer before there
+    is any interval. Infinite where fewer than two rounds give no spread, or where the effect lies on a boundary.
+    """
+    series = np.asarray(values, dtype=np.float64)
+    if series.size < 2 or not seconds > 0:
+        return math.inf
+    centre, sd = float(series.mean()), max(float(series.std(ddof=1)), RESOLUTION)
+    distance = min((abs(centre - boundary) for boundary in region.boundaries), default=math.inf)
+    rounds = max(series.size, first_look(alpha)) * np.geomspace(1, 1e6, 2000)
+    enough = np.flatnonzero(half_width(rounds, sd, alpha) <= distance)
+    return seconds * float(rounds[enough[0]] / series.size - 1) if enough.size else math.inf
+
+
+def judge_effect(
+    measured: Differences,
+    region: Region,
+    *,
+    alpha: float,
+    workload: str,
+    variant: str,
+    baseline: str,
+    metric: str,
+    confounds: Sequence[str] = (),
+    not_evidence: str | None = None,
+    bias: float = 0.0,
+    fault_cost_ns: float = FAULT_COST_NS,
+    method: Method = "t",
+) -> Effect:
+    """Judge one comparison. `confounds` are reasons why no number here can be trusted; `not_evidence` is why the
+    comparison says nothing about the claim however well it was measured (gates, traces, a variant that fell out).
+
+    Two disturbances have a known size, and for them "could it have made this verdict?" can be answered instead of
+    guessed: the interval is stretched by the most that the disturbance can have done, and the effect is confounded
+    if the verdict does not survive that. A fixed limit would be wrong at both ends: 3 faults more are nothing to a
+    call of 200 ms, and a tenth of a fault is everything to one of 2 us.
+
+    - Page faults: without them the side that has more would take at most (difference) * `fault_cost_ns` less, so the
+      interval is stretched in that side's favour.
+    - `bias` (log units): what a control that fired shows that this session can do to two identical sides; stretched
+      both ways.
+    """
+    interval = running_interval(measured.values, alpha, method)
+    effect = Effect(
+        workload=workload,
+        variant=variant,
+        baseline=baseline,
+        metric=metric,
+        ratio=_exp(interval.centre),
+        low=_exp(interval.low),
+        high=_exp(interval.high),
+        rounds=interval.n,
+        seconds=measured.seconds,
+        verdict="inconclusive",
+    )
+    fault_low, fault_high = _fault_stretch(measured, fault_cost_ns)
+    notes = []
+    if abs(measured.faults_baseline - measured.faults_variant) > 1:
+        notes.append(
+            f"page faults a call: {measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in "
+            f"{variant} (at most {_percent(-math.expm1(-max(fault_low, fault_high)))} of the time)"
+        )
+    if (correlation := _correlation(measured.values)) > max(0.3, 3 / math.sqrt(max(interval.n, 1))):
+        notes.append(f"each round resembles the one before (correlation {correlation:.1f}): the interval is too narrow")
+
+    def ends(verdict: str, *reasons: str) -> Effect:
+        return replace(effect, verdict=verdict, warnings=(*reasons, *notes))
+
+    if not_evidence is not None:
+        return ends("not evidence", not_evidence)
+    if measured.invalid_share > INVALID_SHARE_LIMIT:
+        return ends("inconclusive", f"confounded: {_percent(measured.invalid_share)} of rounds without a valid time")
+    if interval.n == 0:
+        return ends("inconclusive", "no rounds were measured")
+    if confounds:
+        return ends("inconclusive", *(f"confounded: {reason}" for reason in confounds))
+    if interval.unstable:
+        return ends("inconclusive", "unstable: the effect moved while it was measured")
+    verdict = _settled(interval.low, interval.high, region)
+    if verdict is None:
+        return ends("inconclusive", _what_is_missing(measured, interval, region, alpha))
+    if _settled(interval.low - fault_low, interval.high + fault_high, region) != verdict:
+        return ends("inconclusive", "confounded: the difference in page faults may have made this effect")
+    if _settled(interval.low - bias, interval.high + bias, region) != verdict:
+        return ends(
+            "inconclusive",
+            f"confounded: a control fired, and {_percent(math.expm1(bias))} of bias may have made this effect",
+        )
+    return ends(verdict)
+
+
+def _settled(low: float, high: float, region: Region) -> Literal["supported", "refuted"] | None:
+    if region.contains(low, high):
+        return "supported"
+    return "refuted" if region.excludes(low, high) else None
+
+
+def _fault_stretch(measured: Differences, fault_cost_ns: float) -> tuple[float, float]:
+    """By how much the true log ratio, freed of page faults, may lie below and above the measured one."""
+    more = measured.faults_baseline - measured.faults_variant
+    call_ns = measured.call_baseline_ns if more > 0 else measured.call_variant_ns
+    if more == 0 or math.isnan(call_ns):
+        return 0.0, 0.0
+    share = abs(more) * fault_cost_ns / call_ns
+    stretch = -math.log1p(-share) if share < 1 else math.inf
+    return (stretch, 0.0) if more > 0 else (0.0, stretch)
+
+
+def _correlation(values: NDArray[np.float64]) -> float:
+    """Correlation of each round with the next, which the sequence takes to be nil; 0 for fewer than 20 rounds."""
+    if values.size < 20 or np.ptp(values) == 0:
+        return 0.0
+    centred = values - values.mean()
+    return float(centred[:-1] @ centred[1:] / (centred @ centred))
+
+
+def _what_is_missing(measured: Differences, interval: Interval, region: Region, alpha: float) -> str:
+    seconds = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha)
+    more = "more time would not help much" if seconds > 86_400 else f"about {_duration(seconds)} more would decide it"
+    if math.isinf(interval.low) or math.isinf(interval.high):
+        return f"too few rounds for an interval ({interval.n}); {more}"
+    crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
+    nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
+    return f"the interval reaches across {math.exp(nearest):.4g}; {more}"
+
+
+# -- from effects to a verdict -----------------------------------------------------------------------------------------
+
+
+def combine(effects: Sequence[Effect]) -> tuple[str, str]:
+    """Verdict and reason for a part from its effects (at least one).
+
+    All supported or all refuted: that. Some supported and some refuted: depends, with both lists. None of them
+    evidence: not evidence. Otherwise inconclusive, with what is open; one open comparison is enough.
+    """
+    named = _grouped(effects)
+    supported, refuted, excluded = (named.get(word, []) for word in ("supported", "refuted", "not evidence"))
+    open_ = named.get("inconclusive", []) + excluded
+    if supported and refuted:
+        reason = f"supported on {_list(supported)}; refuted on {_list(refuted)}"
+        return "depends", reason + (f"; open: {_list(open_)}" if open_ else "")
+    if supported and not open_:
+        return "supported", f"inside the claimed range on {_list(supported)}"
+    if refuted and not open_:
+        return "refuted", f"outside the claimed range on {_list(refuted)}"
+    if len(excluded) == len(effects):
+        return "not evidence", _reasons(effects)
+    return "inconclusive", _open_reason(effects, {"supported": supported, "refuted": refuted})
+
+
+def combine_ad_hoc(effects: Sequence[Effect]) -> tuple[str, str]:
+    """The same for a comparison without a claim, whose effects are faster, slower or same."""
+    named = _grouped(effects)
+    settled: dict[str, list[str]] = {word: named[word] for word in ("faster", "slower", "same") if word in named}
+    excluded = named.get("not evidence", [])
+    open_ = named.get("inconclusive", []) + excluded
+    if len(settled) > 1:
+        reason = "; ".join(f"{word} on {_list(where)}" for word, where in settled.items())
+        return "depends", reason + (f"; open: {_list(open_)}" if open_ else "")
+    if len(excluded) == len(effects):
+        return "not evidence", _reasons(effects)
+    if open_:
+        return "inconclusive", _open_reason(effects, settled)
+    [(word, where)] = settled.items()
+    return word, f"{word} on {_list(where)}"
+
+
+def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
+    """Labels of the effects by verdict. A label is the workload, with the baseline where there are several."""
+    if not effects:
+        raise ValueError("a verdict needs at least one effect")
+    several = len({effect.baseline for effect in effects}) > 1
+    named: dict[str, list[str]] = {}
+    for effect in effects:
+        label = f"{effect.workload} against {effect.baseline}" if several else effect.workload
+        named.setdefault(effect.verdict, []).append(label)
+    return named
+
+
+def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]) -> str:
+    still_open = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
+    known = "; ".join(f"{word} on {_list(where)}" for word, where in settled.items() if where)
+    return f"open: {_reasons(still_open)}" + (f"; {known}" if known else "")
+
+
+def _reasons(effects: Sequence[Effect]) -> str:
+    """Each effect's own reason, those with the same reason together."""
+    by_reason: dict[str, list[Effect]] = {}
+    for effect in effects:
+        by_reason.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, []).append(effect)
+    return "; ".join(
+        f"{_list(list(dict.fromkeys(effect.workload for effect in group)))} ({reason})"
+        for reason, group in by_reason.items()
+    )
+
+
+# -- what a run knows besides its samples ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Control:
+    """Two sides that are the same, measured like any other pair. `kind`: "aa", the same variant entered twice;
+    "copy", the same source imported a second time. Fired: the interval says that they differ."""
+
+    workload: str
+    kind: str
+    variant: str
+    baseline: str
+    interval: Interval
+    fired: bool
+
+    @property
+    def shift(self) -> float:
+        """Largest log ratio, either way, that the interval allows."""
+        return max(abs(self.interval.low), abs(self.interval.high))
+
+    def to_json(self) -> dict[str, Any]:
+        """As under "noise" in run.json."""
+        return {
+            "workload": self.workload,
+            "kind": self.kind,
+            "variant": self.variant,
+            "ratio": _or_null(_exp(self.interval.centre)),
+            "low": _or_null(_exp(self.interval.low)),
+            "high": _or_null(_exp(self.interval.high)),
+            "rounds": self.interval.n,
+            "fired": self.fired,
+        }
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A session's own controls, and what they showed in one line."""
+
+    controls: tuple[Control, ...]
+    line: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As "noise" in run.json."""
+        return {"controls": [control.to_json() for control in self.controls], "line": self.line}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What judging takes from a run: its samples, and what its manifest says about them.
+
+    measured: workload → variants that entered it, controls and those that fell out included. wall_variants: workload →
+    variants that must be timed by wall, with `wall_default` for workloads that are wall altogether. trace_difference:
+    (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry where they were not
+    compared. unusable: (workload, variant) → why its numbers do not count. alpha: of the whole report.
+    """
+
+    samples: pd.DataFrame
+    measured: Mapping[str, tuple[str, ...]]
+    wall_default: frozenset[str] = frozenset()
+    wall_variants: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
+    unusable: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    noise: Noise = Noise((), "A/A noise: no controls in this run")
+    fault_cost_ns: float = FAULT_COST_NS
+    alpha: float = ALPHA
+
+    def has(self, comparison: Comparison) -> bool:
+        """Whether the run took both sides of it on."""
+        return {comparison.variant, comparison.baseline} <= set(self.measured.get(comparison.workload, ()))
+
+    def clock(self, workload: str, *variants: str) -> Clock:
+        """The clock that serves all of these variants: wall as soon as one of them needs it."""
+        by_wall = self.wall_variants.get(workload, frozenset())
+        return "wall" if workload in self.wall_default or by_wall.intersection(variants) else "cpu"
+
+    def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
+        """Why the comparison says nothing about a claim of this kind; None where it does."""
+        for variant in (comparison.variant, comparison.baseline):
+            if reason := self.unusable.get((comparison.workload, variant)):
+                return f"{variant}: {reason}"
+        if evidence == "architecture":
+            pair = (comparison.workload, frozenset((comparison.variant, comparison.baseline)))
+            if pair not in self.trace_difference:
+                return "op traces were not compared"
+            if difference := self.trace_difference[pair]:
+                return f"not architecture alone, op traces differ: {difference}"
+        return None
+
+    def bias(self, workload: str) -> float:
+        """Log units by which this session may shift a ratio here; 0 unless a control fired.
+
+        Twice the largest shift that a fired control allows: one control is one draw of the bias between two sides,
+        and another pair may draw more. Controls of other workloads are asked only where this one has none, because
+        the bias is larger for small operations.
+        """
+        here = [control for control in self.noise.controls if control.workload == workload]
+        fired = [control for control in here or self.noise.controls if control.fired]
+        return 2 * max((control.shift for control in fired), default=0.0)
+
+
+def evidence_from_manifest(manifest: Mapping[str, Any], samples: pd.DataFrame) -> Evidence:
+    """Take from run.json (see FORMAT) what judging needs. An unfinished run's manifest, with parts missing, will do."""
+    measured: dict[str, tuple[str, ...]] = {}
+    wall_default: set[str] = set()
+    wall_variants: dict[str, frozenset[str]] = {}
+    unusable: dict[tuple[str, str], str] = {}
+    traces: dict[tuple[str, frozenset[str]], str] = {}
+    for experiment in manifest.get("experiments", ()):
+        workload: str = experiment["workload"]["name"]
+        fallen = [*experiment.get("excluded", ()), *manifest.get("excluded", ())]
+        for entry in fallen:
+            unusable[workload, entry["variant"]] = entry["reason"]
+        for name, gate in experiment.get("gates", {}).items():
+            if not gate["passed"]:
+                unusable[workload, name] = f"gates failed: {gate.get('detail') or 'outputs differ from the reference'}"
+        # What fell out counts as taken on: it is the reason of a verdict, and it had its share of alpha.
+        entered = [*experiment["variants"], *(entry["variant"] for entry in fallen)]
+        measured[workload] = tuple(dict.fromkeys([*measured.get(workload, ()), *entered]))
+        clock = experiment.get("clock", {})
+        if clock.get("default") == "wall":
+            wall_default.add(workload)
+        wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.get("wall_variants", ()))
+        traces.update(_trace_differences(workload, experiment))
+    evidence = Evidence(
+        samples=samples,
+        measured=measured,
+        wall_default=frozenset(wall_default),
+        wall_variants=wall_variants,
+        trace_difference=traces,
+        unusable=unusable,
+        fault_cost_ns=_fault_cost_ns(manifest.get("environment", {})),
+        alpha=float(manifest.get("alpha", ALPHA)),
+    )
+    return replace(evidence, noise=judge_controls(evidence))
+
+
+def _trace_differences(workload: str, experiment: Mapping[str, Any]) -> dict[tuple[str, frozenset[str]], str]:
+    """How the op traces of each pair differ: by digest for every pair, in words where the run compared it."""
+    found: dict[tuple[str, frozenset[str]], str] = {}
+    traces = experiment.get("traces", {})
+    for name in traces:
+        for other in traces:
+            if name < other:
+                one, two = traces[name], traces[other]
+                counts = f"{one['ops']} ops in {name}, {two['ops']} in {other}"
+                if one["ops"] == two["ops"]:
+                    counts = f"{one['ops']} ops on each side, but not the same"
+                found[workload, frozenset((name, other))] = "" if one["digest"] == two["digest"] else counts
+    for entry in experiment.get("trace_differences", ()):
+        pair = frozenset((entry["baseline"], entry["variant"]))
+        found[workload, pair] = "" if entry["same"] else entry.get("detail") or "no detail"
+    return found
+
+
+def _fault_cost_ns(environment: Mapping[str, Any]) -> float:
+    return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
+
+
+def judge_controls(evidence: Evidence, *, method: Method = "t") -> Noise:
+    """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls.
+
+    A control fires where its interval leaves out 0, and where its rounds contradict each other (an empty interval
+    misses 0 as well).
+    """
+    pairs = [
+        (workload, kind, variant, name)
+        for workload, variants in evidence.measured.items()
+        for variant in variants
+        for name, _, kind in [variant.partition("@")]
+        if kind in ("aa", "copy") and name in variants
+    ]
+    controls = []
+    for workload, kind, variant, name in pairs:
+        clock = evidence.clock(workload, variant, name)
+        pair = differences(evidence.samples, workload=workload, baseline=name, variant=variant, clock=clock)
+        interval = running_interval(pair.values, evidence.alpha / len(pairs), method)
+        fired = interval.unstable or not interval.low <= 0 <= interval.high
+        controls.append(Control(workload, kind, variant, name, interval, fired))
+    return Noise(tuple(controls), _noise_line(controls))
+
+
+def _noise_line(controls: Sequence[Control]) -> str:
+    if not controls:
+        return "A/A noise: no controls in this run"
+    bounded = [control for control in controls if math.isfinite(control.shift)]
+    parts = [f"{len(controls)} control{'s' * (len(controls) > 1)}"]
+    if bounded:
+        widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
+        shift = max(abs(control.interval.centre) for control in bounded)
+        parts += [f"widest interval ±{_percent(math.expm1(widest))}", f"largest shift {_percent(math.expm1(shift))}"]
+    if len(bounded) < len(controls):
+        parts.append(f"{len(controls) - len(bounded)} with too few rounds")
+    fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
+    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {_list(fired)}" if fired else "none fired")
+
+
+# -- the whole report --------------------------------------------------------------------------------------------------
+
+
+def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA) -> float:
+    """What each effect of a report is judged at: alpha over the number of different comparisons.
+
+    The measuring loop must stop by the same figure. A pair that two claims ask about has one interval, wrong or right
+    for both, and counts once, whichever side is called the baseline.
+    """
+    different = {(c.workload, frozenset((c.variant, c.baseline))) for c in comparisons}
+    return alpha / max(len(different), 1)
+
+
+def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "t") -> list[Verdict]:
+    """One verdict for each part of each claim, in order.
+
+    Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
+    of which none is left is "not measurable here".
+    """
+    alpha = effect_alpha((c for claim in claims for c in claim.comparisons() if evidence.has(c)), evidence.alpha)
+    return [
+        _judge_part(claim, hypothesis, evidence, alpha, method) for claim in claims for hypothesis in claim.hypothesis
+    ]
+
+
+def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float, method: Method) -> Verdict:
+    region = hypothesis.region
+    wanted = list(hypothesis.comparisons())
+    effects = tuple(
+        _effect(evidence, comparison, region, hypothesis.evidence, alpha, method)
+        for comparison in wanted
+        if evidence.has(comparison)
+    )
+    verdict, reason = combine(effects) if effects else ("not measurable here", "this run has none of its comparisons")
+    left_out = [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]
+    if effects and left_out:
+        reason += f"; not in this run: {_list(left_out)}"
+    return Verdict(
+        claim=claim.id,
+        part=hypothesis.part,
+        who=claim.who,
+        title=claim.title,
+        statement=claim.statement,
+        verdict=verdict,
+        reason=reason,
+        alpha=alpha,
+        claimed=region.describe(),
+        region=region,
+        effects=effects,
+    )
+
+
+def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str, method: Method = "t") -> Verdict:
+    """Compare two variants without a claim, on every workload that has both: faster, slower, or the same within 1 %."""
+    region = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
+    pairs = [Comparison(workload, variant, baseline) for workload in evidence.measured]
+    pairs = [pair for pair in pairs if evidence.has(pair)]
+    alpha = effect_alpha(pairs, evidence.alpha)
+    effects = tuple(_ad_hoc(_effect(evidence, pair, region, "operations", alpha, method)) for pair in pairs)
+    verdict, reason = (
+        combine_ad_hoc(effects) if effects else ("not evidence", "this run has no workload with both variants")
+    )
+    return Verdict(
+        claim="ad-hoc",
+        part=None,
+        who=(),
+        title=f"{variant} against {baseline}",
+        statement=f"Is {variant} faster than {baseline}?",
+        verdict=verdict,
+        reason=reason,
+        alpha=alpha,
+        claimed=region.describe(),
+        region=region,
+        effects=effects,
+    )
+
+
+def _ad_hoc(effect: Effect) -> Effect:
+    """An effect that was asked "the same?", in the words of a comparison."""
+    words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
+    return replace(effect, verdict=words.get(effect.verdict, effect.verdict))
+
+
+def _effect(
+    evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float, method: Method
+) -> Effect:
+    workload, variant, baseline = comparison
+    clock = evidence.clock(workload, variant, baseline)
+    return judge_effect(
+        differences(evidence.samples, workload=workload, baseline=baseline, variant=variant, clock=clock),
+        region,
+        alpha=alpha,
+        workload=workload,
+        variant=variant,
+        baseline=baseline,
+        metric=f"{clock} time",
+        not_evidence=evidence.not_evidence(comparison, kind),
+        bias=evidence.bias(workload),
+        fault_cost_ns=evidence.fault_cost_ns,
+        method=method,
+    )
+
+
+def _exp(log_ratio: float) -> float:
+    try:
+        return math.exp(log_ratio)
+    except OverflowError:
+        return math.inf
+
+
+def _or_null(ratio: float) -> float | None:
+    """A ratio for JSON: null for "no bound", which is 0 below and infinity above, and for NaN."""
+    return ratio if math.isfinite(ratio) and ratio > 0 else None
+
+
+def _percent(share: float) -> str:
+    """0.0042 as "0.42 %", with two figures that count."""
+    return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:.0f} %"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(words)

@@ -1,0 +1,97 @@
+"""The range of effects that a claim allows, as an interval of the log ratio.
+
+A ratio is t_baseline / t_variant, so above 1 the variant is the faster side; its logarithm makes "twice as fast" and
+"half as fast" mirror images, and makes intervals symmetric.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Region:
+    """Log ratios from `low` to `high`; either may be infinite."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:  # also catches NaN
+            raise ValueError(f"a region needs low < high, not {self.low} and {self.high}")
+
+    @classmethod
+    def faster_than_percent(cls, percent: float) -> Region:
+        """The variant is faster by more than `percent`: ratio above 1 + percent/100."""
+        return cls(math.log1p(percent / 100), math.inf)
+
+    @classmethod
+    def slower_than_percent(cls, percent: float) -> Region:
+        """The variant takes more than `percent` more time: ratio below 1 / (1 + percent/100)."""
+        return cls(-math.inf, -math.log1p(percent / 100))
+
+    @classmethod
+    def ratio(cls, low: float, high: float) -> Region:
+        """The variant is `low` to `high` times as fast."""
+        return cls(math.log(low), math.log(high))
+
+    @classmethod
+    def gain_percent(cls, low: float, high: float) -> Region:
+        """The variant is `low` to `high` percent faster: ratio from 1 + low/100 to 1 + high/100."""
+        return cls(math.log1p(low / 100), math.log1p(high / 100))
+
+    @classmethod
+    def same_within_percent(cls, percent: float) -> Region:
+        """Neither side is more than `percent` faster than the other."""
+        return cls(-math.log1p(percent / 100), math.log1p(percent / 100))
+
+    def contains(self, low: float, high: float) -> bool:
+        """True if the whole interval from `low` to `high` (log ratios) lies in the region."""
+        return self.low <= low and high <= self.high
+
+    def excludes(self, low: float, high: float) -> bool:
+        """True if no point of the interval from `low` to `high` (log ratios) lies in the region."""
+        return high < self.low or self.high < low
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """The finite ends, as log ratios."""
+        return tuple(end for end in (self.low, self.high) if math.isfinite(end))
+
+    def describe(self) -> str:
+        """The region in words: "more than 1 % faster", "2-3x", "6-11 % faster", "same within ±1 %"."""
+        low, high = self.low, self.high
+        if math.isinf(low) and math.isinf(high):
+            return "any effect"
+        if math.isinf(high):
+            return "at all faster" if low == 0 else f"more than {_faster(low)}"
+        if math.isinf(low):
+            return "at all slower" if high == 0 else f"more than {_faster(high)}"
+        if math.isclose(low, -high):
+            return f"same within ±{_percent(high)} %"
+        if low >= math.log(1.5):
+            return f"{math.exp(low):.4g}-{math.exp(high):.4g}x"
+        if low >= 0:
+            return f"{_percent(low)}-{_percent(high)} % faster"
+        if high <= 0:
+            return f"{_percent(-high)}-{_percent(-low)} % slower"
+        return f"from {_faster(low)} to {_faster(high)}"
+
+    def to_json(self) -> dict[str, float | None]:
+        """Both ends as ratios; null where there is none."""
+        return {
+            "low": math.exp(self.low) if math.isfinite(self.low) else None,
+            "high": math.exp(self.high) if math.isfinite(self.high) else None,
+        }
+
+
+def _percent(log_ratio: float) -> str:
+    return f"{math.expm1(log_ratio) * 100:.4g}"
+
+
+def _faster(log_ratio: float) -> str:
+    """A log ratio as "5 % slower", "1 % faster" or "3x faster"."""
+    word = "faster" if log_ratio >= 0 else "slower"
+    size = abs(log_ratio)
+    return f"{math.exp(size):.4g}x {word}" if size >= math.log(2) else f"{_percent(size)} % {word}"

@@ -1,0 +1,901 @@
+"""From samples to verdicts: what must not matter, what must, and how often a verdict may be wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from llama_workbench import ROOT
+from llama_workbench.harness import judge
+from llama_workbench.harness.claims import Claim, Comparison
+from llama_workbench.harness.confidence import first_look, half_width, running_bounds, running_interval
+from llama_workbench.harness.judge import (
+    Differences,
+    Effect,
+    Region,
+    combine,
+    combine_ad_hoc,
+    decided,
+    differences,
+    effect_alpha,
+    evidence_from_manifest,
+    judge_ad_hoc,
+    judge_claims,
+    judge_effect,
+    remaining_seconds,
+    round_value,
+)
+
+ALPHA = 0.01
+PAIRS = 5
+LN_1 = math.log(1.01)
+
+
+def samples(
+    log_times: Mapping[str, NDArray[np.float64]],
+    *,
+    workload: str = "w",
+    call_ns: float = 300_000,
+    repeats: int = 1,
+    faults: Mapping[str, float] | None = None,
+    process: int = 0,
+) -> pd.DataFrame:
+    """Samples of variants whose log time over `call_ns` is given as an array [rounds, sub_rounds]."""
+    rows = []
+    for position, (variant, logs) in enumerate(log_times.items()):
+        rounds, pairs = logs.shape
+        total = np.exp(logs.ravel()) * call_ns * repeats
+        rows.append(
+            pd.DataFrame(
+                {
+                    "workload": workload,
+                    "variant": variant,
+                    "process": process,
+                    "round": np.repeat(np.arange(rounds), pairs),
+                    "sub_round": np.tile(np.arange(pairs), rounds),
+                    "position": position,
+                    "tokens": 8,
+                    "repeats": repeats,
+                    "cpu_ns": np.round(total).astype(np.int64),
+                    "wall_ns": np.round(total * 1.5).astype(np.int64),
+                    "faults": round((faults or {}).get(variant, 0) * repeats),
+                }
+            )
+        )
+    return pd.concat(rows, ignore_index=True)
+
+
+def noisy(
+    seed: int, shifts: Mapping[str, float] | None = None, *, rounds: int = 40, sd: float = 0.005, **named: float
+) -> dict[str, NDArray[np.float64]]:
+    """Log times of variants by name; `shifts` or keywords are how much longer each takes (log units)."""
+    rng = np.random.default_rng(seed)
+    return {name: shift + rng.normal(0, sd, (rounds, PAIRS)) for name, shift in (shifts or named).items()}
+
+
+def measured(values: Sequence[float] | NDArray[np.float64], **changes: Any) -> Differences:
+    base = Differences(np.asarray(values, dtype=float), 10.0, 0.0, 0.0, 0.0, 300_000.0, 300_000.0)
+    return replace(base, **changes)
+
+
+def effect(values: Sequence[float] | NDArray[np.float64], region: Region, **arguments: Any) -> Effect:
+    changes = {key: arguments.pop(key) for key in list(arguments) if key in Differences.__dataclass_fields__}
+    names: dict[str, Any] = {"workload": "w", "variant": "new", "baseline": "old", "metric": "cpu time", "alpha": ALPHA}
+    return judge_effect(measured(values, **changes), region, **(names | arguments))
+
+
+def normal(centre: float, *, sd: float = 0.005, n: int = 60, seed: int = 0) -> NDArray[np.float64]:
+    """A series whose mean and spread are exactly what is asked for."""
+    d = np.random.default_rng(seed).standard_normal(n)
+    scaled: NDArray[np.float64] = (d - d.mean()) / d.std(ddof=1) * sd + centre
+    return scaled
+
+
+# -- regions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("region", "low", "high", "words"),
+    [
+        (Region.faster_than_percent(1), math.log(1.01), math.inf, "more than 1 % faster"),
+        (Region.faster_than_percent(0), 0, math.inf, "at all faster"),
+        (Region.slower_than_percent(5), -math.inf, -math.log(1.05), "more than 5 % slower"),
+        (Region.slower_than_percent(0), -math.inf, 0, "at all slower"),
+        (Region.ratio(2, 3), math.log(2), math.log(3), "2-3x"),
+        (Region.ratio(0.5, 0.8), math.log(0.5), math.log(0.8), "25-100 % slower"),
+        (Region.gain_percent(6, 11), math.log(1.06), math.log(1.11), "6-11 % faster"),
+        (Region.gain_percent(-2, 5), math.log(0.98), math.log(1.05), "from 2.041 % slower to 5 % faster"),
+        (Region.same_within_percent(1), -math.log(1.01), math.log(1.01), "same within ±1 %"),
+        (Region.faster_than_percent(200), math.log(3), math.inf, "more than 3x faster"),
+        (Region(-math.inf, math.inf), -math.inf, math.inf, "any effect"),
+    ],
+)
+def test_a_region_has_its_bounds_and_says_them(region: Region, low: float, high: float, words: str) -> None:
+    assert (region.low, region.high) == pytest.approx((low, high))
+    assert region.describe() == words
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (math.nan, 1.0), (0.0, math.nan)])
+def test_an_empty_region_is_an_error(low: float, high: float) -> None:
+    with pytest.raises(ValueError, match="low < high"):
+        Region(low, high)
+
+
+def test_a_region_as_json_has_ratios_and_null_where_there_is_no_bound() -> None:
+    assert Region.ratio(2, 3).to_json() == pytest.approx({"low": 2, "high": 3})
+    assert Region.faster_than_percent(1).to_json() == {"low": pytest.approx(1.01), "high": None}
+    assert Region.slower_than_percent(1).to_json() == {"low": None, "high": pytest.approx(1 / 1.01)}
+
+
+# -- differences ---------------------------------------------------------------------------------------------------
+
+
+def test_a_round_is_the_median_of_its_log_ratios() -> None:
+    times = noisy(1, rounds=4, old=0.0, new=-0.1)
+    found = differences(samples(times), workload="w", baseline="old", variant="new", clock="cpu")
+    assert found.values == pytest.approx(np.median(times["old"] - times["new"], axis=1), abs=1e-4)
+    assert found.call_baseline_ns == pytest.approx(300_000, rel=0.01)
+    assert found.call_variant_ns == pytest.approx(300_000 * math.exp(-0.1), rel=0.01)
+    one = round_value(
+        np.exp(times["old"][0]) * 1e9, np.full(PAIRS, 2), np.exp(times["new"][0]) * 1e9, np.full(PAIRS, 3)
+    )
+    assert one == pytest.approx(float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2))
+
+
+def test_times_are_by_call_and_the_clock_is_the_one_asked_for() -> None:
+    frame = samples({"old": np.zeros((2, 3)), "new": np.zeros((2, 3))})
+    frame.loc[frame["variant"] == "new", "repeats"] = 2
+    frame.loc[frame["variant"] == "new", "wall_ns"] *= 4
+    by_cpu = differences(frame, workload="w", baseline="old", variant="new", clock="cpu")
+    by_wall = differences(frame, workload="w", baseline="old", variant="new", clock="wall")
+    assert by_cpu.values == pytest.approx([math.log(2)] * 2)
+    assert by_wall.values == pytest.approx([-math.log(2)] * 2)
+    assert by_cpu.seconds == by_wall.seconds == pytest.approx(6 * 450_000 * (1 + 4) / 1e9)
+    unknown: Any = "user"
+    with pytest.raises(ValueError, match="clock"):
+        differences(frame, workload="w", baseline="old", variant="new", clock=unknown)
+
+
+def test_rounds_without_both_sides_are_skipped_and_processes_kept_apart() -> None:
+    first = samples(noisy(1, rounds=3, old=0.0, new=-0.1), process=0)
+    second = samples(noisy(2, rounds=5, old=0.0, new=-0.5), process=1)
+    first = first[~((first["round"] == 1) & (first["variant"] == "new"))]
+    second = second[~((second["round"] == 4) & (second["variant"] == "old"))]
+    found = differences(pd.concat([second, first]), workload="w", baseline="old", variant="new", clock="cpu")
+    assert found.values == pytest.approx([0.1] * 2 + [0.5] * 4, abs=0.02)
+    assert found.invalid_share == 0
+
+
+def test_a_sub_round_without_one_side_does_not_spoil_its_round() -> None:
+    times = noisy(1, rounds=1, old=0.0, new=-0.1)
+    frame = samples(times)
+    frame = frame[~((frame["sub_round"] == 0) & (frame["variant"] == "old"))]
+    found = differences(frame, workload="w", baseline="old", variant="new", clock="cpu")
+    assert found.values == pytest.approx([np.median((times["old"] - times["new"])[0, 1:])], abs=1e-4)
+
+
+@pytest.mark.parametrize(("column", "value"), [("cpu_ns", 0), ("cpu_ns", -5), ("repeats", 0)])
+def test_a_time_that_is_not_positive_makes_its_round_invalid(column: str, value: int) -> None:
+    frame = samples(noisy(1, rounds=10, old=0.0, new=-0.1))
+    frame.loc[(frame["round"] == 3) & (frame["sub_round"] == 2) & (frame["variant"] == "new"), column] = value
+    found = differences(frame, workload="w", baseline="old", variant="new", clock="cpu")
+    assert found.invalid_share == pytest.approx(0.1)
+    assert len(found.values) == 9 and np.isfinite(found.values).all()
+
+
+def test_no_rounds_and_no_valid_rounds() -> None:
+    frame = samples(noisy(1, rounds=2, old=0.0, new=0.0))
+    nothing = differences(frame, workload="other", baseline="old", variant="new", clock="cpu")
+    assert nothing.values.size == 0 and nothing.seconds == 0 and nothing.invalid_share == 0
+    frame["cpu_ns"] = 0
+    invalid = differences(frame, workload="w", baseline="old", variant="new", clock="cpu")
+    assert invalid.values.size == 0 and invalid.invalid_share == 1
+
+
+def test_a_sample_that_is_there_twice_is_an_error() -> None:
+    frame = samples(noisy(1, rounds=2, old=0.0, new=0.0))
+    with pytest.raises(ValueError, match="one-to-one"):
+        differences(pd.concat([frame, frame.iloc[:1]]), workload="w", baseline="old", variant="new", clock="cpu")
+
+
+def test_columns_as_the_store_has_them_will_do() -> None:
+    frame = samples(noisy(1, rounds=3, old=0.0, new=-0.1))
+    stored = frame.astype({"workload": "category", "variant": "category", "process": "int32", "sub_round": "int16"})
+    for baseline, variant in (("old", "new"), ("old", "not there")):
+        plain = differences(frame, workload="w", baseline=baseline, variant=variant, clock="cpu")
+        by_category = differences(stored, workload="w", baseline=baseline, variant=variant, clock="cpu")
+        assert np.array_equal(plain.values, by_category.values)
+
+
+def test_page_faults_are_by_call_and_rare_ones_do_not_count() -> None:
+    frame = samples(noisy(1, rounds=4, old=0.0, new=0.0), repeats=2, faults={"old": 3.0})
+    frame.loc[(frame["sub_round"] == 0) & (frame["variant"] == "new"), "faults"] = 1000
+    found = differences(frame, workload="w", baseline="old", variant="new", clock="cpu")
+    assert (found.faults_baseline, found.faults_variant) == (3.0, 0.0)
+
+
+frames = st.builds(
+    lambda seed, rounds, shift: samples(noisy(seed, rounds=rounds, sd=0.01, old=0.0, new=shift, third=0.3)),
+    st.integers(0, 1000),
+    st.integers(1, 30),
+    st.floats(-1, 1),
+)
+
+
+@given(frames, st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_rows_does_not_matter(frame: pd.DataFrame, random: Any) -> None:
+    order = list(range(len(frame)))
+    random.shuffle(order)
+    asked: dict[str, Any] = {"workload": "w", "baseline": "old", "variant": "new", "clock": "cpu"}
+    one, other = differences(frame, **asked), differences(frame.iloc[order], **asked)
+    assert np.array_equal(one.values, other.values)
+    assert replace(one, values=other.values) == replace(other, values=other.values)
+
+
+@given(frames, st.integers(2, 50))
+@settings(max_examples=40, deadline=None)
+def test_a_faster_or_slower_machine_does_not_matter(frame: pd.DataFrame, factor: int) -> None:
+    scaled = frame.assign(cpu_ns=frame["cpu_ns"] * factor, wall_ns=frame["wall_ns"] * factor)
+    asked: dict[str, Any] = {"workload": "w", "baseline": "old", "variant": "new", "clock": "cpu"}
+    one, other = differences(frame, **asked), differences(scaled, **asked)
+    assert other.values == pytest.approx(one.values, abs=1e-12)
+    assert other.seconds == pytest.approx(one.seconds * factor)
+
+
+@given(frames)
+@settings(max_examples=40, deadline=None)
+def test_swapping_the_sides_inverts_the_ratio(frame: pd.DataFrame) -> None:
+    def judged(baseline: str, variant: str, region: Region) -> Effect:
+        found = differences(frame, workload="w", baseline=baseline, variant=variant, clock="cpu")
+        return judge_effect(
+            found, region, alpha=ALPHA, workload="w", variant=variant, baseline=baseline, metric="cpu time"
+        )
+
+    here = judged("old", "new", Region.faster_than_percent(5))
+    there = judged("new", "old", Region.slower_than_percent(5))
+    assert there.ratio == pytest.approx(1 / here.ratio)
+    assert there.verdict == here.verdict
+    if here.low > 0:
+        assert (there.low, there.high) == pytest.approx((1 / here.high, 1 / here.low))
+
+
+# -- one effect ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("region", "truth", "verdict"),
+    [
+        (Region.faster_than_percent(1), math.log(1.03), "supported"),
+        (Region.faster_than_percent(1), 0.0, "refuted"),
+        (Region.faster_than_percent(1), -0.2, "refuted"),
+        (Region.faster_than_percent(1), math.log(1.0101), "inconclusive"),
+        (Region.slower_than_percent(5), -math.log(1.08), "supported"),
+        (Region.slower_than_percent(5), -math.log(1.02), "refuted"),
+        (Region.ratio(2, 3), math.log(2.4), "supported"),
+        (Region.ratio(2, 3), math.log(1.2), "refuted"),
+        (Region.ratio(2, 3), math.log(3.2), "refuted"),
+        (Region.ratio(2, 3), math.log(3.001), "inconclusive"),
+        (Region.gain_percent(6, 11), math.log(1.085), "supported"),
+        (Region.gain_percent(6, 11), math.log(1.02), "refuted"),
+        (Region.gain_percent(6, 11), math.log(1.15), "refuted"),
+        (Region.same_within_percent(1), 0.001, "supported"),
+        (Region.same_within_percent(1), math.log(1.02), "refuted"),
+        (Region.same_within_percent(1), -math.log(1.02), "refuted"),
+        (Region.same_within_percent(1), math.log(1.0095), "inconclusive"),
+    ],
+)
+def test_the_verdict_is_where_the_interval_lies(region: Region, truth: float, verdict: str) -> None:
+    found = effect(normal(truth), region)
+    assert found.verdict == verdict
+    assert found.low < math.exp(truth) < found.high and found.ratio == pytest.approx(math.exp(truth), rel=0.005)
+    assert bool(found.warnings) == (verdict == "inconclusive")
+    interval = running_interval(normal(truth), ALPHA)
+    assert decided(interval, region) == (verdict != "inconclusive")
+
+
+def test_wide_noise_never_proves_equality() -> None:
+    for truth in (0.0, 0.005, 0.02, -0.02):
+        for n in (2, 5, 14, 15, 40, 100):
+            assert effect(normal(truth, sd=0.05, n=n), Region.same_within_percent(1)).verdict == "inconclusive"
+
+
+def test_few_rounds_never_prove_anything_however_alike() -> None:
+    for n in range(first_look(ALPHA)):
+        assert effect(np.zeros(n), Region.same_within_percent(1)).verdict == "inconclusive"
+    assert effect(np.zeros(first_look(ALPHA)), Region.same_within_percent(1)).verdict == "supported"
+
+
+def test_an_open_effect_says_how_long_it_would_take() -> None:
+    region = Region.faster_than_percent(1)
+    found = effect(normal(0.006, sd=0.01, n=40), region)
+    assert found.verdict == "inconclusive"
+    [warning] = found.warnings
+    assert warning.startswith("the interval reaches across 1.01; about ") and warning.endswith("would decide it")
+    assert "too few rounds for an interval (5)" in effect(normal(0.0, n=5), region).warnings[0]
+    assert effect([], region).warnings == ("no rounds were measured",)
+    on_the_boundary = effect(normal(LN_1, n=40), region)
+    assert on_the_boundary.warnings[0].endswith("more time would not help much")
+
+
+def test_remaining_seconds_is_what_it_then_takes() -> None:
+    region = Region.faster_than_percent(1)
+    rng = np.random.default_rng(3)
+    d = rng.normal(0.004, 0.01, 4000)
+    estimate = 10 * (1 + remaining_seconds(d[:40], 10.0, region, alpha=ALPHA) / 10)
+    rounds = next(n for n in range(40, 4000) if decided(running_interval(d[:n], ALPHA), region))
+    assert 0.4 < estimate / (10 * rounds / 40) < 2.5
+    assert remaining_seconds(d[:1000], 250.0, region, alpha=ALPHA) == 0
+    # Halving the distance takes four times as long, and the logarithm a little more.
+    near, far = (
+        remaining_seconds(normal(LN_1 - gap, sd=0.01, n=20), 5.0, region, alpha=ALPHA) + 5 for gap in (0.002, 0.004)
+    )
+    assert 4 < near / far < 5.5
+    assert math.isinf(remaining_seconds([0.1], 1.0, region, alpha=ALPHA))
+    needed = first_look(ALPHA) - 5
+    assert remaining_seconds(normal(0.5, n=5), 5.0, region, alpha=ALPHA) == pytest.approx(needed)
+
+
+def test_reasons_against_an_effect_come_before_its_interval() -> None:
+    clear, region = normal(math.log(1.05)), Region.faster_than_percent(1)
+    assert effect(clear, region).verdict == "supported"
+    gate = effect(clear, region, not_evidence="gates failed")
+    assert (gate.verdict, gate.warnings) == ("not evidence", ("gates failed",))
+    assert gate.low > 1.01  # what was measured is shown all the same
+    named = effect(clear, region, confounds=["machine went to sleep"])
+    assert (named.verdict, named.warnings) == ("inconclusive", ("confounded: machine went to sleep",))
+    assert effect(clear, region, invalid_share=0.05).verdict == "supported"
+    invalid = effect(clear, region, invalid_share=0.06)
+    assert (invalid.verdict, invalid.warnings[0]) == (
+        "inconclusive",
+        "confounded: 6 % of rounds without a valid time",
+    )
+    jump = np.concatenate([normal(0.02, sd=0.001), normal(0.5, sd=0.001)])
+    assert effect(jump, region).warnings[0].startswith("unstable")
+    assert not decided(running_interval(jump, ALPHA), region)
+
+
+def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
+    region = Region.faster_than_percent(1)
+    found = normal(math.log(1.03))
+    # 3 faults more in the old code, up to 12 us: nothing in a call of 200 ms, all of the effect in one of 0.3 ms.
+    long = effect(found, region, faults_baseline=3.0, call_baseline_ns=200e6, call_variant_ns=200e6)
+    assert long.verdict == "supported" and long.warnings == (
+        "page faults a call: 3.0 in old, 0.0 in new (at most 0.006 % of the time)",
+    )
+    short = effect(found, region, faults_baseline=3.0)
+    assert short.verdict == "inconclusive" and "page faults may have made" in short.warnings[0]
+    assert short.warnings[1].endswith("(at most 4 % of the time)")
+    # Where a fault clears 2 MiB, a tenth of one is a tenth of that call.
+    huge = effect(found, region, faults_baseline=0.1, fault_cost_ns=judge.HUGE_FAULT_COST_NS)
+    assert huge.verdict == "inconclusive" and effect(found, region, faults_baseline=0.1).verdict == "supported"
+    # A tenth of a fault in a call of 2 us is enough as well.
+    tiny = effect(found, region, faults_baseline=0.1, call_baseline_ns=2000.0, call_variant_ns=2000.0)
+    assert tiny.verdict == "inconclusive"
+    # Faults on the other side made the variant slower than it is: it is faster all the more.
+    assert effect(found, region, faults_variant=3.0).verdict == "supported"
+    assert effect(normal(0.0), region, faults_variant=3.0).verdict == "inconclusive"
+    assert effect(normal(0.0), region, faults_baseline=3.0).verdict == "refuted"
+    everything = effect(found, region, faults_baseline=1e6)
+    assert everything.verdict == "inconclusive"
+
+
+def test_correlated_rounds_are_pointed_out() -> None:
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(0, 0.001, 60)) + 0.05
+    assert any("correlation" in warning for warning in effect(walk, Region.faster_than_percent(0)).warnings)
+    assert effect(rng.normal(0.05, 0.001, 60), Region.faster_than_percent(0)).warnings == ()
+
+
+def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
+    found = effect([0.1, 0.2], Region.ratio(2, 3))
+    assert found.to_json() == {
+        "workload": "w",
+        "variant": "new",
+        "baseline": "old",
+        "metric": "cpu time",
+        "ratio": pytest.approx(math.exp(0.15)),
+        "low": None,
+        "high": None,
+        "rounds": 2,
+        "seconds": 10.0,
+        "verdict": "inconclusive",
+        "warnings": list(found.warnings),
+    }
+    assert effect([], Region.ratio(2, 3)).to_json()["ratio"] is None
+
+
+# -- several effects -----------------------------------------------------------------------------------------------
+
+
+def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
+    one = effect(normal(0.0), Region.ratio(2, 3))
+    reasons = [*reasons, *[""] * len(words)]
+    return [
+        replace(one, workload=f"w{index}", verdict=word, warnings=(reasons[index],) if reasons[index] else ())
+        for index, word in enumerate(words)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict", "reason"),
+    [
+        (["supported"], "supported", "inside the claimed range on w0"),
+        (["supported", "supported"], "supported", "inside the claimed range on w0, w1"),
+        (["refuted", "refuted"], "refuted", "outside the claimed range on w0, w1"),
+        (["supported", "refuted", "refuted"], "depends", "supported on w0; refuted on w1, w2"),
+        (["supported", "refuted", "inconclusive"], "depends", "supported on w0; refuted on w1; open: w2"),
+        (["supported", "inconclusive"], "inconclusive", "open: w1 (inconclusive); supported on w0"),
+        (["refuted", "not evidence"], "inconclusive", "open: w1 (not evidence); refuted on w0"),
+        (["inconclusive", "inconclusive"], "inconclusive", "open: w0, w1 (inconclusive)"),
+        (["not evidence", "not evidence"], "not evidence", "w0, w1 (not evidence)"),
+        (["not evidence", "inconclusive"], "inconclusive", "open: w0 (not evidence); w1 (inconclusive)"),
+    ],
+)
+def test_a_part_follows_from_its_effects(words: list[str], verdict: str, reason: str) -> None:
+    assert combine(verdicts(*words)) == (verdict, reason)
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (["faster", "faster"], "faster"),
+        (["slower"], "slower"),
+        (["same", "same"], "same"),
+        (["faster", "slower"], "depends"),
+        (["faster", "same"], "depends"),
+        (["faster", "slower", "inconclusive"], "depends"),
+        (["faster", "inconclusive"], "inconclusive"),
+        (["faster", "not evidence"], "inconclusive"),
+        (["not evidence", "not evidence"], "not evidence"),
+    ],
+)
+def test_a_comparison_follows_from_its_effects(words: list[str], verdict: str) -> None:
+    assert combine_ad_hoc(verdicts(*words))[0] == verdict
+
+
+def test_reasons_and_baselines_are_named() -> None:
+    effects = verdicts("inconclusive", "not evidence", reasons=["too noisy", "gates failed"])
+    assert combine(effects)[1] == "open: w0 (too noisy); w1 (gates failed)"
+    effects = verdicts("supported", "refuted")
+    effects[1] = replace(effects[1], workload="w0", baseline="other")
+    assert combine(effects) == ("depends", "supported on w0 against old; refuted on w0 against other")
+    with pytest.raises(ValueError, match="at least one effect"):
+        combine([])
+
+
+# -- a whole run ---------------------------------------------------------------------------------------------------
+
+
+def experiment(workload: str, *variants: str, **more: Any) -> dict[str, Any]:
+    return {
+        "workload": {"name": workload, "kind": "prefill"},
+        "variants": list(variants),
+        "baseline": variants[0],
+        "clock": {"default": "cpu", "wall_variants": []},
+        "gates": {name: {"passed": True, "detail": ""} for name in variants},
+        "traces": {name: {"digest": "same", "ops": 7} for name in variants},
+        "trace_differences": [],
+        "excluded": [],
+    } | more
+
+
+def manifest(*experiments: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"alpha": 0.01, "environment": {}, "experiments": list(experiments), "excluded": []} | more
+
+
+def claim(*workloads: str, id: str = "c", part: str | None = None, **hypothesis: Any) -> Claim:
+    given = {
+        "part": part,
+        "evidence": "operations",
+        "variant": "new",
+        "baseline": "old",
+        "workloads": list(workloads),
+        "metric": "time",
+    } | hypothesis
+    return Claim.model_validate(
+        {
+            "id": id,
+            "title": "New is faster",
+            "who": ["TEAM-1"],
+            "source": [{"document": "d", "section": "s"}],
+            "statement": "It is.",
+            "assumes": [],
+            "decided_by": "Measuring.",
+            "hypothesis": [given],
+        }
+    )
+
+
+def test_a_claim_is_judged_at_alpha_over_all_effects_of_the_report() -> None:
+    frame = pd.concat(
+        [
+            samples(noisy(1, old=0.0, new=-0.05), workload="a"),
+            samples(noisy(2, old=0.0, new=0.0), workload="b"),
+        ]
+    )
+    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new"), experiment("b", "old", "new")), frame)
+    one = claim("a", "b", faster_than_percent=1)
+    mirrored = claim("b", id="m", variant="old", baseline="new", same_within_percent=1)
+    verdict, same = judge_claims([one, mirrored], evidence)
+    assert (verdict.claim, verdict.part, verdict.who, verdict.claimed) == (
+        "c",
+        None,
+        ("TEAM-1",),
+        "more than 1 % faster",
+    )
+    assert verdict.verdict == "depends" and verdict.reason == "supported on a; refuted on b"
+    assert verdict.alpha == same.alpha == 0.005  # the mirrored comparison on b is the same interval
+    interval = running_interval(
+        differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values, 0.005
+    )
+    assert verdict.effects[0].low == pytest.approx(math.exp(interval.low))
+    assert verdict.effects[0].metric == "cpu time"
+    assert same.verdict == "supported"
+    assert json.loads(json.dumps(verdict.to_json(), allow_nan=False)) == verdict.to_json()
+    assert list(verdict.to_json()) == [
+        "claim", "part", "who", "title", "statement", "verdict", "reason", "alpha", "claimed", "region", "effects",
+    ]  # fmt: skip
+    assert list(verdict.to_json()["effects"][0]) == [
+        "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings",
+    ]  # fmt: skip
+
+
+def test_effects_that_share_a_pair_count_once() -> None:
+    pairs = [Comparison("w", "new", "old"), Comparison("w", "old", "new"), Comparison("v", "new", "old")]
+    assert effect_alpha(pairs) == 0.005
+    assert effect_alpha([], 0.02) == 0.02
+
+
+def test_what_the_run_left_out_is_named() -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
+    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new")), frame)
+    partly, not_at_all = judge_claims(
+        [claim("a", "b", faster_than_percent=1), claim("b", id="d", faster_than_percent=1)], evidence
+    )
+    assert partly.verdict == "supported" and partly.reason.endswith("not in this run: new against old on b")
+    assert partly.alpha == 0.01
+    assert (not_at_all.verdict, not_at_all.effects) == ("not measurable here", ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"gates": {"new": {"passed": False, "detail": "error 0.3, tolerance 1e-5"}}},
+            "new: gates failed: error 0.3, tolerance 1e-5",
+        ),
+        (
+            {"variants": ["old"], "excluded": [{"variant": "new", "reason": "killed its process (signal 9)"}]},
+            "new: killed its process (signal 9)",
+        ),
+    ],
+)
+def test_a_variant_that_fell_out_is_not_evidence(changes: dict[str, Any], reason: str) -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
+    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new", **changes)), frame)
+    [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence)
+    assert verdict.verdict == "not evidence" and reason in verdict.reason
+    assert verdict.effects[0].warnings == (reason,)
+
+
+def test_a_variant_that_fell_out_of_the_whole_run_is_not_evidence() -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
+    for entered in (["old", "new"], ["new"]):  # it may have fallen out before any experiment took it on
+        run = manifest(experiment("a", *entered), excluded=[{"variant": "old", "reason": "import failed"}])
+        [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
+        assert verdict.verdict == "not evidence" and "old: import failed" in verdict.reason
+
+
+DIFFERENT = {"old": {"digest": "1", "ops": 7}, "new": {"digest": "2", "ops": 9}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "verdict", "reason"),
+    [
+        ({}, "architecture", "supported", ""),
+        ({"traces": DIFFERENT}, "architecture", "not evidence", "op traces differ: 9 ops in new, 7 in old"),
+        ({"traces": DIFFERENT}, "operations", "supported", ""),
+        ({"traces": DIFFERENT}, "context", "supported", ""),
+        ({"traces": {}}, "architecture", "not evidence", "op traces were not compared"),
+        (
+            {"trace_differences": [{"baseline": "new", "variant": "old", "same": False, "detail": "op 3: add, mul"}]},
+            "architecture",
+            "not evidence",
+            "op 3: add, mul",
+        ),
+        (
+            {"traces": {}, "trace_differences": [{"baseline": "old", "variant": "new", "same": True, "detail": ""}]},
+            "architecture",
+            "supported",
+            "",
+        ),
+    ],
+)
+def test_only_equal_traces_are_evidence_on_architecture(
+    changes: dict[str, Any], kind: str, verdict: str, reason: str
+) -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
+    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new", **changes)), frame)
+    [found] = judge_claims([claim("a", evidence=kind, faster_than_percent=1)], evidence)
+    assert found.verdict == verdict and reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("clock", "metric"),
+    [
+        ({"default": "cpu", "wall_variants": []}, "cpu time"),
+        ({"default": "cpu", "wall_variants": ["old"]}, "wall time"),
+        ({"default": "cpu", "wall_variants": ["other"]}, "cpu time"),
+        ({"default": "wall", "wall_variants": []}, "wall time"),
+    ],
+)
+def test_both_sides_are_timed_by_wall_if_either_has_to_be(clock: dict[str, Any], metric: str) -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
+    frame.loc[frame["variant"] == "new", "wall_ns"] *= 2  # wall and CPU time tell opposite stories
+    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new", clock=clock)), frame)
+    [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence)
+    assert verdict.effects[0].metric == metric
+    assert verdict.verdict == ("supported" if metric == "cpu time" else "refuted")
+
+
+def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
+    frame = samples(noisy(1, rounds=30, old=0.0, new=-0.05), workload="a")
+    run = {"experiments": [experiment("a", "old", "new"), {"workload": {"name": "b"}, "variants": ["old", "new"]}]}
+    evidence = evidence_from_manifest(run, frame)
+    [verdict] = judge_claims([claim("a", "b", faster_than_percent=1)], evidence)
+    assert verdict.verdict == "inconclusive"
+    assert verdict.reason == "open: b (no rounds were measured); supported on a"
+
+
+@pytest.mark.parametrize(("pages", "verdict"), [("madvise", "supported"), ("always", "inconclusive")])
+def test_huge_pages_make_a_fault_dear(pages: str, verdict: str) -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05), workload="a", call_ns=3_000_000, repeats=2, faults={"old": 1.0})
+    run = manifest(experiment("a", "old", "new"), environment={"transparent_huge_pages": pages})
+    [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
+    assert found.verdict == verdict
+
+
+# -- controls ------------------------------------------------------------------------------------------------------
+
+CONTROLLED = ("old", "new", "old@aa", "new@copy")
+
+
+def test_controls_are_judged_and_summed_up_in_a_line() -> None:
+    frame = samples(noisy(1, dict.fromkeys(CONTROLLED, 0.0), sd=0.004))
+    noise = evidence_from_manifest(manifest(experiment("w", *CONTROLLED)), frame).noise
+    assert [(c.kind, c.variant, c.baseline, c.fired) for c in noise.controls] == [
+        ("aa", "old@aa", "old", False),
+        ("copy", "new@copy", "new", False),
+    ]
+    values = differences(frame, workload="w", baseline="old", variant="old@aa", clock="cpu").values
+    interval = running_interval(values, 0.01 / 2)
+    assert noise.controls[0].interval == interval
+    widest = max(math.expm1((c.interval.high - c.interval.low) / 2) for c in noise.controls)
+    shift = max(math.expm1(abs(c.interval.centre)) for c in noise.controls)
+    assert noise.line == (
+        f"A/A noise: 2 controls, widest interval ±{widest * 100:.2g} %, largest shift {shift * 100:.2g} %; none fired"
+    )
+    assert noise.to_json() == {
+        "controls": [
+            {
+                "workload": "w",
+                "kind": c.kind,
+                "variant": c.variant,
+                "ratio": pytest.approx(math.exp(c.interval.centre)),
+                "low": pytest.approx(math.exp(c.interval.low)),
+                "high": pytest.approx(math.exp(c.interval.high)),
+                "rounds": 40,
+                "fired": False,
+            }
+            for c in noise.controls
+        ],
+        "line": noise.line,
+    }
+
+
+def test_a_run_without_controls_says_so_and_short_ones_too() -> None:
+    frame = samples(noisy(1, dict.fromkeys(CONTROLLED, 0.0), rounds=3))
+    assert (
+        evidence_from_manifest(manifest(experiment("w", "old", "new")), frame).noise.line
+        == "A/A noise: no controls in this run"
+    )
+    line = evidence_from_manifest(manifest(experiment("w", *CONTROLLED)), frame).noise.line
+    assert line == "A/A noise: 2 controls, 2 with too few rounds; none fired"
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.05, "inconclusive"), (0.7, "supported")])
+def test_a_control_that_fires_confounds_what_its_bias_could_have_made(gain: float, verdict: str) -> None:
+    shifts = {"old": 0.0, "new": -gain, "old@aa": 0.03}
+    frame = samples(noisy(1, shifts, sd=0.004))
+    evidence = evidence_from_manifest(manifest(experiment("w", *shifts)), frame)
+    assert evidence.noise.controls[0].fired and evidence.noise.line.endswith("fired: old@aa on w")
+    assert evidence.bias("w") == 2 * max(abs(evidence.noise.controls[0].interval.low), 0.0) > 0.06
+    [found] = judge_claims([claim("w", faster_than_percent=1)], evidence)
+    assert found.verdict == verdict
+    assert ("a control fired" in found.reason) == (verdict == "inconclusive")
+
+
+def test_a_control_counts_for_its_own_workload_first() -> None:
+    frame = pd.concat(
+        [
+            samples(noisy(1, {"old": 0.0, "old@aa": 0.05}, sd=0.004), workload="a"),
+            samples(noisy(2, {"old": 0.0, "old@aa": 0.0}, sd=0.004), workload="b"),
+            samples(noisy(3, sd=0.004, old=0.0), workload="c"),
+        ]
+    )
+    evidence = evidence_from_manifest(
+        manifest(experiment("a", "old", "old@aa"), experiment("b", "old", "old@aa"), experiment("c", "old")), frame
+    )
+    assert evidence.bias("a") > 0 and evidence.bias("b") == 0
+    assert evidence.bias("c") == evidence.bias("a")  # none of its own: the worst of the others
+
+
+# -- comparing without a claim -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shifts", "words", "verdict"),
+    [
+        ([-0.05], ["faster"], "faster"),
+        ([0.05, 0.05], ["slower", "slower"], "slower"),
+        ([0.0, 0.001], ["same", "same"], "same"),
+        ([-0.05, 0.05], ["faster", "slower"], "depends"),
+        ([-0.05, math.log(1.01)], ["faster", "inconclusive"], "inconclusive"),
+    ],
+)
+def test_a_comparison_says_faster_slower_or_same(shifts: list[float], words: list[str], verdict: str) -> None:
+    frame = pd.concat(
+        [
+            samples(noisy(index, sd=0.005, old=0.0, new=shift), workload=f"w{index}")
+            for index, shift in enumerate(shifts)
+        ]
+    )
+    run = manifest(*(experiment(f"w{index}", "old", "new") for index in range(len(shifts))), experiment("x", "old"))
+    found = judge_ad_hoc(evidence_from_manifest(run, frame), baseline="old", variant="new")
+    assert [effect.verdict for effect in found.effects] == words
+    assert (found.claim, found.verdict, found.alpha) == ("ad-hoc", verdict, 0.01 / len(shifts))
+
+
+def test_a_comparison_on_nothing_is_no_evidence() -> None:
+    frame = samples(noisy(1, old=0.0))
+    found = judge_ad_hoc(evidence_from_manifest(manifest(experiment("w", "old")), frame), baseline="old", variant="new")
+    assert found.verdict == "not evidence" and found.effects == ()
+
+
+# -- how often a verdict is wrong ------------------------------------------------------------------------------------
+
+TRIALS, ROUNDS = 2000, 120
+
+
+def simulated_rounds(noise: str, truth: float, seed: int, *, trials: int = TRIALS) -> NDArray[np.float64]:
+    """Round values of many trials, [trials, ROUNDS], from simulated times of adjacent pairs in coin-flip order."""
+    rng = np.random.default_rng(seed)
+    shape = (trials, ROUNDS, PAIRS)
+    if noise == "normal":
+        one, other = rng.normal(0, 0.01, shape), rng.normal(0, 0.01, shape)
+    elif noise == "heavy tails":
+        one, other = 0.007 * rng.standard_t(3, shape), 0.007 * rng.standard_t(3, shape)
+    else:  # a machine that slowly becomes faster and slower, by 10 % and more, and each pair a step further
+        walk = np.cumsum(rng.normal(0, 0.004, (trials, ROUNDS * PAIRS * 2)), axis=1).reshape(*shape, 2)
+        order = rng.integers(0, 2, shape)
+        first, second = walk[..., 0], walk[..., 1]
+        one = np.where(order, first, second) + rng.normal(0, 0.005, shape)
+        other = np.where(order, second, first) + rng.normal(0, 0.005, shape)
+    values: NDArray[np.float64] = np.median(one - other, axis=-1) + truth
+    return values
+
+
+def ever(values: NDArray[np.float64], region: Region) -> tuple[float, float, float]:
+    """Shares of trials in which any look said supported, any said refuted, and the last said neither."""
+    low, high = running_bounds(values, ALPHA)
+    stable = low <= high
+    supported = stable & (low >= region.low) & (high <= region.high)
+    refuted = stable & ((high < region.low) | (low > region.high))
+    still_open = ~(supported[:, -1] | refuted[:, -1])
+    return float(supported.any(1).mean()), float(refuted.any(1).mean()), float(still_open.mean())
+
+
+@pytest.mark.parametrize("noise", ["normal", "heavy tails", "drift"])
+def test_identical_sides_are_told_apart_in_at_most_one_percent(noise: str) -> None:
+    values = simulated_rounds(noise, 0.0, seed=1)
+    low, high = running_bounds(values, ALPHA)
+    assert np.mean(((low > 0) | (high < 0)).any(axis=1)) <= 0.01
+    faster, not_faster, _ = ever(values, Region.faster_than_percent(1))
+    assert faster <= 0.001 and not_faster > 0.9  # refuted is right here
+    not_slower = ever(values, Region.slower_than_percent(0.01))
+    assert not_slower[0] <= 0.01
+
+
+@pytest.mark.parametrize("noise", ["normal", "heavy tails", "drift"])
+@pytest.mark.parametrize(
+    ("region", "truth", "false"),
+    [
+        (Region.faster_than_percent(1), math.log(1.0099), "supported"),
+        (Region.faster_than_percent(1), math.log(1.0101), "refuted"),
+        (Region.same_within_percent(1), math.log(1.0101), "supported"),
+        (Region.same_within_percent(1), -math.log(1.0099), "refuted"),
+        (Region.gain_percent(6, 11), math.log(1.0599), "supported"),
+        (Region.gain_percent(6, 11), math.log(1.1099), "refuted"),
+        (Region.ratio(2, 3), math.log(3.001), "supported"),
+        (Region.ratio(2, 3), math.log(2.001), "refuted"),
+    ],
+)
+def test_a_truth_beside_the_boundary_is_put_on_the_wrong_side_in_at_most_one_percent(
+    noise: str, region: Region, truth: float, false: str
+) -> None:
+    supported, refuted, _ = ever(simulated_rounds(noise, truth, seed=2), region)
+    assert {"supported": supported, "refuted": refuted}[false] <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("region", "truth", "right"),
+    [
+        (Region.faster_than_percent(1), math.log(1.03), "supported"),
+        (Region.faster_than_percent(1), 0.0, "refuted"),
+        (Region.same_within_percent(1), 0.0, "supported"),
+        (Region.same_within_percent(2), math.log(1.04), "refuted"),
+        (Region.gain_percent(6, 11), math.log(1.085), "supported"),
+        (Region.gain_percent(6, 11), math.log(1.02), "refuted"),
+        (Region.ratio(2, 3), math.log(2.5), "supported"),
+        (Region.ratio(2, 3), math.log(1.2), "refuted"),
+    ],
+)
+def test_a_truth_a_point_away_from_the_boundary_is_found(region: Region, truth: float, right: str) -> None:
+    supported, refuted, still_open = ever(simulated_rounds("normal", truth, seed=3, trials=500), region)
+    assert {"supported": supported, "refuted": refuted}[right] >= 0.95 and still_open <= 0.05
+
+
+def test_noise_without_power_never_proves_equality() -> None:
+    rng = np.random.default_rng(4)
+    for truth in (0.0, math.log(1.02)):
+        supported, _, still_open = ever(rng.normal(truth, 0.1, (TRIALS, ROUNDS)), Region.same_within_percent(1))
+        assert supported <= 0.001 and still_open > 0.98
+
+
+def test_the_same_holds_from_samples_to_verdict() -> None:
+    """The whole way through the tables, for fewer trials: identical sides, planted gains, and the time it takes."""
+    region = Region.faster_than_percent(1)
+    wrong = missed = 0
+    for seed in range(120):
+        gain = (0.0, 0.05)[seed % 2]
+        frame = samples(noisy(seed, rounds=40, sd=0.01, old=0.0, new=-gain))
+        found = differences(frame, workload="w", baseline="old", variant="new", clock="cpu")
+        judged = judge_effect(
+            found, region, alpha=ALPHA, workload="w", variant="new", baseline="old", metric="cpu time"
+        )
+        wrong += judged.verdict == ("refuted" if gain else "supported")
+        missed += not judged.low <= math.exp(gain) <= judged.high
+    assert wrong == 0 and missed <= 1
+
+
+def test_one_wrong_interval_in_a_whole_report_is_as_rare_as_promised() -> None:
+    """Twenty effects at alpha/20 each: the share of reports with any miss, all looks of all effects counted."""
+    rng = np.random.default_rng(5)
+    low, high = running_bounds(rng.normal(0, 0.01, (1000, 20, ROUNDS)), effect_alpha([], ALPHA) / 20)
+    assert np.mean(((low > 0) | (high < 0)).any(axis=(1, 2))) <= 0.01
+
+
+def test_interval_and_half_width_agree() -> None:
+    d = normal(0.0, sd=0.02, n=first_look(ALPHA))
+    half = half_width(len(d), 0.02, ALPHA)
+    interval = running_interval(d, ALPHA)
+    assert (interval.low, interval.centre, interval.high) == pytest.approx((-half, 0, half), abs=1e-12)
+    assert interval.n == len(d) and not interval.unstable
+
+
+def test_judging_imports_no_torch() -> None:
+    code = "import sys, llama_workbench.harness.judge; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
