@@ -1,0 +1,474 @@
+"""The `workbench` command: what `pytest --benchmark` does not do.
+
+Lists what there is to measure, compares two runs (for CI), and judges a run again from its samples. It measures
+nothing and imports neither torch nor transformers; pandas is imported by the commands that read samples only, so
+that the lists come at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from llama_workbench import ROOT
+
+if TYPE_CHECKING:
+    from .store import RunFolder
+
+RUNS = Path("results/runs")
+BASELINES = Path("results/baselines")
+
+app = typer.Typer(
+    name="workbench",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""\
+Settles claims about Llama model architectures by measurement.
+
+Measuring is done by pytest (`pytest --benchmark`, or `make bench`); this command does the rest.
+
+\b
+Examples:
+  workbench claims                         what is claimed, and by whom
+  workbench variants team006_after         one variant, axis by axis
+  workbench compare BASE NEW               has anything become slower? (for CI)
+  workbench judge results/runs/ID          judge a run again, also one that was killed
+  workbench runs                           the runs on this disk
+
+Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
+`compare` and `judge --check` also have 1, see there.
+""",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+class Failure(Exception):
+    """Ends the command: one line on stderr, exit code 2."""
+
+
+@app.callback(invoke_without_command=True)
+def _start(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        _write(context.get_help() + "\n")
+
+
+class OutputLost(Exception):
+    """Standard output cannot be written to."""
+
+    def __init__(self, number: int | None) -> None:
+        self.errno = number or errno.EIO
+        super().__init__(os.strerror(self.errno))
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+
+
+@app.command("claims")
+def list_claims(as_json: AsJson = False) -> None:
+    """List the claims: id, who said it, what is claimed of which variant.
+
+    \b
+    --json prints a list of the claims as in claims/*.toml:
+      [{"id", "title", "who": [..], "source": [{"document", "section"}], "statement", "assumes": [..], "decided_by",
+        "hypothesis": [{"part", "evidence", "variant", "baseline": [..], "workloads": [..], "metric",
+                        "faster_than_percent", "slower_than_percent", "ratio", "gain_percent", "same_within_percent"}]}]
+
+    \b
+    Examples:
+      workbench claims
+      workbench claims --json | jq -r '.[].id'
+      pytest --benchmark --claims rope-3x-5x     measure one of them
+    """
+    from .claims import load_claims
+
+    claims = load_claims(ROOT / "claims")
+    if as_json:
+        _print_json([claim.model_dump(mode="json") for claim in claims])
+        return
+    blocks: list[RenderableType] = []
+    for claim in claims:
+        blocks.append(Text.assemble((claim.id, "bold"), f" · {', '.join(claim.who)}"))
+        blocks.append(Padding(Text(claim.title), (0, 0, 0, 2)))
+        for hypothesis in claim.hypothesis:
+            part = f"{hypothesis.part}: " if hypothesis.part else ""
+            count = len(hypothesis.workloads)
+            said = (
+                f"{part}{hypothesis.variant} against {', '.join(hypothesis.baseline)}: "
+                f"{hypothesis.region.describe()} ({count} workload{'s' * (count != 1)})"
+            )
+            blocks.append(Padding(Text(said, style="dim"), (0, 0, 0, 4)))
+    _print(Group(*blocks))
+
+
+@app.command("variants")
+def list_variants(
+    name: Annotated[str | None, typer.Argument(help="Show this one, axis by axis.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the variants, or show one of them axis by axis.
+
+    \b
+    --json prints a list, or with NAME one object:
+      {"name", "description", "source", "factors": {axis: level}}
+
+    \b
+    Examples:
+      workbench variants
+      workbench variants team005_proposal
+      pytest --benchmark --compare team005_hybrid team005_proposal
+      pytest --benchmark --add-variant my_model.py:build     measure your own
+    """
+    from llama_workbench import variants
+
+    def plain(variant: variants.Variant) -> dict[str, Any]:
+        return {
+            "name": variant.name,
+            "description": variant.description,
+            "source": variant.source,
+            "factors": dict(variant.factors),
+        }
+
+    if name is not None:
+        try:
+            variant = variants.get(name)
+        except variants.UnknownVariant as error:
+            raise Failure(str(error)) from error
+        if as_json:
+            _print_json(plain(variant))
+            return
+        table = _table(variant.name, variant.description)
+        table.add_row("who does it so", Text(variant.source))
+        for axis, level in variant.factors.items():
+            table.add_row(Text(axis), Text(level))
+        _print(table)
+        return
+    known = [variants.get(each) for each in variants.names()]
+    if as_json:
+        _print_json([plain(variant) for variant in known])
+        return
+    table = _table("variant", "what it is")
+    for variant in known:
+        table.add_row(Text(variant.name), Text(f"{variant.description} [{variant.source}]"))
+    _print(table)
+
+
+@app.command("workloads")
+def list_workloads(as_json: AsJson = False) -> None:
+    """List the workloads: what a model is asked to do.
+
+    \b
+    --json prints a list of the workloads as in datasets/workloads.toml, families expanded:
+      [{"name", "kind": "prefill"|"decode"|"component", "geometry", "tokens", "batch", "context", "dtype", "threads",
+        "lengths": "repeated"|"distinct"|"trace", "trace", "length_divisor", "length_limit", "component",
+        "description"}]
+
+    \b
+    Examples:
+      workbench workloads
+      pytest --benchmark --workloads prefill-15m-t128,decode-15m-c64
+    """
+    from .workloads import workloads
+
+    known = workloads().values()
+    if as_json:
+        _print_json([workload.model_dump(mode="json") for workload in known])
+        return
+    table = _table("workload", "geometry", "what is done")
+    for workload in known:
+        table.add_row(Text(workload.name), Text(workload.geometry), Text(workload.description))
+    _print(table)
+
+
+@app.command("runs")
+def show_runs(
+    folder: Annotated[Path, typer.Argument(help="Where the runs lie.")] = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs, newest first, with their verdicts; damaged ones with what is wrong.
+
+    \b
+    --json prints a list:
+      [{"path", "id", "status", "mode", "started", "workloads": [..], "verdicts": {word: count}, "problem"}]
+    """
+    from .store import list_runs
+
+    if not folder.is_dir() and folder != RUNS:
+        raise Failure(f"{folder}: there is no such folder")
+    summaries = [run.describe() for run in list_runs(folder)]
+    if as_json:
+        _print_json(
+            [
+                {
+                    "path": str(each.path),
+                    "id": each.id,
+                    "status": each.status,
+                    "mode": each.mode,
+                    "started": each.started,
+                    "workloads": list(each.workloads),
+                    "verdicts": dict(each.verdicts),
+                    "problem": each.problem,
+                }
+                for each in summaries
+            ]
+        )
+        return
+    if not summaries:
+        _print(Text(f"No runs in {folder}. Make one: pytest --benchmark"))
+        return
+    table = _table("run", "started", "status", "verdicts")
+    for each in summaries:
+        told = each.problem or ", ".join(f"{count} {word}" for word, count in each.verdicts.items())
+        started = each.started[:16].replace("T", " ")
+        table.add_row(Text(each.path.name), Text(started), Text(each.status), Text(told))
+    _print(table)
+
+
+# -- two runs ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("compare")
+def compare_runs(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="Folder of the earlier run, or its name under results/.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Folder of the run to check, or its name under results/.")],
+    threshold: Annotated[
+        float, typer.Option("--threshold", metavar="PERCENT", help="More time than this is a regression.")
+    ] = 5.0,
+    as_json: AsJson = False,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Also write a summary in Markdown.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")] = None,
+) -> None:
+    """Has anything become slower from BASE to NEW?
+
+    Each variant is compared as its ratio to the frozen yardstick that both runs timed in the same rounds, so the
+    two may come from different days. On another machine or torch the answer is "cannot tell" at best.
+
+    \b
+    Exit codes:
+      0  no regression
+      1  a regression: the time grew by more than the threshold, beyond both intervals and a tolerance of 2 %
+      2  cannot tell: nothing in common, no yardstick, another machine, too few rounds, or a damaged run
+
+    \b
+    --json prints:
+      {"format": 1, "base", "new", "verdict", "exit_code", "threshold_percent", "tolerance_percent",
+       "same_machine", "machine_differences": [..], "only_in_base": [..], "only_in_new": [..], "notes": [..],
+       "rows": [{"workload", "variant", "against", "base": {"ratio", "low", "high", "rounds"}, "new": {..},
+                 "change_percent", "low_percent", "high_percent", "verdict", "reason"}]}
+      change_percent is of the variant's time: above 0 it became slower. null is an end that is not known yet.
+
+    \b
+    Examples:
+      workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
+      workbench compare main NEW --markdown "$GITHUB_STEP_SUMMARY" --junit compare.xml
+      workbench compare main NEW --threshold 10 --json
+    """
+    from .compare import compare, render, to_junit, to_markdown, write_text
+
+    if not 0 < threshold < float("inf"):
+        raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
+    found = compare(_run(base), _run(new), threshold_percent=threshold)
+    for path, text in ((markdown, to_markdown), (junit, to_junit)):
+        if path is not None:
+            try:
+                write_text(path, text(found))
+            except OSError as error:
+                raise Failure(f"{path}: cannot be written ({error.strerror})") from error
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        _print(render(found))
+    raise typer.Exit(found.exit_code)
+
+
+# -- one run, judged again ---------------------------------------------------------------------------------------------
+
+
+@app.command("judge")
+def judge_again(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")],
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table for the README.")] = False,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="README", help="Put the table between the markers of this file."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 if the table in the README (--write) is out of date.")
+    ] = False,
+) -> None:
+    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json.
+
+    The table goes between the lines <!-- verdicts:begin --> and <!-- verdicts:end --> of the README.
+
+    \b
+    Exit codes:
+      0  judged (whatever the verdicts), or the README is up to date
+      1  with --check: the README is out of date
+      2  could not
+
+    --json prints the list that verdicts.json holds.
+
+    \b
+    Examples:
+      workbench judge results/runs/20260102T030405Z-1a2b
+      workbench judge results/baselines/main --write README.md
+      workbench judge results/baselines/main --write README.md --check     in CI
+    """
+    from .report import markdown_table, update_readme, verdict_report
+    from .store import VERDICTS
+
+    folder = _run(run)
+    readme = write or (Path("README.md") if check else None)
+    verdicts, manifest = rejudge(folder)
+    if not check:
+        folder.write_json(VERDICTS, verdicts)
+    table = markdown_table(verdicts, manifest, command=_command(folder.path, readme or Path("README.md")))
+    if markdown:
+        _write(table)
+    elif as_json:
+        _print_json(verdicts)
+    elif readme is None:
+        _print(verdict_report(verdicts, manifest))
+    if readme is None:
+        return
+    changed = update_readme(readme, table, check=check)
+    if check and changed:
+        sys.stderr.write(f"{readme}: the table is out of date; make it anew: {_command(folder.path, readme)}\n")
+        raise typer.Exit(1)
+    sys.stderr.write(f"{readme}: {'written' if changed else 'up to date'}\n")
+
+
+def rejudge(run: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Verdicts and manifest (with its noise) of a run, from its samples and by the claims as they were then.
+
+    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
+    """
+    from .claims import check_claim
+    from .session import judge_run
+    from .store import CLAIMS
+
+    manifest = run.read_manifest()
+    claims = [check_claim(table, f"{run.path / CLAIMS}[{index}]") for index, table in enumerate(run.read_claims())]
+    verdicts, noise = judge_run(manifest, claims, run)
+    return [verdict.to_json() for verdict in verdicts], manifest | {"noise": noise}
+
+
+# -- what the commands share -------------------------------------------------------------------------------------------
+
+
+def _run(name: str) -> RunFolder:
+    """A run by its folder, or by its name under results/baselines or results/runs."""
+    from .store import RunFolder
+
+    places = [Path(name), BASELINES / name, RUNS / name]
+    return RunFolder(next((place for place in places if place.is_dir()), places[0]))
+
+
+def _command(run: Path, readme: Path) -> str:
+    """The command that makes the README's table, as it is typed in the README's folder."""
+    place = Path(os.path.relpath(run.resolve(), readme.resolve().parent)).as_posix()
+    return f"workbench judge {place} --write {readme.name}"
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=True, header_style="bold")
+    for index, heading in enumerate(headings):
+        table.add_column(Text(heading), overflow="fold", no_wrap=index == 0 and len(headings) > 2)
+    return table
+
+
+def _print(content: RenderableType) -> None:
+    from .report import console, show
+
+    with _output():
+        show(content, console())
+
+
+def _print_json(value: object) -> None:
+    _write(json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def _write(text: str) -> None:
+    with _output():
+        sys.stdout.write(text)
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """Whatever happens to stdout in here is OutputLost: typer takes a broken pipe for an exit code of 1."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        raise OutputLost(error.errno) from error
+
+
+def _one_line(text: object) -> str:
+    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(text)).split())
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the console script. Errors are one line on stderr and exit code 2."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = _show_warning
+        sys.exit(_exit_code(lambda: app(args=arguments, prog_name="workbench", standalone_mode=False)))
+
+
+def _exit_code(run: Callable[[], Any]) -> int:
+    try:
+        code = run()
+        return code if isinstance(code, int) else 0
+    except OutputLost as lost:
+        # What is left in the buffer must not be tried again on the way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if lost.errno == errno.EPIPE:  # whoever read our output has gone (`workbench claims | head`)
+            return 141
+        sys.stderr.write(f"workbench: cannot write the output ({os.strerror(lost.errno)})\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        message = _message(error)
+        if message is None:
+            raise
+        for line in message:
+            sys.stderr.write(f"workbench: {line}\n")
+        return 2
+
+
+def _message(error: Exception) -> list[str] | None:
+    """What to tell about an error that is the user's to mend; None for a fault of ours, which keeps its traceback."""
+    if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
+        return [f"{_one_line(usage())} (see workbench --help)"]
+    from .claims import ClaimError
+    from .geometries import DataError
+    from .report import ReadmeError
+    from .store import RunError
+
+    if not isinstance(error, (Failure, ClaimError, DataError, ReadmeError, RunError)):
+        return None
+    return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"workbench: warning: {_one_line(message)}\n")

@@ -1,0 +1,489 @@
+"""Two runs from different days: has anything become slower?
+
+Absolute times of two sessions cannot be compared, so each variant is compared as its ratio to the frozen `yardstick`
+that both sessions timed in the same rounds. With d the log ratio t_yardstick / t_variant, the slow-down is
+
+    delta = d(base) - d(new),    between  low(base) - high(new)  and  high(base) - low(new),
+
+where low and high are the ends of the two confidence intervals. There are three answers:
+
+- *regression* where even the lower end, less a tolerance tau, lies beyond the threshold. tau allows for what shifts a
+  ratio from one session to the next: 2 % on the same machine configuration. On another one (CPU, torch, libc, threads
+  or allocator differ) it is 10 %, and the answer is "cannot tell" even then: such an alarm asks for a run of both
+  versions on one machine.
+- *no regression* where the upper end lies within the threshold (*improvement* where the variant is faster beyond
+  threshold and tolerance).
+- *cannot tell* otherwise, with the reason.
+
+Every interval stands at the run's alpha, not at a share of it for each row: threshold and tolerance lie between noise
+and an alarm. This is a screen. What it finds is confirmed by timing old and new code in the same rounds
+(`pytest --benchmark --compare OLD NEW`).
+
+A workload without a yardstick (the components have none) is compared by the ratio of its pair. Such a ratio cannot say
+which of the two sides moved, and the row says so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import pandas as pd
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from .confidence import Interval, running_interval
+from .environment import comparable
+from .judge import Differences, Evidence, differences, evidence_from_manifest
+from .report import effect_text, markdown_cell, one_text_line
+from .store import RunFolder
+
+YARDSTICK = "yardstick"
+
+THRESHOLD_PERCENT = 5.0
+"""A variant that takes this much more time than in the base run is a regression."""
+
+TOLERANCE_PERCENT = 2.0
+"""What the ratio of two variants may shift between two sessions on one machine configuration."""
+
+TOLERANCE_OTHER_MACHINE_PERCENT = 10.0
+
+Answer = Literal["regression", "no regression", "improvement", "cannot tell"]
+
+_STYLES = {"regression": "red", "no regression": "green", "improvement": "green", "cannot tell": "yellow"}
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A ratio t_against / t_variant of one run, with its interval. A missing end is open."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant on one workload, in both runs. `change_percent` is of the variant's time: above 0 it is slower."""
+
+    workload: str
+    variant: str
+    against: str
+    base: Saved | None
+    new: Saved | None
+    change_percent: float | None
+    low_percent: float | None
+    high_percent: float | None
+    verdict: Answer
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What became of `base` in `new`. `exit_code`: 0 no regression, 1 a regression, 2 cannot tell."""
+
+    base: str
+    new: str
+    threshold_percent: float
+    tolerance_percent: float
+    machine_differences: tuple[str, ...]
+    rows: tuple[Row, ...]
+    only_in_base: tuple[str, ...]
+    only_in_new: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def same_machine(self) -> bool:
+        """Whether both runs have one machine configuration."""
+        return not self.machine_differences
+
+    @property
+    def verdict(self) -> Answer:
+        """The answer for all rows together: the worst of them, "cannot tell" where there are none."""
+        answers = {row.verdict for row in self.rows}
+        if "regression" in answers:
+            return "regression"
+        if "cannot tell" in answers or not answers:
+            return "cannot tell"
+        return "no regression"
+
+    @property
+    def exit_code(self) -> int:
+        """0 no regression, 1 a regression, 2 cannot tell."""
+        return {"regression": 1, "cannot tell": 2}.get(self.verdict, 0)
+
+    def summary(self) -> str:
+        """The answer in one sentence."""
+        counts = {word: sum(row.verdict == word for row in self.rows) for word in _STYLES}
+        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        if not self.rows:
+            return f"{self.new} against {self.base}: cannot tell: the two runs have nothing in common"
+        return f"{self.new} against {self.base}: {self.verdict} ({told})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; the form is described by `workbench compare --help`."""
+        return {
+            "format": 1,
+            "base": self.base,
+            "new": self.new,
+            "verdict": self.verdict,
+            "exit_code": self.exit_code,
+            "threshold_percent": self.threshold_percent,
+            "tolerance_percent": self.tolerance_percent,
+            "same_machine": self.same_machine,
+            "machine_differences": list(self.machine_differences),
+            "rows": [asdict(row) for row in self.rows],
+            "only_in_base": list(self.only_in_base),
+            "only_in_new": list(self.only_in_new),
+            "notes": list(self.notes),
+        }
+
+
+def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRESHOLD_PERCENT) -> Comparison:
+    """Compare two run folders.
+
+    Raises:
+        ValueError: the threshold is not above 0.
+        RunError: a folder cannot be read.
+    """
+    if not (threshold_percent > 0 and math.isfinite(threshold_percent)):
+        raise ValueError(f"the threshold must be a number of percent above 0, not {threshold_percent:g}")
+    old, now = _read(base), _read(new)
+    machine = comparable(old.manifest.get("environment") or {}, now.manifest.get("environment") or {})
+    tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
+    limits = _Limits(math.log1p(threshold_percent / 100), math.log1p(tolerance / 100), not machine)
+
+    rows = []
+    only_in_base = []
+    for key in old.subjects():
+        if key in now.subjects() or key in now.dropped():
+            rows.append(_row(key, old, now, limits))
+        else:
+            only_in_base.append(key)
+    only_in_new = [key for key in now.subjects() if key not in old.subjects()]
+    return Comparison(
+        base=old.name,
+        new=now.name,
+        threshold_percent=threshold_percent,
+        tolerance_percent=tolerance,
+        machine_differences=tuple(machine),
+        rows=tuple(rows),
+        only_in_base=tuple(f"{variant} on {workload}" for workload, variant in only_in_base),
+        only_in_new=tuple(f"{variant} on {workload}" for workload, variant in only_in_new),
+        notes=tuple(note for run in (old, now) for note in run.notes()),
+    )
+
+
+# -- one run -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Limits:
+    threshold: float  # log units
+    tolerance: float  # log units
+    same_machine: bool
+
+
+@dataclass(frozen=True)
+class _Run:
+    name: str
+    manifest: Mapping[str, Any]
+    evidence: Evidence
+    experiments: Mapping[str, Mapping[str, Any]]
+    samples: Mapping[str, pd.DataFrame]  # of each workload, so that a row need not look through all of them
+    present: frozenset[tuple[str, str]]  # (workload, variant) that have samples
+
+    def subjects(self) -> dict[tuple[str, str], None]:
+        """(workload, variant) that have a number to compare: no yardstick, no controls, nothing that failed a gate."""
+        return dict.fromkeys(
+            (workload, variant)
+            for workload, variants in self.evidence.measured.items()
+            for variant in variants
+            if (workload, variant) in self.present
+            and (workload, variant) not in self.evidence.unusable
+            and "@" not in variant
+            and variant != self.against(workload)
+        )
+
+    def dropped(self) -> dict[tuple[str, str], str]:
+        """(workload, variant) that the run took on and has no number for, and why."""
+        entered = [(workload, name) for workload, names in self.evidence.measured.items() for name in names]
+        return dict(self.evidence.unusable) | {
+            key: "no finished round" for key in entered if key not in self.present and key not in self.evidence.unusable
+        }
+
+    def against(self, workload: str) -> str | None:
+        """What the variants of a workload are compared to: the yardstick, for want of it the baseline."""
+        if (workload, YARDSTICK) in self.present:
+            return YARDSTICK
+        baseline = self.experiments[workload].get("baseline")
+        return str(baseline) if (workload, baseline) in self.present else None
+
+    def checkpoint(self, workload: str) -> object:
+        """What tells the weights of a workload from others; None where it has no checkpoint."""
+        geometry = self.experiments[workload]["workload"].get("geometry")
+        return ((self.manifest.get("checkpoints") or {}).get(geometry) or {}).get("digest")
+
+    def notes(self) -> list[str]:
+        """What a reader should know about the run as a whole."""
+        complete = self.manifest.get("status") == "complete"
+        found = [] if complete else [f"{self.name} did not run to its end: compared are the rounds that it finished"]
+        fired = [
+            f"{control.variant} on {control.workload}" for control in self.evidence.noise.controls if control.fired
+        ]
+        if fired:
+            found.append(f"{self.name}: controls fired ({', '.join(fired)}); tolerance is widened by what they show")
+        return found
+
+
+def _read(folder: RunFolder) -> _Run:
+    manifest = folder.read_manifest()
+    samples = folder.read_samples()
+    by_workload = {str(name): rows for name, rows in samples.groupby("workload", observed=True)}
+    experiments: dict[str, Mapping[str, Any]] = {}
+    for experiment in manifest.get("experiments", ()):
+        experiments.setdefault(experiment["workload"]["name"], experiment)
+    return _Run(
+        name=str(manifest.get("id") or folder.path.name),
+        manifest=manifest,
+        evidence=evidence_from_manifest(manifest, samples),
+        experiments=experiments,
+        samples=by_workload,
+        present=frozenset(
+            (name, str(variant)) for name, rows in by_workload.items() for variant in set(rows["variant"])
+        ),
+    )
+
+
+# -- one row -----------------------------------------------------------------------------------------------------------
+
+
+def _row(key: tuple[str, str], old: _Run, now: _Run, limits: _Limits) -> Row:
+    workload, variant = key
+    against = old.against(workload)
+    reason = _why_not(key, old, now)
+    if reason or against is None:
+        return Row(workload, variant, against or "", None, None, None, None, None, "cannot tell", reason)
+    (saved, before), (fresh, today) = (_interval(run, workload, variant, against) for run in (old, now))
+    slack = old.evidence.bias(workload) + now.evidence.bias(workload)
+    low, high = before.low - today.high, before.high - today.low
+    verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
+    if before.unstable or today.unstable:
+        verdict, reason = "cannot tell", f"the ratio moved while {(old if before.unstable else now).name} was measured"
+    return Row(
+        workload=workload,
+        variant=variant,
+        against=against,
+        base=_saved(before),
+        new=_saved(today),
+        change_percent=_percent(before.centre - today.centre),
+        low_percent=_percent(low),
+        high_percent=_percent(high),
+        verdict=verdict,
+        reason="; ".join(part for part in (reason, _faults(saved, fresh)) if part),
+    )
+
+
+def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str | None) -> tuple[Answer, str]:
+    """Answer and reason from the ends of the slow-down (log units). `slack`: what fired controls say may be bias."""
+    tolerance = limits.tolerance + slack
+    side = f"; it may be {pair} that moved" if pair else ""
+    if low - tolerance > limits.threshold:
+        if not limits.same_machine:
+            return "cannot tell", f"slower, but on a different machine: confirm with both versions on one{side}"
+        return "regression", f"slower by at least {_percent(low):.1f} %{side}"
+    if not limits.same_machine:
+        return "cannot tell", "different machine"
+    if high + tolerance < -limits.threshold:
+        # A pair whose baseline became slower looks just like this, so it is no all-clear.
+        return ("cannot tell", f"faster, or {pair} became slower") if pair else ("improvement", "")
+    if high + slack < limits.threshold:
+        return "no regression", ""
+    if math.isinf(high):
+        return "cannot tell", "too few rounds for an interval"
+    if low > 0:
+        return "cannot tell", f"slower, by too little for this screen: confirm with both versions in one run{side}"
+    return "cannot tell", f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded: measure longer"
+
+
+def _why_not(key: tuple[str, str], old: _Run, now: _Run) -> str:
+    """Why the two numbers cannot be put against each other; empty where they can."""
+    workload, variant = key
+    if key in now.dropped():
+        return f"{now.name} has no number for it: {one_text_line(now.dropped()[key], 160)}"
+    before, today = (run.experiments[workload]["workload"] for run in (old, now))
+    # Descriptions are for people, and do not change what is measured.
+    changed = sorted(
+        name for name in before.keys() | today.keys() if name != "description" and before.get(name) != today.get(name)
+    )
+    if changed:
+        return f"the workload is another one now ({', '.join(changed)})"
+    if old.checkpoint(workload) != now.checkpoint(workload):
+        return "the checkpoints differ"
+    against = old.against(workload)
+    if against is None or against != now.against(workload):
+        return "no yardstick in both runs"
+    if against != YARDSTICK and before.get("kind") != "component":
+        return "no yardstick in either run"
+    if old.evidence.clock(workload, variant, against) != now.evidence.clock(workload, variant, against):
+        return "one run has CPU time, the other wall time"
+    return ""
+
+
+def _interval(run: _Run, workload: str, variant: str, against: str) -> tuple[Differences, Interval]:
+    clock = run.evidence.clock(workload, variant, against)
+    measured = differences(run.samples[workload], workload=workload, baseline=against, variant=variant, clock=clock)
+    return measured, running_interval(measured.values, run.evidence.alpha)
+
+
+def _faults(saved: Differences, fresh: Differences) -> str:
+    more = (fresh.faults_variant - fresh.faults_baseline) - (saved.faults_variant - saved.faults_baseline)
+    return f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
+
+
+def _saved(interval: Interval) -> Saved:
+    low, high = (math.exp(end) if math.isfinite(end) else None for end in (interval.low, interval.high))
+    return Saved(math.exp(interval.centre) if interval.n else None, low, high, interval.n)
+
+
+def _percent(log_ratio: float) -> float | None:
+    return math.expm1(log_ratio) * 100 if math.isfinite(log_ratio) else None
+
+
+# -- the answer as text ------------------------------------------------------------------------------------------------
+
+
+def render(comparison: Comparison) -> Group:
+    """For the terminal: a block for each workload, one line a variant, and the answer last."""
+    blocks: list[RenderableType] = [
+        Text("variant, change of its time against the yardstick [interval], answer", style="bold")
+    ]
+    width = max((len(row.variant) for row in comparison.rows), default=0)
+    change = max((len(change_text(row)) for row in comparison.rows), default=0)
+    for workload, rows in _by_workload(comparison.rows):
+        against = {row.against for row in rows if row.against and row.against != YARDSTICK}
+        note = f" (against {', '.join(sorted(against))})" if against else ""
+        blocks.append(Text(f"{workload}{note}"))
+        for row in rows:
+            grid = Table.grid(padding=(0, 2, 0, 0))
+            grid.add_column(min_width=width, overflow="fold")
+            grid.add_column(min_width=change, no_wrap=True)
+            grid.add_column(overflow="fold")
+            answer = Text(row.verdict, style=_STYLES[row.verdict])
+            grid.add_row(Text(row.variant), Text(change_text(row)), answer)
+            blocks.append(Padding(grid, (0, 0, 0, 2)))
+            if row.reason:
+                blocks.append(Padding(Text(row.reason, style="dim"), (0, 0, 0, 4)))
+    blocks += ["", *(Text(line) for line in _notes(comparison))]
+    blocks.append(Text(comparison.summary(), style=f"bold {_STYLES[comparison.verdict]}"))
+    return Group(*blocks)
+
+
+def change_text(row: Row) -> str:
+    """The change of a variant's time: "+1.2 % [-0.3, +2.7]"; above 0 it became slower."""
+    if row.change_percent is None:
+        return "–"
+    low, high = ("open" if end is None else _signed(end) for end in (row.low_percent, row.high_percent))
+    return f"{_signed(row.change_percent)} % [{low}, {high}]"
+
+
+def _signed(percent: float) -> str:
+    return f"{round(percent, 1) + 0.0:+.1f}"  # adding 0.0 turns -0.0 into 0.0
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """A summary for a pull request: the answer, the rows that are not "no regression", all rows folded away."""
+    lines = [f"### {markdown_cell(comparison.summary())}", ""]
+    worth = [row for row in comparison.rows if row.verdict != "no regression"]
+    if worth:
+        lines += [*_markdown_rows(worth), ""]
+    if len(worth) < len(comparison.rows):
+        lines += ["<details><summary>all rows</summary>", "", *_markdown_rows(comparison.rows), "", "</details>", ""]
+    for note in _notes(comparison):
+        lines += [f"- {markdown_cell(note)}"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_rows(rows: Iterable[Row]) -> list[str]:
+    lines = [
+        "| workload | variant | base | new | change of time | answer | reason |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        saved = [effect_text(asdict(side)) if side else "" for side in (row.base, row.new)]
+        cells = [row.workload, row.variant, *saved, change_text(row), f"**{row.verdict}**", row.reason]
+        lines.append(f"| {' | '.join(markdown_cell(cell) for cell in cells)} |")
+    return lines
+
+
+def to_junit(comparison: Comparison) -> str:
+    """JUnit XML: a test case for each row; a regression is a failure, "cannot tell" is skipped."""
+    verdicts = [row.verdict for row in comparison.rows]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="workbench compare",
+        tests=str(max(len(verdicts), 1)),
+        failures=str(verdicts.count("regression")),
+        skipped=str(verdicts.count("cannot tell") if verdicts else 1),
+        errors="0",
+    )
+    for row in comparison.rows:
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(row.workload), name=_xml(row.variant))
+        message = _xml(f"{change_text(row)} {row.reason}")
+        if row.verdict == "regression":
+            ElementTree.SubElement(case, "failure", message=message, type="regression")
+        elif row.verdict == "cannot tell":
+            ElementTree.SubElement(case, "skipped", message=message)
+    if not verdicts:  # CI systems take a suite without cases for a success
+        case = ElementTree.SubElement(suite, "testcase", classname="workbench", name="compare")
+        ElementTree.SubElement(case, "skipped", message=_xml(comparison.summary()))
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a report file, with the folder it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    lines = [
+        f"Threshold {comparison.threshold_percent:g} % more time, tolerance {comparison.tolerance_percent:g} %"
+        " between sessions."
+    ]
+    if not comparison.same_machine:
+        differences_ = "; ".join(comparison.machine_differences)
+        lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences_}.")
+    lines += comparison.notes
+    for title, names in (("base", comparison.only_in_base), ("new", comparison.only_in_new)):
+        if names:
+            shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+            lines.append(f"Only in the {title} run: {shown}.")
+    if any(row.verdict == "regression" for row in comparison.rows):
+        lines.append(
+            "This is a screen: confirm a regression by timing old and new code in the same rounds "
+            "(pytest --benchmark --compare OLD NEW)."
+        )
+    return lines
+
+
+def _by_workload(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.workload, []).append(row)
+    return list(groups.items())
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML cannot hold even when escaped."""
+    return _NOT_XML.sub("?", text)

@@ -1,0 +1,191 @@
+"""What a number was measured on: enough to tell whether two runs may be compared, and nothing about who ran them.
+
+No host name, no user name and no path goes in: a run folder is meant to be published.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from llama_workbench import ROOT
+
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas", "pyarrow", "pytest")
+"""Packages whose version a run records, besides those of the engines that are installed."""
+
+ENGINES = ("candle-nn", "mistralrs", "llama-cpp-python")
+
+
+def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Describe this machine and its software, in plain JSON types.
+
+    `threads` is the number of threads that a worker computes in; `allocator` the allocator settings of its
+    environment (`MALLOC_...` variables), empty for "as shipped". Imports neither torch nor transformers.
+    """
+    model, flags = _cpu()
+    libc = " ".join(part for part in platform.libc_ver() if part)
+    return {
+        "cpu_model": model,
+        "cpu_flags": flags,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cgroup_quota_cores": _cgroup_quota_cores(),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory_bytes": _memory_bytes(),
+        "transparent_huge_pages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "libc": libc or None,
+        "python": platform.python_version(),
+        "python_implementation": platform.python_implementation(),
+        "torch": _version("torch"),
+        "packages": {name: found for name in (*PACKAGES, *ENGINES) if (found := _version(name))},
+        "threads": threads,
+        "malloc": dict(sorted((allocator or {}).items())),
+        "load_average": [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "commit": _commit(ROOT),
+    }
+
+
+def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Why two fingerprints are not one machine configuration; an empty list if they are.
+
+    Compared are the CPU (model and flags), torch, libc, threads and allocator settings: each of them shifts the
+    *ratio* of two variants. The load average, the kernel and the Python version are not compared. What either side
+    does not say counts as a difference, because it cannot be ruled out.
+    """
+    reasons = []
+    if a.get("cpu_model") != b.get("cpu_model") or not a.get("cpu_model"):
+        reasons.append(f"CPU: {_said(a, 'cpu_model')} against {_said(b, 'cpu_model')}")
+    flags_a, flags_b = set(a.get("cpu_flags") or ()), set(b.get("cpu_flags") or ())
+    if not flags_a or not flags_b:
+        reasons.append("CPU flags: unknown")
+    elif flags_a != flags_b:
+        reasons.append(f"CPU flags: {_some(flags_a - flags_b)} against {_some(flags_b - flags_a)}")
+    for key in ("torch", "libc", "threads"):
+        if a.get(key) != b.get(key) or a.get(key) is None:
+            reasons.append(f"{key}: {_said(a, key)} against {_said(b, key)}")
+    malloc_a, malloc_b = a.get("malloc"), b.get("malloc")
+    if malloc_a is None or malloc_b is None:
+        reasons.append("malloc: unknown")
+    elif dict(malloc_a) != dict(malloc_b):
+        reasons.append(f"malloc: {_settings(malloc_a)} against {_settings(malloc_b)}")
+    return reasons
+
+
+def one_line(environment: Mapping[str, Any]) -> str:
+    """The machine in one line, as it stands under a table: CPU, cores, threads, torch, libc, Python."""
+    threads = environment.get("threads")
+    parts = [
+        str(environment.get("cpu_model") or "unknown CPU"),
+        f"{environment.get('cores', '?')} cores",
+        f"{threads} thread{'' if threads == 1 else 's'}",
+        f"torch {environment.get('torch') or '?'}",
+        str(environment.get("libc") or "unknown libc"),
+        f"Python {environment.get('python', '?')}",
+    ]
+    return ", ".join(parts)
+
+
+def _said(environment: Mapping[str, Any], key: str) -> str:
+    value = environment.get(key)
+    return "unknown" if value is None else str(value)
+
+
+def _some(flags: set[str]) -> str:
+    if not flags:
+        return "none more"
+    names = sorted(flags)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _settings(malloc: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(malloc.items())) or "as shipped"
+
+
+def _cpu() -> tuple[str, list[str]]:
+    """Model name and sorted flags. Linux says both in /proc/cpuinfo; elsewhere py-cpuinfo asks (about a second)."""
+    fields: dict[str, str] = {}
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip(), value.strip())
+    model = fields.get("model name", "")
+    flags = fields.get("flags") or fields.get("Features", "")  # "Features" is what ARM kernels call them
+    if model and flags:
+        return model, sorted(set(flags.split()))
+    try:
+        import cpuinfo
+
+        found = cpuinfo.get_cpu_info()
+    except Exception:  # it runs other programs and parses what they print; no answer is an answer
+        found = {}
+    model = model or str(found.get("brand_raw") or platform.processor() or platform.machine())
+    return model, sorted(set(flags.split()) or set(found.get("flags") or ()))
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _cgroup_quota_cores() -> float | None:
+    """CPU time that the container may use, in cores; None where there is no limit."""
+    quota, period = [*(_read("/sys/fs/cgroup/cpu.max") or "max").split(), "100000"][:2]  # version 2
+    if quota == "max":
+        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") or "-1"  # version 1
+        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us") or "100000"
+    try:
+        cores = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):
+        return None
+    return round(cores, 2) if cores > 0 else None
+
+
+def _chosen(path: str) -> str | None:
+    """The word in brackets of a kernel setting such as "always [madvise] never"."""
+    found = re.search(r"\[(\w+)\]", _read(path) or "")
+    return found[1] if found else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit(root: Path) -> dict[str, Any] | None:
+    """Commit of the workbench's own checkout. None for an installed wheel, whose folder may lie in someone else's."""
+    if not (root / ".git").exists():
+        return None
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")
+    if not commit:
+        return None
+    # Results are what a run writes: they do not change what it measures.
+    changes = git("status", "--porcelain", "--", ".", ":(exclude)results")
+    return {"id": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None

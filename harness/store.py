@@ -1,0 +1,661 @@
+"""A run on disk: one folder that a killed run leaves readable.
+
+While a run goes on, every finished round is one line of `samples.jsonl`; a line that was cut off by `kill -9` is
+the only thing that can be lost. `finish()` turns the journal into `samples.parquet` and removes it. Everything
+else (`run.json`, `verdicts.json`, ...) is replaced whole, by a rename, so that a reader never sees half a file.
+
+Reading trusts nothing: whatever is missing, cut off or foreign is a `RunError` that names the file, what is wrong
+with it and what to do. Nothing here unpickles, and nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import secrets
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FORMAT = 1
+"""Version of the run folder. A reader refuses any other."""
+
+MANIFEST = "run.json"
+JOURNAL = "samples.jsonl"
+SAMPLES = "samples.parquet"
+CLAIMS = "claims.json"
+VERDICTS = "verdicts.json"
+PROFILES = "profiles.json"
+MEMORY = "memory.json"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("workload", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("variant", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("process", pa.int32(), nullable=False),
+        pa.field("round", pa.int32(), nullable=False),
+        pa.field("sub_round", pa.int16(), nullable=False),
+        pa.field("position", pa.int16(), nullable=False),
+        pa.field("tokens", pa.int32(), nullable=False),
+        pa.field("repeats", pa.int32(), nullable=False),
+        pa.field("cpu_ns", pa.int64(), nullable=False),
+        pa.field("wall_ns", pa.int64(), nullable=False),
+        pa.field("faults", pa.int32(), nullable=False),
+    ]
+)
+"""One row is one timed sample; `cpu_ns` and `wall_ns` are totals over its `repeats` calls."""
+
+_SAMPLE_FIELDS = ("variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults")
+_ROUND = ["workload", "process", "round"]
+_KEY = [*_ROUND, "sub_round", "variant"]
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class RoundRecord(TypedDict):
+    """One finished round: `samples` holds [variant, sub_round, position, tokens, repeats, cpu_ns, wall_ns, faults]."""
+
+    workload: str
+    process: int
+    round: int
+    samples: Sequence[Sequence[Any]]
+
+
+class RunError(Exception):
+    """A run folder cannot be read or written. The message names the file, what is wrong, and the fix."""
+
+    def __init__(self, path: Path, problem: str, fix: str) -> None:
+        self.path = path
+        self.problem = problem
+        self.fix = fix
+        super().__init__(f"{path}: {problem}. {fix}")
+
+
+class RunWarning(UserWarning):
+    """Something about a run folder was put right on the way, and the reader should know."""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a folder is, for a list of runs. `problem` is None where it can be read as a run."""
+
+    path: Path
+    id: str
+    status: str
+    mode: str
+    started: str
+    workloads: tuple[str, ...] = ()
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk. Making the value touches nothing; `create` makes the folder."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    # -- making one ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path | str | None = None, *, under: Path | str = Path("results")) -> RunFolder:
+        """Make an empty run folder: `path`, or `<under>/runs/<UTC time>-<4 hex digits>`.
+
+        A run that already lies at `path` is moved aside to `<path>.earlier-<n>` (with a RunWarning), never mixed with
+        the new one and never deleted. To go on with an earlier run use `RunFolder(path)`. Any other folder with
+        something in it is refused.
+        """
+        if path is None:
+            stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+            folder = Path(under) / "runs" / f"{stamp}-{secrets.token_hex(2)}"
+        else:
+            folder = Path(path)
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise RunError(folder, "this is a file, and a run needs a folder", "Name another path.")
+            if folder.is_dir() and any(folder.iterdir()):
+                run = cls(folder)
+                if not run.looks_like_a_run():
+                    raise RunError(
+                        folder,
+                        "the folder is not empty and holds no run",
+                        "Name a new or empty folder, so that nothing of yours is overwritten.",
+                    )
+                kept = _free_name(folder)
+                folder.rename(kept)
+                warnings.warn(f"an earlier run in {folder} was kept as {kept}", RunWarning, stacklevel=2)
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(folder, f"cannot make the run folder ({error.strerror})", _fix_for(error)) from error
+        return cls(folder)
+
+    def looks_like_a_run(self) -> bool:
+        """True where a manifest or samples lie in the folder (readable or not)."""
+        return any((self.path / name).is_file() for name in (MANIFEST, JOURNAL, SAMPLES))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def append_round(self, record: RoundRecord) -> None:
+        """Add one finished round to the journal: one line, handed to the kernel before this returns.
+
+        On a full disk the part of the line that fitted is taken back, so that the journal stays whole.
+        """
+        line = json.dumps(_checked(record), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        path = self.path / JOURNAL
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                end = _end_of_last_line(descriptor)
+                try:
+                    _write_at(descriptor, line, end)
+                except OSError:
+                    os.ftruncate(descriptor, end)
+                    raise
+                # Only now: a half line that a killed run left behind may have been longer than the new line.
+                os.ftruncate(descriptor, end + len(line))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise RunError(
+                path,
+                f"cannot append a round ({error.strerror}); the rounds before it are safe",
+                _fix_for(error),
+            ) from error
+
+    def snapshot(self) -> None:
+        """Write everything sampled so far to samples.parquet and keep the journal."""
+        self._write_parquet(self._read_table())
+
+    def finish(self) -> None:
+        """Write samples.parquet, and only when it is on disk remove the journal."""
+        if not (self.path / JOURNAL).exists() and (self.path / SAMPLES).exists():
+            return  # finished before
+        self.snapshot()
+        (self.path / JOURNAL).unlink(missing_ok=True)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace `name` (a plain file name such as "verdicts.json") whole.
+
+        Infinite and NaN floats become null: JSON has no word for them, and an interval that is still unbounded is
+        an ordinary thing to write.
+        """
+        if Path(name).name != name or not name.endswith(".json"):
+            raise ValueError(f"{name!r} is not a plain name ending in .json")
+        text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        self._replace(name, lambda temporary: temporary.write_bytes(text.encode()))
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read_samples(self) -> pd.DataFrame:
+        """All samples, columns as SCHEMA (`workload` and `variant` categorical), in the order they were taken.
+
+        Where a journal exists, its rounds win over the same rounds in samples.parquet.
+        """
+        return self._read_table().to_pandas()
+
+    def read_manifest(self) -> dict[str, Any]:
+        """run.json. Raises RunError if it is missing, not JSON, or written in another format."""
+        manifest: dict[str, Any] = self._read_json(MANIFEST, dict)
+        found = manifest.get("format")
+        if found != FORMAT or isinstance(found, bool):
+            raise RunError(
+                self.path / MANIFEST,
+                f"format {found!r}, and this workbench reads format {FORMAT}",
+                "Read it with the version of the workbench that wrote it, or measure again.",
+            )
+        if problem := _manifest_problem(manifest):
+            raise RunError(self.path / MANIFEST, problem, "Restore the file from a copy, or measure again.")
+        return manifest
+
+    def read_claims(self) -> list[dict[str, Any]]:
+        """claims.json: the claims as they stood when the run was made."""
+        return self._read_records(CLAIMS)
+
+    def read_verdicts(self) -> list[dict[str, Any]]:
+        """verdicts.json, in the form of `Verdict.to_json`."""
+        verdicts = self._read_records(VERDICTS)
+        for index, verdict in enumerate(verdicts):
+            if problem := _verdict_problem(verdict):
+                raise RunError(
+                    self.path / VERDICTS,
+                    f"entry {index}: {problem}",
+                    f"Judge the run again: workbench judge {self.path}",
+                )
+        return verdicts
+
+    def read_profiles(self) -> list[dict[str, Any]]:
+        """profiles.json; an empty list where the run made no profiles."""
+        return self._read_records(PROFILES) if (self.path / PROFILES).exists() else []
+
+    def read_memory(self) -> list[dict[str, Any]]:
+        """memory.json; an empty list where the run made no memory pass."""
+        return self._read_records(MEMORY) if (self.path / MEMORY).exists() else []
+
+    def describe(self) -> RunSummary:
+        """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`."""
+        name = self.path.name
+        try:
+            is_run = self.looks_like_a_run()
+        except OSError as error:
+            return RunSummary(self.path, name, "not a run", "", "", problem=f"cannot be read ({error.strerror})")
+        if not is_run:
+            return RunSummary(self.path, name, "not a run", "", "", problem="no run.json and no samples")
+        try:
+            manifest = self.read_manifest()
+        except RunError as error:
+            return RunSummary(self.path, name, "damaged", "", "", problem=f"{error.path.name}: {error.problem}")
+        workloads = tuple(str(item["workload"].get("name", "?")) for item in manifest.get("experiments", []))
+        counts: dict[str, int] = {}
+        problem: str | None = None
+        try:
+            if (self.path / VERDICTS).exists():
+                for verdict in self.read_verdicts():
+                    word = str(verdict.get("verdict", "?"))
+                    counts[word] = counts.get(word, 0) + 1
+            self._check_samples()
+        except RunError as error:
+            problem = f"{error.path.name}: {error.problem}"
+        return RunSummary(
+            path=self.path,
+            id=str(manifest.get("id", name)),
+            status=str(manifest.get("status", "?")) if problem is None else "damaged",
+            mode=str(manifest.get("mode", "")),
+            started=str(manifest.get("started") or ""),
+            workloads=workloads,
+            verdicts=counts,
+            problem=problem,
+        )
+
+    # -- below: one reader for each kind of file -----------------------------------------------------------------
+
+    def _read_json(self, name: str, kind: type) -> Any:
+        path = self.path / name
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            if not self.path.is_dir():
+                raise RunError(
+                    self.path, "there is no such run folder", "List the runs there are: workbench runs"
+                ) from error
+            raise RunError(path, "missing", _fix_for_missing(name, self.path)) from error
+        except UnicodeDecodeError as error:
+            raise RunError(path, "not UTF-8 text", "Restore the file from a copy, or measure again.") from error
+        except OSError as error:
+            raise RunError(path, f"cannot be read ({error.strerror})", _fix_for(error)) from error
+        try:
+            value = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+            raise RunError(path, f"not JSON{where}", "Restore the file from a copy, or measure again.") from error
+        if not isinstance(value, kind):
+            wanted = "an object" if kind is dict else "a list"
+            raise RunError(path, f"not {wanted}", "Restore the file from a copy, or measure again.")
+        return value
+
+    def _read_records(self, name: str) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = self._read_json(name, list)
+        if not all(isinstance(record, dict) for record in records):
+            raise RunError(self.path / name, "not a list of objects", "Restore the file from a copy, or measure again.")
+        return records
+
+    def _check_samples(self) -> None:
+        """Raise RunError where the samples cannot be opened. Cheap: reads no rows of a Parquet file."""
+        if (self.path / JOURNAL).exists():
+            return
+        if (self.path / SAMPLES).exists():
+            _open_parquet(self.path / SAMPLES).close()
+
+    def _read_table(self) -> pa.Table:
+        journal, parquet = self.path / JOURNAL, self.path / SAMPLES
+        if not journal.exists() and not parquet.exists():
+            if not self.path.is_dir():
+                raise RunError(self.path, "there is no such run folder", "List the runs there are: workbench runs")
+            raise RunError(
+                self.path, f"holds no samples ({SAMPLES} or {JOURNAL})", "No round was finished: measure again."
+            )
+        if not journal.exists():
+            return _checked_table(_read_parquet(parquet), parquet)
+        fresh = _checked_table(_read_journal(journal), journal)
+        if not parquet.exists():
+            return fresh
+        try:
+            earlier = _checked_table(_read_parquet(parquet), parquet)
+        except RunError as error:
+            warnings.warn(f"{error}; its journal {JOURNAL} was read instead", RunWarning, stacklevel=3)
+            return fresh
+        if not fresh.num_rows:
+            return earlier
+        # Rounds that the journal also has are dropped from the older file. Mostly that is all of them: the file is a
+        # snapshot of the same journal. Only where a finished run was taken up again are there others.
+        known = _rounds(fresh)
+        others = _rounds(earlier) - known
+        if not others:
+            return fresh
+        keep = [key in others for key in zip(*(earlier.column(name).to_pylist() for name in _ROUND), strict=True)]
+        merged = pa.concat_tables([earlier.filter(pa.array(keep, pa.bool_())), fresh])
+        return merged.unify_dictionaries().combine_chunks()
+
+    def _write_parquet(self, table: pa.Table) -> None:
+        def write(temporary: Path) -> None:
+            pq.write_table(
+                table.replace_schema_metadata({"llama_workbench.format": str(FORMAT)}), temporary, compression="zstd"
+            )
+
+        self._replace(SAMPLES, write)
+
+    def _replace(self, name: str, write: Any) -> None:
+        path = self.path / name
+        temporary = self.path / f".{name}.{os.getpid()}.tmp"
+        try:
+            write(temporary)
+            with temporary.open("rb") as handle:
+                os.fsync(handle.fileno())  # a full disk may show only here, and must show before the rename
+            os.replace(temporary, path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            kept = "; the earlier file is untouched" if path.exists() else ""
+            reason = error.strerror or str(error)
+            raise RunError(path, f"cannot be written ({reason}){kept}", _fix_for(error)) from error
+
+
+def list_runs(folder: Path | str) -> list[RunFolder]:
+    """Every folder inside `folder`, newest run first (by the manifest's start, else by the folder's own time).
+
+    Damaged and foreign folders are in the list too: `describe` says what is wrong with each. A missing `folder` has
+    no runs.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        return []
+    try:
+        found = [RunFolder(path) for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    except OSError as error:
+        raise RunError(root, f"cannot be read ({error.strerror})", _fix_for(error)) from error
+    return sorted(found, key=lambda run: (_started(run), run.path.name), reverse=True)
+
+
+def _started(run: RunFolder) -> float:
+    try:
+        return datetime.fromisoformat(run.read_manifest()["started"]).timestamp()
+    except (RunError, KeyError, TypeError, ValueError):
+        return run.path.stat().st_mtime
+
+
+def _free_name(folder: Path) -> Path:
+    number = 1
+    while (candidate := folder.resolve().with_name(f"{folder.resolve().name}.earlier-{number}")).exists():
+        number += 1
+    return candidate
+
+
+def _fix_for(error: OSError) -> str:
+    if error.errno in _NO_SPACE:
+        return "Free some space there, or name a folder on another disk (--run-dir)."
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return "Name a folder that you may write to (--run-dir)."
+    return "Check the folder, or name another one (--run-dir)."
+
+
+def _fix_for_missing(name: str, folder: Path) -> str:
+    if name == VERDICTS:
+        return f"Judge the run: workbench judge {folder}"
+    return "Is this the folder of a run? List the runs there are: workbench runs"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy scalar
+        return _finite(value.item())
+    return value
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all of `data` (a write to a nearly full disk may take only a part and say so by its count)."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _end_of_last_line(descriptor: int) -> int:
+    """Offset just behind the last newline: what lies beyond it is a line that a killed run did not finish."""
+    end = os.fstat(descriptor).st_size
+    while end > 0:
+        start = max(0, end - 65536)
+        block = os.pread(descriptor, end - start, start)
+        newline = block.rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _checked(record: RoundRecord) -> dict[str, Any]:
+    """The record in plain types. Raises ValueError for what could not be read back."""
+    checked = {
+        "workload": record["workload"],
+        "process": int(record["process"]),
+        "round": int(record["round"]),
+        "samples": [[row[0], *(int(number) for number in row[1:])] for row in record["samples"]],
+    }
+    problem = _record_problem(checked)
+    if problem:
+        raise ValueError(f"not a round: {problem}")
+    return checked
+
+
+def _record_problem(record: Any) -> str | None:
+    if not isinstance(record, dict):
+        return "not an object"
+    if not isinstance(record.get("workload"), str):
+        return '"workload" is not a name'
+    for key in ("process", "round"):
+        if type(record.get(key)) is not int:
+            return f'"{key}" is not a whole number'
+    samples = record.get("samples")
+    if not isinstance(samples, list):
+        return '"samples" is not a list'
+    if not all(isinstance(row, list) and len(row) == len(_SAMPLE_FIELDS) for row in samples):
+        return f"a sample is not [{', '.join(_SAMPLE_FIELDS)}]"
+    # By columns, because a journal of a long run has a million numbers.
+    for name, column in zip(_SAMPLE_FIELDS, zip(*samples, strict=True), strict=False):
+        wanted, word = (str, "a name") if name == "variant" else (int, "a whole number")
+        if any(kind is not wanted for kind in set(map(type, column))):
+            return f"a sample has a {name} that is not {word}"
+    return None
+
+
+def _lacks(value: Any, wanted: Mapping[str, type | tuple[type, ...]], where: str) -> str | None:
+    """What is wrong with `value` as an object with these keys, in words; None where nothing is."""
+    if not isinstance(value, dict):
+        return f"{where} is not an object"
+    for key, kind in wanted.items():
+        if not isinstance(value.get(key), kind):
+            return f'{where} has no "{key}" of the right kind'
+    return None
+
+
+def _manifest_problem(manifest: Mapping[str, Any]) -> str | None:
+    """What is wrong with the parts of a manifest that others index into without asking."""
+    for key in ("environment", "checkpoints", "noise"):
+        if not isinstance(manifest.get(key) or {}, dict):
+            return f'"{key}" is not an object'
+    pairs = manifest.get("ad_hoc", [])
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return '"ad_hoc" is not a list of pairs'
+    experiments, excluded = manifest.get("experiments", []), manifest.get("excluded", [])
+    if not isinstance(experiments, list) or not isinstance(excluded, list):
+        return '"experiments" or "excluded" is not a list'
+    checks = [_lacks(item, {"variant": str, "reason": str}, "an entry of excluded") for item in excluded]
+    for item in experiments:
+        if problem := _lacks(item, {"workload": dict, "variants": list}, "an experiment"):
+            return problem
+        if not isinstance(item["workload"].get("name"), str):
+            return "an experiment has a workload without a name"
+        name = item["workload"]["name"]
+        if not all(isinstance(variant, str) for variant in item["variants"]):
+            return f"{name}: a variant is not a name"
+        for key, kind in (("gates", dict), ("traces", dict), ("clock", dict), ("trace_differences", list)):
+            if not isinstance(item.get(key, kind()), kind):
+                return f'{name}: "{key}" is not {"an object" if kind is dict else "a list"}'
+        if not isinstance(item.get("excluded", []), list):
+            return f'{name}: "excluded" is not a list'
+        checks += [_lacks(gate, {"passed": bool}, f"{name}: a gate") for gate in item.get("gates", {}).values()]
+        checks += [
+            _lacks(trace, {"digest": str, "ops": int}, f"{name}: a trace") for trace in item.get("traces", {}).values()
+        ]
+        checks += [
+            _lacks(entry, {"baseline": str, "variant": str, "same": bool}, f"{name}: an entry of trace_differences")
+            for entry in item.get("trace_differences", [])
+        ]
+        checks += [
+            _lacks(entry, {"variant": str, "reason": str}, f"{name}: an entry of excluded")
+            for entry in item.get("excluded", [])
+        ]
+    return next((problem for problem in checks if problem), None)
+
+
+def _verdict_problem(verdict: Mapping[str, Any]) -> str | None:
+    """What is wrong with an entry of verdicts.json."""
+    if problem := _lacks(verdict, {"claim": str, "verdict": str, "reason": str, "who": list, "effects": list}, "it"):
+        return problem
+    number = (int, float)
+    wanted: dict[str, type | tuple[type, ...]] = dict.fromkeys(("workload", "variant", "baseline", "verdict"), str)
+    wanted |= {"rounds": int, "seconds": number, "warnings": list}
+    for effect in verdict["effects"]:
+        if problem := _lacks(effect, wanted, "an effect"):
+            return problem
+        if not all(isinstance(effect.get(key), (*number, type(None))) for key in ("ratio", "low", "high")):
+            return "an effect has a ratio that is not a number"
+    return None
+
+
+def _read_journal(path: Path) -> pa.Table:
+    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunError(path, f"cannot be read ({error.strerror})", _fix_for(error)) from error
+    lines = data.split(b"\n")
+    rest = lines.pop()
+    if rest:
+        warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            problem = _record_problem(record)
+        except (ValueError, RecursionError):
+            problem = "not JSON"
+        if problem:
+            raise RunError(
+                path,
+                f"line {number} is damaged ({problem})",
+                f"Delete line {number}: each line is one round of its own.",
+            )
+        count = len(record["samples"])
+        for name in _ROUND:
+            columns[name] += [record[name]] * count
+        for name, column in zip(_SAMPLE_FIELDS, zip(*record["samples"], strict=True), strict=False):
+            columns[name] += column
+    try:
+        return pa.table(
+            [_column(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names],
+            schema=SCHEMA,
+        )
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise RunError(path, f"a number is out of range ({error})", "Measure again.") from error
+
+
+def _rounds(table: pa.Table) -> set[tuple[str, int, int]]:
+    """The rounds that have samples here, as (workload, process, round)."""
+    frame = table.select(_ROUND).to_pandas().drop_duplicates()
+    return set(zip(*(frame[name].tolist() for name in _ROUND), strict=True))
+
+
+def _column(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode()
+    return pa.array(values, kind)
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    """Open and check the columns; raises RunError."""
+    try:
+        if path.stat().st_size == 0:
+            raise RunError(path, "an empty file, not Parquet", _FIX_PARQUET)
+        file = pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise RunError(path, f"not a whole Parquet file ({_first_line(error)})", _FIX_PARQUET) from error
+    except OSError as error:
+        raise RunError(path, f"cannot be read ({error.strerror or _first_line(error)})", _FIX_PARQUET) from error
+    have = file.schema_arrow.names
+    lacking = [name for name in SCHEMA.names if name not in have]
+    if lacking:
+        file.close()
+        raise RunError(path, f"lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}", _FIX_PARQUET)
+    return file
+
+
+_FIX_PARQUET = "Restore the file from a copy, or measure again."
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    file = _open_parquet(path)
+    try:
+        table = file.read(columns=SCHEMA.names).select(SCHEMA.names)
+        columns = []
+        for wanted in SCHEMA:
+            column = table.column(wanted.name)
+            if column.null_count:
+                raise RunError(path, f"column {wanted.name} has empty cells", _FIX_PARQUET)
+            if pa.types.is_dictionary(wanted.type):
+                plain = column.cast(pa.string())
+                columns.append(plain.combine_chunks().dictionary_encode().cast(wanted.type))
+            elif not pa.types.is_integer(column.type):
+                raise RunError(path, f"column {wanted.name} is {column.type}, not {wanted.type}", _FIX_PARQUET)
+            else:
+                columns.append(column.cast(wanted.type).combine_chunks())
+        return pa.table(columns, schema=SCHEMA)
+    except (pa.ArrowException, OSError) as error:
+        raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
+    finally:
+        file.close()
+
+
+def _checked_table(table: pa.Table, path: Path) -> pa.Table:
+    """Refuse what no run can have measured, before it becomes a logarithm of nothing."""
+    frame = table.to_pandas()
+    if (frame["repeats"] < 1).any() or (frame["wall_ns"] <= 0).any() or (frame["cpu_ns"] < 0).any():
+        raise RunError(path, "holds a sample with no calls or no time", _FIX_PARQUET)
+    twice = frame.duplicated(_KEY)
+    if twice.any():
+        first = frame[twice].iloc[0]
+        raise RunError(
+            path,
+            f"variant {first['variant']} occurs twice in workload {first['workload']}, process {first['process']}, "
+            f"round {first['round']}, sub-round {first['sub_round']}",
+            "Two runs may have written to one folder: measure again.",
+        )
+    return table
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]

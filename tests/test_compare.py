@@ -1,0 +1,316 @@
+"""Two runs: what is a regression, what is none, and when that cannot be told."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from llama_workbench.harness.compare import Comparison, Row, compare, render, to_junit, to_markdown
+from llama_workbench.harness.report import console, show
+from llama_workbench.harness.store import RunError, RunFolder, RunWarning
+from tests.runs import ENVIRONMENT, FACTORS, write_run
+
+MODELS = ("prefill-15m-t128", "decode-15m-c64")
+WORKLOADS = (*MODELS, "mask-create-apply-t128")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return a_run(tmp_path_factory.mktemp("compare") / "base", seed=1)
+
+
+def a_run(folder: Path, **options: Any) -> RunFolder:
+    """A run without verdicts: comparing reads none."""
+    return write_run(folder, judged=False, **{"only": WORKLOADS, **options})
+
+
+def row(comparison: Comparison, workload: str, variant: str) -> Row:
+    [found] = [each for each in comparison.rows if (each.workload, each.variant) == (workload, variant)]
+    return found
+
+
+def slower(variant: str, percent: float) -> dict[str, float]:
+    """Factors that make a variant take `percent` more time than in the base run."""
+    return {
+        key: value * (1 + percent / 100)
+        for key, value in FACTORS.items()
+        if key.partition("/")[2] == variant or key == variant
+    }
+
+
+# -- the answer --------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_code_on_another_day_is_no_regression(base: RunFolder, tmp_path: Path) -> None:
+    for seed in range(2, 6):
+        found = compare(base, a_run(tmp_path / str(seed), seed=seed))
+        assert (found.verdict, found.exit_code, found.same_machine) == ("no regression", 0, True), found.summary()
+    assert {(each.workload, each.variant) for each in found.rows} == {
+        (workload, variant)
+        for workload in WORKLOADS
+        for variant in ("team006_before", "team006_after", "team005_hybrid", "team005_proposal")
+        if workload in MODELS or variant == "team006_after"
+    }
+
+
+def test_a_slow_down_beyond_threshold_and_tolerance_is_found(base: RunFolder, tmp_path: Path) -> None:
+    found = compare(base, a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 12)))
+    assert found.exit_code == 1
+    assert {each.variant for each in found.rows if each.verdict == "regression"} == {"team005_hybrid"}
+    assert [each.verdict for each in found.rows].count("regression") == len(MODELS)
+    hybrid = row(found, "decode-15m-c64", "team005_hybrid")
+    assert hybrid.change_percent == pytest.approx(12, abs=1)
+    assert hybrid.low_percent is not None
+    assert hybrid.high_percent is not None
+    assert 10 < hybrid.low_percent < 12 < hybrid.high_percent < 14
+    assert hybrid.base is not None
+    assert hybrid.base.ratio == pytest.approx(1 / 1.09, rel=0.01)
+    assert hybrid.base.rounds == 40
+    assert hybrid.against == "yardstick"
+
+
+def test_the_formula_at_its_edges(base: RunFolder, tmp_path: Path) -> None:
+    """Alarm where delta - h_now - h_saved - 2 % > threshold, all-clear where delta + h_now + h_saved < threshold."""
+    new = a_run(tmp_path / "new", seed=2, only=["decode-15m-c64"], factors=slower("team005_hybrid", 12))
+    hybrid = row(compare(base, new), "decode-15m-c64", "team005_hybrid")
+    assert hybrid.low_percent is not None
+    assert hybrid.high_percent is not None
+    alarm = 100 * math.expm1(math.log1p(hybrid.low_percent / 100) - math.log(1.02))
+    for threshold, verdict in (
+        (alarm - 0.01, "regression"),
+        (alarm + 0.01, "cannot tell"),
+        (hybrid.high_percent - 0.01, "cannot tell"),
+        (hybrid.high_percent + 0.01, "no regression"),
+    ):
+        found = compare(base, new, threshold_percent=threshold)
+        assert row(found, "decode-15m-c64", "team005_hybrid").verdict == verdict
+
+
+def test_between_threshold_and_tolerance_it_cannot_tell(base: RunFolder, tmp_path: Path) -> None:
+    found = compare(base, a_run(tmp_path / "new", seed=2, only=["decode-15m-c64"], factors=slower("team005_hybrid", 6)))
+    assert found.exit_code == 2
+    assert row(found, "decode-15m-c64", "team005_hybrid").reason.startswith("slower, by too little for this screen")
+    assert compare(base, RunFolder(tmp_path / "new"), threshold_percent=10).exit_code == 0
+
+
+def test_an_improvement_is_no_regression(base: RunFolder, tmp_path: Path) -> None:
+    found = compare(base, a_run(tmp_path / "new", seed=2, only=MODELS, factors=slower("team005_hybrid", -15)))
+    assert found.exit_code == 0
+    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "improvement"
+
+
+def test_a_slower_machine_alone_is_no_regression(base: RunFolder, tmp_path: Path) -> None:
+    """All times double, the yardstick's too: only ratios count."""
+    doubled = {key: 2 * value for key, value in FACTORS.items()}
+    assert compare(base, a_run(tmp_path / "new", seed=2, factors=doubled)).exit_code == 0
+
+
+# -- cannot tell -------------------------------------------------------------------------------------------------------
+
+
+def test_on_another_machine_nothing_is_a_failure_by_itself(base: RunFolder, tmp_path: Path) -> None:
+    environment = {"torch": "2.14.0+cpu", "cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx512f"]}
+    found = compare(
+        base, a_run(tmp_path / "new", seed=2, environment=environment, factors=slower("team005_hybrid", 40))
+    )
+    assert (found.exit_code, found.same_machine, found.tolerance_percent) == (2, False, 10.0)
+    assert {each.verdict for each in found.rows} == {"cannot tell"}
+    assert row(found, "decode-15m-c64", "team005_hybrid").reason.startswith("slower, but on a different machine")
+    assert row(found, "decode-15m-c64", "team006_after").reason == "different machine"
+    assert any(reason.startswith("torch: 2.13.0+cpu against 2.14.0+cpu") for reason in found.machine_differences)
+
+
+def test_too_few_rounds(base: RunFolder, tmp_path: Path) -> None:
+    found = compare(base, a_run(tmp_path / "new", seed=2, rounds=4))
+    assert found.exit_code == 2
+    assert {each.reason for each in found.rows} == {"too few rounds for an interval"}
+    assert found.rows[0].low_percent is None
+
+
+def test_too_much_noise(base: RunFolder, tmp_path: Path) -> None:
+    found = compare(base, a_run(tmp_path / "new", seed=2, noise=0.5))
+    assert found.exit_code == 2
+    assert all("not excluded: measure longer" in each.reason for each in found.rows)
+
+
+def test_nothing_in_common(base: RunFolder, tmp_path: Path) -> None:
+    other = a_run(tmp_path / "other", only=["mask-create-apply-t128"])
+    ours = a_run(tmp_path / "ours", only=["decode-15m-c64"])
+    found = compare(ours, other)
+    assert (found.rows, found.exit_code) == ((), 2)
+    assert "nothing in common" in found.summary()
+    assert "team005_hybrid on decode-15m-c64" in found.only_in_base
+    assert found.only_in_new == ("team006_after on mask-create-apply-t128",)
+    [case] = ElementTree.fromstring(to_junit(found)).findall("testcase")
+    assert case.find("skipped") is not None
+
+
+def test_a_selection_of_workloads_is_compared_on_what_it_has(base: RunFolder, tmp_path: Path) -> None:
+    found = compare(base, a_run(tmp_path / "new", seed=2, only=["decode-15m-c64"], without=["team005_hybrid"]))
+    assert found.exit_code == 0
+    assert len(found.rows) == 3
+    assert "team005_hybrid on decode-15m-c64" in found.only_in_base
+
+
+def test_a_variant_that_fell_out_of_the_new_run_is_not_passed_over(base: RunFolder, tmp_path: Path) -> None:
+    new = a_run(tmp_path / "new", seed=2, without=["team005_hybrid"])
+    manifest = new.read_manifest()
+    reason = "gates failed: logits differ by 0.3"
+    manifest["experiments"][0]["excluded"] = [{"variant": "team005_hybrid", "reason": reason}]
+    new.write_json("run.json", manifest)
+    found = compare(base, new)
+    assert found.exit_code == 2
+    assert reason in row(found, "prefill-15m-t128", "team005_hybrid").reason
+
+
+def test_no_yardstick(base: RunFolder, tmp_path: Path) -> None:
+    new = a_run(tmp_path / "new", seed=2, without=["yardstick"])
+    reasons = {each.reason for each in compare(base, new).rows if each.workload in MODELS}
+    assert reasons == {"no yardstick in both runs"}
+    found = compare(new, a_run(tmp_path / "newer", seed=3, without=["yardstick"]))
+    assert {each.reason for each in found.rows if each.workload in MODELS} == {"no yardstick in either run"}
+    assert found.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"tokens": 64}, "the workload is another one now (tokens)"),
+        ({"description": "other words"}, ""),
+    ],
+)
+def test_a_workload_that_was_changed(base: RunFolder, tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    new = a_run(tmp_path / "new", seed=2)
+    manifest = new.read_manifest()
+    manifest["experiments"][0]["workload"] |= change
+    new.write_json("run.json", manifest)
+    assert row(compare(base, new), "prefill-15m-t128", "team005_hybrid").reason == reason
+
+
+def test_other_weights_and_another_clock(base: RunFolder, tmp_path: Path) -> None:
+    new = a_run(tmp_path / "new", seed=2)
+    manifest = new.read_manifest()
+    manifest["experiments"][1]["clock"]["wall_variants"] = ["team005_hybrid"]
+    new.write_json("run.json", manifest)
+    found = compare(base, new)
+    assert row(found, MODELS[1], "team005_hybrid").reason == "one run has CPU time, the other wall time"
+    assert row(found, MODELS[1], "team006_after").verdict == "no regression"
+    manifest["checkpoints"]["15m"]["digest"] = "other"
+    new.write_json("run.json", manifest)
+    found = compare(base, new)
+    assert {each.reason for each in found.rows if each.workload in MODELS} == {"the checkpoints differ"}
+    assert row(found, "mask-create-apply-t128", "team006_after").verdict == "no regression"
+
+
+def test_a_control_that_fired_widens_the_tolerance(base: RunFolder, tmp_path: Path) -> None:
+    factors = slower("team005_hybrid", 12) | {"decode-15m-c64/team006_before@copy": 1.10 * 1.05}
+    found = compare(base, a_run(tmp_path / "new", seed=2, factors=factors))
+    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    assert row(found, "prefill-15m-t128", "team005_hybrid").verdict == "regression"
+    assert any("controls fired (team006_before@copy on decode-15m-c64)" in note for note in found.notes)
+
+
+def test_a_pair_without_a_yardstick_says_which_side_may_have_moved(base: RunFolder, tmp_path: Path) -> None:
+    workload = "mask-create-apply-t128"
+    found = compare(base, a_run(tmp_path / "slow", seed=2, factors=slower("team006_after", 12)))
+    assert row(found, workload, "team006_after").verdict == "regression"
+    assert row(found, workload, "team006_after").reason.endswith("it may be team006_before that moved")
+    found = compare(base, a_run(tmp_path / "fast", seed=2, factors=slower("team006_before", 12), only=[workload]))
+    assert row(found, workload, "team006_after").reason == "faster, or team006_before became slower"
+    assert found.exit_code == 2
+
+
+def test_a_killed_run_is_compared_by_what_it_finished(base: RunFolder, tmp_path: Path) -> None:
+    new = a_run(tmp_path / "new", seed=2, killed=True)
+    with pytest.warns(RunWarning, match="cut off"):
+        found = compare(base, new)
+    assert found.exit_code == 0
+    assert any("did not run to its end" in note for note in found.notes)
+
+
+def test_damaged_runs_and_bad_thresholds_raise(base: RunFolder, tmp_path: Path) -> None:
+    broken = a_run(tmp_path / "broken", seed=2)
+    (broken.path / "samples.parquet").write_bytes(b"PAR1")
+    with pytest.raises(RunError, match=r"samples\.parquet"):
+        compare(base, broken)
+    with pytest.raises(RunError, match="no such run folder"):
+        compare(RunFolder(tmp_path / "nowhere"), base)
+    for threshold in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="threshold"):
+            compare(base, base, threshold_percent=threshold)
+
+
+# -- how it is told ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed(base: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """A regression, some that cannot be told, and some without."""
+    factors = slower("team005_hybrid", 12) | slower("team006_after", 6)
+    return compare(base, a_run(tmp_path_factory.mktemp("compare") / "new", seed=2, factors=factors))
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_table_on_the_terminal(mixed: Comparison, width: int) -> None:
+    out = io.StringIO()
+    show(render(mixed), console(out, width=width))
+    text = out.getvalue()
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert text.endswith("new against base: regression (2 regression, 4 no regression, 3 cannot tell)\n")
+    for each in mixed.rows:
+        assert f"  {each.variant} " in text
+    assert "slower by at least 1" in text
+
+
+def test_json_holds_everything(mixed: Comparison) -> None:
+    found = json.loads(json.dumps(mixed.to_json(), allow_nan=False))
+    assert (found["verdict"], found["exit_code"], found["same_machine"]) == ("regression", 1, True)
+    assert len(found["rows"]) == len(mixed.rows)
+    assert found["rows"][0]["base"].keys() == {"ratio", "low", "high", "rounds"}
+
+
+def test_markdown_and_junit(mixed: Comparison) -> None:
+    text = to_markdown(mixed)
+    assert text.startswith("### new against base: regression")
+    assert text.count("| **regression** |") == 4  # once on top, once among all rows
+    assert text.count("| **no regression** |") == 4
+    suite = ElementTree.fromstring(to_junit(mixed))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("9", "2", "3")
+    assert len(suite.findall("testcase/failure")) == 2
+    assert len(suite.findall("testcase/skipped")) == 3
+
+
+def test_hostile_names_stay_text(base: RunFolder, tmp_path: Path) -> None:
+    """A variant's name is whatever its author called it, and a reason is whatever it raised."""
+    name, reason = "a<b>&\"'|`[red]`", "]]> \x00\x1b[2J <script>\n|"
+    runs = []
+    for folder in ("one", "two"):
+        run = a_run(tmp_path / folder, seed=2)
+        frame = run.read_samples()
+        frame["variant"] = frame["variant"].cat.rename_categories({"team005_hybrid": name})
+        frame.to_parquet(run.path / "samples.parquet")
+        manifest = run.read_manifest()
+        for experiment in manifest["experiments"]:
+            experiment["variants"] = [name if each == "team005_hybrid" else each for each in experiment["variants"]]
+        if folder == "two":
+            manifest["experiments"][0]["excluded"] = [{"variant": name, "reason": reason}]
+        run.write_json("run.json", manifest)
+        runs.append(run)
+    found = compare(*runs)
+    assert row(found, "prefill-15m-t128", name).verdict == "cannot tell"
+    cases = ElementTree.fromstring(to_junit(found)).findall("testcase")
+    assert name in {case.get("name") for case in cases}
+    rows = [line for line in to_markdown(found).splitlines() if line.startswith("|")]
+    assert "<b>" not in "".join(rows)
+    assert "<script>" not in "".join(rows)
+    assert {line.replace("\\|", "").count("|") for line in rows} == {8}
+    out = io.StringIO()
+    show(render(found), console(out, width=100))
+    assert name in out.getvalue()
+    assert "\x1b" not in out.getvalue()

@@ -1,0 +1,277 @@
+"""Verdicts as text: everything that a reader needs is there, on any terminal, and no name can break the page."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_workbench.harness.report import (
+    BEGIN,
+    END,
+    ReadmeError,
+    duration_text,
+    effect_text,
+    markdown_table,
+    print_report,
+    show,
+    update_readme,
+    verdict_report,
+)
+from llama_workbench.harness.store import RunFolder
+from tests.runs import write_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return write_run(tmp_path_factory.mktemp("report") / "first")
+
+
+def printed(verdicts: list[dict[str, Any]], manifest: dict[str, Any], width: int = 100) -> str:
+    out = io.StringIO()
+    print_report(verdicts, manifest, file=out, width=width)
+    return out.getvalue()
+
+
+def an_effect(**changes: Any) -> dict[str, Any]:
+    return {
+        "workload": "w",
+        "variant": "v",
+        "baseline": "b",
+        "metric": "cpu time",
+        "ratio": 1.0134,
+        "low": 1.0091,
+        "high": 1.0179,
+        "rounds": 48,
+        "seconds": 3.14,
+        "verdict": "supported",
+        "warnings": [],
+    } | changes
+
+
+def a_verdict(*effects: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "claim": "a-claim",
+        "part": None,
+        "who": ["TEAM-006"],
+        "title": "A claim",
+        "statement": "They say so.",
+        "verdict": "supported",
+        "reason": "inside the claimed range on w",
+        "alpha": 0.001,
+        "claimed": "more than 1 % faster",
+        "region": {"low": 1.01, "high": None},
+        "effects": list(effects),
+    } | changes
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_effect_in_one_line() -> None:
+    assert effect_text(an_effect()) == "1.013× [1.009, 1.018]"
+    assert effect_text(an_effect(ratio=12.345, low=11.0, high=240.4)) == "12.35× [11.00, 240]"
+    assert effect_text(an_effect(low=None, high=None)) == "1.013× [no interval yet]"
+    assert effect_text(an_effect(high=None)) == "1.013× [1.009, open]"
+    assert effect_text(an_effect(ratio=None, low=None, high=None)) == "no rounds"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (3.14, "3.1 s"), (59.4, "59 s"), (59.7, "1 min"), (510, "8 min 30 s"), (7500, "2 h 5 min")],
+)
+def test_seconds_as_people_say_them(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+# -- the terminal ------------------------------------------------------------------------------------------------------
+
+
+def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
+    verdicts, manifest = run.read_verdicts(), run.read_manifest()
+    text = printed(verdicts, manifest)
+    assert {verdict["verdict"] for verdict in verdicts} == {
+        "supported",
+        "refuted",
+        "depends",
+        "inconclusive",
+        "not measurable here",
+    }
+    for verdict in verdicts:
+        assert re.search(
+            rf"^{verdict['verdict']} · {re.escape(verdict['claim'])}.* · {', '.join(verdict['who'])}", text, re.M
+        )
+        assert f"claimed: {verdict['claimed']}\n" in text
+        for effect in verdict["effects"]:
+            numbers = re.escape(effect_text(effect))
+            line = rf"^ +{effect['workload']} +{numbers} +{effect['verdict']} +40 +{effect['seconds']:.1f} s$"
+            assert re.search(line, text, re.M), line
+            assert f"{effect['baseline']} → {effect['variant']}\n" in text
+    assert "! the interval reaches across 1.085" in text
+    assert "supported on prefill-15m-t128; refuted on prefill-7b-1layer-t128" in text
+    assert "7 controls, widest interval" in text
+    assert "7 verdicts: 1 supported, 3 refuted, 1 depends, 1 inconclusive, 1 not measurable here" in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_it_fits_the_terminal_without_breaking_an_effect(run: RunFolder, width: int) -> None:
+    lines = printed(run.read_verdicts(), run.read_manifest(), width).splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert sum(bool(re.search(r"× \[.*\] .* s$", line)) for line in lines) == 11
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def test_a_narrow_terminal_loses_nothing(run: RunFolder) -> None:
+    """Lines are broken, words may be; no character of a name is dropped."""
+    text = "".join(printed(run.read_verdicts(), run.read_manifest(), 40).split())
+    for name in ("prefill-7b-1layer-t128", "mask-caching-exactly-8.5", "team005_proposal"):
+        assert name in text
+
+
+def test_colour_never_stands_alone(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    for variable in ("NO_COLOR", "TERM", "COLORTERM"):
+        monkeypatch.delenv(variable, raising=False)
+    content = verdict_report(run.read_verdicts(), run.read_manifest())
+    coloured = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="standard", highlight=False)
+    with coloured.capture() as captured:
+        coloured.print(content)
+    text = captured.get()
+    assert "\x1b[1;31mrefuted\x1b[0m" in text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "\n".join(line.rstrip() for line in plain.splitlines()) == printed(
+        run.read_verdicts(), run.read_manifest()
+    ).rstrip("\n")
+
+
+def test_names_are_no_markup_and_no_control_codes() -> None:
+    verdict = a_verdict(
+        an_effect(variant="[red]v[/red]", workload="w[/]", warnings=["raised \x1b[2J\nRuntimeError: [bold]x"]),
+        claim="c[link=x]",
+        who=["[/nonsense]"],
+    )
+    manifest = {"excluded": [{"variant": "[b]", "reason": "Traceback:\n\n  died\x07 [x]"}]}
+    text = printed([verdict], manifest)
+    for literal in (
+        "[red]v[/red]",
+        "w[/]",
+        "c[link=x]",
+        "[/nonsense]",
+        "RuntimeError: [bold]x",
+        "[b]: Traceback: died [x]",
+    ):
+        assert literal in text
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+
+
+def test_what_was_left_out_and_how_the_run_ended_is_told(run: RunFolder) -> None:
+    manifest = run.read_manifest() | {"status": "interrupted", "excluded": [{"variant": "mine", "reason": "gave NaN"}]}
+    manifest["experiments"][0]["excluded"] = [{"variant": "slow", "reason": "took longer than 60 s"}]
+    text = printed(run.read_verdicts(), manifest)
+    assert "left out: mine: gave NaN\n" in text
+    assert "left out: slow on prefill-15m-t128: took longer than 60 s\n" in text
+    assert "This run was interrupted: judged are the rounds that it finished.\n" in text
+
+
+def test_no_verdicts_and_an_empty_manifest() -> None:
+    assert "No verdicts: nothing was measured." in printed([], {})
+
+
+def test_a_warning_that_several_effects_share_is_told_once() -> None:
+    effects = [an_effect(workload=name, verdict="not evidence", warnings=["op traces differ"]) for name in "abc"]
+    assert printed([a_verdict(*effects)], {}).count("op traces differ") == 1
+
+
+def test_latin1_and_ascii_terminals_get_plain_letters(run: RunFolder) -> None:
+    program = (
+        "import sys; from llama_workbench.harness.store import RunFolder;"
+        "from llama_workbench.harness.report import print_report; run = RunFolder(sys.argv[1]);"
+        "print_report(run.read_verdicts(), run.read_manifest())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(run.path)],
+        capture_output=True,
+        cwd=Path(__file__).resolve().parent.parent,
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+        check=True,
+    )
+    text = done.stdout.decode("ascii")
+    assert "team006_before -> team006_after" in text
+    assert re.search(r"1\.0\d\dx \[", text)
+
+
+def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFolder) -> None:
+    from rich.console import Console
+
+    raw = io.BytesIO()
+    out = Console(file=io.TextIOWrapper(raw, "latin-1"), force_terminal=True, width=100)
+    show(verdict_report(run.read_verdicts(), run.read_manifest()), out)
+    out.file.flush()
+    assert "team006_before -> team006_after" in raw.getvalue().decode("latin-1")
+
+
+# -- the README --------------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
+    verdicts, manifest = run.read_verdicts(), run.read_manifest()
+    text = markdown_table(verdicts, manifest, command="workbench judge results/baselines/main --write README.md")
+    table, notes = text.split("\n\n", 1)
+    rows = table.splitlines()[2:]
+    assert len(rows) == len(verdicts)
+    assert all(row.count("|") == 7 for row in rows)
+    [depends] = [row for row in rows if "mask-caching-helps" in row]
+    low, high = sorted((effect["ratio"], effect) for effect in verdicts[2]["effects"])
+    assert (
+        depends == "| `mask-caching-helps`: more than 1 % faster | TEAM-005, TEAM-006 | **depends** | "
+        f"{effect_text(low[1])} prefill-7b-1layer-t128 | {effect_text(high[1])} prefill-15m-t128 | 40 |"
+    )
+    assert "`mask-caching-6-11` (micro-op): 6-11 % faster" in table
+    assert "A/A noise: 7 controls" in notes
+    assert (
+        "Measured on Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu, glibc 2.36, Python 3.11.7, in 4 min 41 s."
+        in notes
+    )
+    assert "`workbench judge results/baselines/main --write README.md`" in notes
+    assert markdown_table(verdicts, manifest) == markdown_table(run.read_verdicts(), run.read_manifest())
+
+
+def test_nothing_can_break_out_of_a_cell() -> None:
+    verdict = a_verdict(an_effect(workload="w|<script>`"), claim="c|d", who=["a\nb", "x\\|y"], claimed="<b>")
+    row = markdown_table([verdict], {}).splitlines()[2]
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 7
+    assert "<" not in row
+    assert row.count("`") == 2
+
+
+def test_the_table_goes_between_the_markers(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\nThe end, with no table.\n")
+    assert update_readme(readme, "| new |\n", check=True)
+    assert "old" in readme.read_text()
+    assert update_readme(readme, "| new |\n")
+    assert readme.read_text() == f"# Title\n\n{BEGIN}\n| new |\n{END}\n\nThe end, with no table.\n"
+    assert not update_readme(readme, "| new |\n")
+    assert not update_readme(readme, "| new |\n", check=True)
+    readme.write_bytes(f"dos\r\n{BEGIN}\r\n{END}\r\n".encode())
+    readme.chmod(0o640)
+    assert update_readme(readme, "| new |\n")
+    assert readme.read_bytes() == f"dos\r\n{BEGIN}\n| new |\n{END}\r\n".encode()
+    assert readme.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("text", ["no markers", f"{BEGIN} only", f"{END}\n{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"])
+def test_a_readme_without_the_markers_is_left_alone(tmp_path: Path, text: str) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(text)
+    with pytest.raises(ReadmeError, match=r"README\.md: needs the two lines"):
+        update_readme(readme, "| new |")
+    assert readme.read_text() == text
+    with pytest.raises(ReadmeError, match="no such file"):
+        update_readme(tmp_path / "nothing.md", "")

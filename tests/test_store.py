@@ -1,0 +1,485 @@
+"""A run folder survives kills, full disks and damage, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from llama_workbench.harness import environment
+from llama_workbench.harness.store import FORMAT, SCHEMA, RoundRecord, RunError, RunFolder, RunWarning, list_runs
+
+
+def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -> RoundRecord:
+    samples = [
+        [variant, sub_round, position, 16, 3, 1_000_000 + 1000 * number + sub_round, 1_100_000, 0]
+        for sub_round in range(5)
+        for position, variant in enumerate(("yardstick", "team006_after", "team006_after@aa"))
+    ]
+    return {"workload": workload, "process": process, "round": number, "samples": samples}
+
+
+def a_manifest(**changes: object) -> dict[str, object]:
+    manifest: dict[str, object] = {
+        "format": FORMAT,
+        "id": "r1",
+        "started": "2026-01-02T03:04:05+00:00",
+        "status": "complete",
+        "mode": "claims",
+        "experiments": [{"workload": {"name": "prefill-tiny-t16"}, "variants": ["yardstick"]}],
+    }
+    return manifest | changes
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run")
+
+
+# -- writing and reading back --------------------------------------------------------------------------------------
+
+
+def test_samples_come_back_as_they_were_written(run: RunFolder) -> None:
+    for number in range(3):
+        run.append_round(a_round(number))
+    from_journal = run.read_samples()
+    run.finish()
+    from_parquet = run.read_samples()
+
+    assert not (run.path / "samples.jsonl").exists()
+    pd.testing.assert_frame_equal(from_journal, from_parquet)
+    assert list(from_parquet.columns) == SCHEMA.names
+    assert len(from_parquet) == 3 * 5 * 3
+    row = from_parquet.iloc[-1]
+    assert (row.variant, row["round"], row.sub_round, row.position) == ("team006_after@aa", 2, 4, 2)
+    assert (row.tokens, row.repeats, row.cpu_ns, row.wall_ns, row.faults) == (16, 3, 1_002_004, 1_100_000, 0)
+    assert pq.read_schema(run.path / "samples.parquet").remove_metadata().equals(SCHEMA)
+    column = pq.ParquetFile(run.path / "samples.parquet").metadata.row_group(0).column(0)
+    assert column.compression == "ZSTD"
+
+
+def test_a_snapshot_keeps_the_journal_and_the_journal_wins(run: RunFolder) -> None:
+    run.append_round(a_round(0))
+    run.snapshot()
+    assert (run.path / "samples.jsonl").exists()
+    assert len(pq.read_table(run.path / "samples.parquet")) == 15
+    run.append_round(a_round(1))
+    assert len(run.read_samples()) == 30
+
+
+def test_a_finished_run_can_be_taken_up_again(run: RunFolder) -> None:
+    run.append_round(a_round(0))
+    run.finish()
+    run.append_round(a_round(0, process=1))
+    frame = run.read_samples()
+    assert sorted(frame["process"].unique()) == [0, 1]
+    assert len(frame) == 30
+    run.finish()
+    run.finish()  # a second one changes nothing
+    assert len(run.read_samples()) == 30
+
+
+def test_a_damaged_snapshot_beside_a_good_journal_is_only_a_warning(run: RunFolder) -> None:
+    run.append_round(a_round(0))
+    (run.path / "samples.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.warns(RunWarning, match=r"journal samples\.jsonl was read instead"):
+        assert len(run.read_samples()) == 15
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_the_next_round_starts_a_line(run: RunFolder) -> None:
+    run.append_round(a_round(0))
+    run.append_round(a_round(1))
+    journal = run.path / "samples.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-40])
+    with pytest.warns(RunWarning, match="cut off"):
+        assert set(run.read_samples()["round"]) == {0}
+    run.append_round(a_round(7))
+    assert set(run.read_samples()["round"]) == {0, 7}
+
+
+def test_a_damaged_line_in_the_middle_is_named(run: RunFolder) -> None:
+    for number in range(3):
+        run.append_round(a_round(number))
+    journal = run.path / "samples.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text(lines[0] + lines[1][:30] + "\n" + lines[2])
+    with pytest.raises(RunError, match=r"samples\.jsonl: line 2 is damaged .* Delete line 2"):
+        run.read_samples()
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [[["v", 0, 0, 16, 1, 10]], [["v", 0, 0, 16, 1, 10, 10.5, 0]], [[3, 0, 0, 16, 1, 10, 10, 0]], "none"],
+    ids=["short", "fraction", "no name", "no list"],
+)
+def test_a_journal_line_of_another_shape_is_named(run: RunFolder, samples: object) -> None:
+    line = json.dumps({"workload": "w", "process": 0, "round": 0, "samples": samples})
+    (run.path / "samples.jsonl").write_text(line + "\n")
+    with pytest.raises(RunError, match="line 1 is damaged"):
+        run.read_samples()
+
+
+def test_what_no_run_can_have_measured_is_refused(run: RunFolder) -> None:
+    record = a_round(0)
+    record["samples"] = [*record["samples"], record["samples"][0]]
+    run.append_round(record)
+    with pytest.raises(RunError, match="yardstick occurs twice in workload prefill-tiny-t16, process 0, round 0"):
+        run.read_samples()
+    (run.path / "samples.jsonl").unlink()
+    run.append_round({"workload": "w", "process": 0, "round": 0, "samples": [["v", 0, 0, 16, 0, 1, 1, 0]]})
+    with pytest.raises(RunError, match="no calls or no time"):
+        run.read_samples()
+
+
+def test_a_round_that_could_not_be_read_back_is_not_written(run: RunFolder) -> None:
+    with pytest.raises(ValueError, match="not a round"):
+        run.append_round({"workload": "w", "process": 0, "round": 0, "samples": [["v", 1, 2]]})
+    assert not (run.path / "samples.jsonl").exists()
+
+
+def a_verdict(**effect: object) -> dict[str, object]:
+    numbers = {"ratio": 1.0, "low": 0.9, "high": 1.1, "rounds": 3, "seconds": 0.1, "warnings": []}
+    names = {"workload": "w", "variant": "v", "baseline": "b", "metric": "cpu time", "verdict": "supported"}
+    effects = [names | numbers | effect]
+    return {"claim": "c", "who": [], "verdict": "supported", "reason": "", "effects": effects}
+
+
+def test_json_is_replaced_whole_and_holds_no_infinity(run: RunFolder) -> None:
+    run.write_json(
+        "verdicts.json", [a_verdict(low=0.5, high=float("inf"), ratio=np.float64("nan"), rounds=np.int32(3))]
+    )
+    text = (run.path / "verdicts.json").read_text()
+    assert json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    effect = run.read_verdicts()[0]["effects"][0]
+    assert (effect["low"], effect["high"], effect["ratio"], effect["rounds"]) == (0.5, None, None, 3)
+    with pytest.raises(TypeError):
+        run.write_json("verdicts.json", [object()])
+    assert (run.path / "verdicts.json").read_text() == text
+    assert [path.name for path in run.path.iterdir()] == ["verdicts.json"]
+    with pytest.raises(ValueError, match="plain name"):
+        run.write_json("../verdicts.json", [])
+
+
+# -- kills and full disks ------------------------------------------------------------------------------------------
+
+
+def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
+    program = textwrap.dedent(
+        """
+        import sys
+        from tests.test_store import a_round
+        from llama_workbench.harness.store import RunFolder
+        run = RunFolder.create(sys.argv[1])
+        for number in range(10**9):
+            run.append_round(a_round(number))
+            print(number, flush=True)
+        """
+    )
+    root = Path(__file__).resolve().parent.parent
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "run")], cwd=root, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    for line in child.stdout:
+        if int(line) >= 20:
+            break
+    child.send_signal(signal.SIGKILL)
+    reported = [int(line) for line in child.stdout.read().split()] or [20]
+    child.wait()
+    child.stdout.close()
+
+    rounds = sorted(RunFolder(tmp_path / "run").read_samples()["round"].unique())
+    assert rounds == list(range(len(rounds)))
+    assert len(rounds) > max(reported)
+
+
+FILL = """
+import json, sys
+from tests.test_store import a_round
+from llama_workbench.harness.store import RunError, RunFolder
+run = RunFolder(sys.argv[1])
+said = {}
+run.write_json("run.json", {"format": 1, "small": True})
+number = 0
+try:
+    while True:
+        run.append_round(a_round(number))
+        number += 1
+except RunError as error:
+    said["append"] = str(error)
+said["rounds"] = number
+try:
+    run.write_json("run.json", {"format": 1, "large": "x" * 2_000_000})
+except RunError as error:
+    said["json"] = str(error)
+try:
+    run.finish()
+except RunError as error:
+    said["finish"] = str(error)
+print(json.dumps(said))
+"""
+
+
+def check_a_full_disk(folder: Path, before: str = "") -> dict[str, object]:
+    """Fill `folder` up in a process of its own and check that nothing written before was lost."""
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", before + FILL, str(folder)], cwd=root, capture_output=True, text=True, check=True
+    )
+    said: dict[str, object] = json.loads(done.stdout)
+    rounds = said["rounds"]
+    assert isinstance(rounds, int)
+    assert rounds > 5
+    assert f"{folder}/samples.jsonl: cannot append a round" in str(said["append"])
+    assert "Free some space" in str(said["append"])
+    assert "run.json: cannot be written" in str(said["json"])
+    assert "the earlier file is untouched" in str(said["json"])
+    run = RunFolder(folder)
+    assert run.read_manifest() == {"format": 1, "small": True}
+    assert sorted(run.read_samples()["round"].unique()) == list(
+        range(rounds)
+    )  # and no warning: warnings are errors here
+    assert not list(folder.glob(".*.tmp"))
+    return said
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    try:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mounted)], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("no mount command here")
+    if done.returncode:
+        pytest.skip("mounting a small disk needs root; test_a_file_size_limit_loses_nothing covers the rest")
+    try:
+        said = check_a_full_disk(mounted)
+        assert "No space left on device" in str(said["append"])
+        assert "samples.parquet: cannot be written" in str(said["finish"])
+        assert (mounted / "samples.jsonl").exists()
+    finally:
+        subprocess.run(["umount", str(mounted)], check=True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_size_limit_loses_nothing(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run")
+    check_a_full_disk(run.path, before="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n")
+
+
+# -- what may be a run folder --------------------------------------------------------------------------------------
+
+
+def test_a_default_name_tells_the_time_and_does_not_collide(tmp_path: Path) -> None:
+    runs = {RunFolder.create(under=tmp_path / "results").path for _ in range(5)}
+    assert len(runs) == 5
+    assert all(path.parent == tmp_path / "results" / "runs" and path.is_dir() for path in runs)
+    assert all(path.name[:8] == time.strftime("%Y%m%d", time.gmtime()) for path in runs)
+
+
+def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(RunError, match=r"not empty and holds no run.*Name a new or empty folder"):
+        RunFolder.create(tmp_path)
+    with pytest.raises(RunError, match="this is a file"):
+        RunFolder.create(tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_earlier_run_is_moved_aside_not_mixed(run: RunFolder) -> None:
+    run.append_round(a_round(0))
+    for _ in range(2):
+        with pytest.warns(RunWarning, match="was kept as"):
+            again = RunFolder.create(run.path)
+        assert not any(again.path.iterdir())
+        again.append_round(a_round(5))
+    assert set(RunFolder(run.path.with_name("run.earlier-1")).read_samples()["round"]) == {0}
+    assert set(RunFolder(run.path.with_name("run.earlier-2")).read_samples()["round"]) == {5}
+
+
+# -- damage --------------------------------------------------------------------------------------------------------
+
+
+def finished(run: RunFolder) -> Path:
+    run.append_round(a_round(0))
+    run.finish()
+    return Path(run.path) / "samples.parquet"
+
+
+def test_a_cut_off_parquet_file(run: RunFolder) -> None:
+    path = finished(run)
+    whole = path.read_bytes()
+    for size in (0, 3, 200, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(RunError, match=r"samples\.parquet: .*Parquet.* measure again"):
+            run.read_samples()
+
+
+def test_a_parquet_file_with_damaged_pages(run: RunFolder) -> None:
+    path = finished(run)
+    whole = bytearray(path.read_bytes())
+    whole[4:300] = b"\xff" * 296
+    path.write_bytes(bytes(whole))
+    with pytest.raises(RunError, match=r"samples\.parquet: "):
+        run.read_samples()
+
+
+def test_a_parquet_file_with_other_columns(run: RunFolder) -> None:
+    path = finished(run)
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["cpu_ns", "faults"]), path)
+    with pytest.raises(RunError, match="lacks the columns cpu_ns, faults"):
+        run.read_samples()
+    pq.write_table(table.set_column(8, "cpu_ns", table["cpu_ns"].cast(pa.float64())), path)
+    with pytest.raises(RunError, match="column cpu_ns is double, not int64"):
+        run.read_samples()
+    pq.write_table(table.set_column(7, "repeats", pa.array([None] * len(table), pa.int32())), path)
+    with pytest.raises(RunError, match="column repeats has empty cells"):
+        run.read_samples()
+    pq.write_table(table.set_column(2, "process", pa.array([2**40] * len(table))), path)
+    with pytest.raises(RunError, match="damaged"):
+        run.read_samples()
+
+
+def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
+    """Plain strings, other integer widths and an extra column are no reason to refuse the numbers."""
+    path = finished(run)
+    expected = run.read_samples()
+    frame = expected.astype({"workload": str, "variant": str, "process": "int64", "faults": "int64"}).assign(note="x")
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), path)
+    pd.testing.assert_frame_equal(run.read_samples(), expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{not json", "not JSON at line 1"),
+        (b"[]", "not an object"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"format": 2}', "format 2, and this workbench reads format 1"),
+        (b'{"format": true}', "format True"),
+        (b"{}", "format None"),
+        (b'{"format": 1, "experiments": {}}', '"experiments" or "excluded" is not a list'),
+        (b'{"format": 1, "experiments": [{"workload": "w"}]}', 'an experiment has no "workload" of the right kind'),
+        (b'{"format": 1, "experiments": [{"workload": {}, "variants": []}]}', "a workload without a name"),
+        (b'{"format": 1, "experiments": [], "environment": 3}', '"environment" is not an object'),
+    ],
+)
+def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None:
+    (run.path / "run.json").write_bytes(content)
+    with pytest.raises(RunError, match=message) as caught:
+        run.read_manifest()
+    assert caught.value.path == run.path / "run.json"
+    assert run.describe().problem is not None
+
+
+def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no samples"):
+        run.read_samples()
+    with pytest.raises(RunError, match=r"run\.json: missing.*workbench runs"):
+        run.read_manifest()
+    with pytest.raises(RunError, match=r"verdicts\.json: missing\. Judge the run: workbench judge"):
+        run.read_verdicts()
+    for read in (RunFolder(tmp_path / "nowhere").read_manifest, RunFolder(tmp_path / "nowhere").read_samples):
+        with pytest.raises(RunError, match="no such run folder"):
+            read()
+    assert run.read_profiles() == []
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "message"),
+    [
+        ("{}", "not a list"),
+        ("[3]", "not a list of objects"),
+        ('[{"claim": "c"}]', 'entry 0: it has no "verdict"'),
+        (json.dumps([a_verdict(), a_verdict(rounds="many")]), 'entry 1: an effect has no "rounds" of the right kind'),
+        (json.dumps([a_verdict(low="0.9")]), "a ratio that is not a number"),
+    ],
+)
+def test_damaged_verdicts(run: RunFolder, verdicts: str, message: str) -> None:
+    (run.path / "verdicts.json").write_text(verdicts)
+    with pytest.raises(RunError, match=message):
+        run.read_verdicts()
+
+
+# -- the list of runs ----------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_newest_first_and_damage_is_described(tmp_path: Path) -> None:
+    for name, started in (("b", "2026-01-02T00:00:00+00:00"), ("a", "2026-01-03T00:00:00+00:00")):
+        run = RunFolder.create(tmp_path / name)
+        run.write_json("run.json", a_manifest(id=name, started=started))
+        run.write_json("verdicts.json", [a_verdict(), a_verdict()])
+    os.utime(tmp_path / "a", (1, 1))
+    cut = RunFolder.create(tmp_path / "cut")
+    cut.write_json("run.json", a_manifest(started="2026-01-01T00:00:00+00:00"))
+    (cut.path / "samples.parquet").write_bytes(b"PAR1")
+    broken = RunFolder.create(tmp_path / "broken")
+    (broken.path / "run.json").write_text("{")
+    os.utime(broken.path, (1, 1))
+    (tmp_path / "photos").mkdir()
+    os.utime(tmp_path / "photos", (0, 0))
+    (tmp_path / "notes.txt").write_text("no run")
+
+    runs = list_runs(tmp_path)
+    assert [run.path.name for run in runs] == ["a", "b", "cut", "broken", "photos"]
+    a, _, cut_summary, broken_summary, photos = [run.describe() for run in runs]
+    assert (a.status, a.workloads, a.verdicts, a.problem) == ("complete", ("prefill-tiny-t16",), {"supported": 2}, None)
+    assert cut_summary.status == "damaged"
+    assert str(cut_summary.problem).startswith("samples.parquet: not a whole Parquet file")
+    assert broken_summary.problem == "run.json: not JSON at line 1"
+    assert photos.status == "not a run"
+    assert list_runs(tmp_path / "nowhere") == []
+
+
+# -- the machine ---------------------------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_tells_the_machine_and_not_the_person() -> None:
+    print_ = environment.fingerprint(1, allocator={"MALLOC_TRIM_THRESHOLD_": "1073741824"})
+    text = json.dumps(print_)
+    assert print_["cpu_model"]
+    assert print_["cpu_flags"] == sorted(print_["cpu_flags"])
+    assert print_["memory_bytes"] > 2**28
+    assert print_["torch"]
+    assert print_["malloc"] == {"MALLOC_TRIM_THRESHOLD_": "1073741824"}
+    assert f'"{os.uname().nodename}"' not in text
+    assert str(Path.home()) not in text
+    assert str(Path.cwd()) not in text
+    assert environment.comparable(print_, json.loads(text)) == []
+    assert "1 thread," in environment.one_line(print_)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"cpu_flags": ["sse2"]}, "CPU flags: "),
+        ({"cpu_model": "Other"}, "CPU: "),
+        ({"torch": "1.0"}, "torch: .* against 1.0"),
+        ({"libc": None}, "libc: .* against unknown"),
+        ({"threads": 8}, "threads: 1 against 8"),
+        ({"malloc": {"MALLOC_TRIM_THRESHOLD_": "1"}}, "malloc: as shipped against MALLOC_TRIM_THRESHOLD_=1"),
+    ],
+)
+def test_what_makes_two_machines_different(change: dict[str, object], reason: str) -> None:
+    base = environment.fingerprint(1)
+    reasons = environment.comparable(base, base | change)
+    assert len(reasons) == 1
+    assert re.search(reason, reasons[0])
+    assert environment.comparable(base, base | {"load_average": [9.0], "kernel": "x", "python": "3.99"}) == []
