@@ -1,0 +1,53 @@
+# One environment, .venv, serves every target; it is made when missing and renewed when the requirements change.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+TYPING := .venv/typing/llama_workbench
+
+# Some containers set it; every measuring process would then compile torch's Python code afresh.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help bench test dashboard lint format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo '  Pass options with ARGS, for example: make bench ARGS="--claims rope-3x-5x --budget 120"'
+
+bench: $(INSTALLED) ## settle the claims by measurement and print the verdicts
+	$(BIN)/pytest --benchmark $(ARGS)
+
+test: $(INSTALLED) ## run the tests
+	$(BIN)/pytest $(ARGS)
+
+dashboard: $(INSTALLED) ## show the results in a browser
+	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py $(ARGS)
+
+lint: $(INSTALLED) $(TYPING) ## check format, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p llama_workbench -p tests -m conftest -m hatch_build | sed 's|^$(TYPING)/||'
+
+format: $(INSTALLED) ## rewrite the code in the house format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and the caches, but no results
+	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --no-compile halves the time of the installation: of all the modules, only those imported are ever compiled.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dashboard,dev]'
+	touch $@
+
+# The layout of the wheel, for the type checker, which does not follow a package whose folders lie beside it.
+$(TYPING): $(INSTALLED)
+	mkdir -p $@
+	ln -sfn $(CURDIR)/llama_workbench/__init__.py $(CURDIR)/variants $(CURDIR)/harness $(CURDIR)/dashboard $@
+	touch $@

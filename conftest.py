@@ -1,0 +1,28 @@
+"""For pytest in a checkout: the plugin, where the workbench is not installed, and what several tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Loads the plugin, unless an entry point of the same name has done so.
+
+    Not `pytest_plugins`: that may stand in the conftest of the session's root only, and with an editable install
+    `pytest --benchmark` in someone else's repository reaches this file as well.
+    """
+    pluginmanager.import_plugin("llama_workbench.harness.pytest_plugin")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the system's Chromium, for tests that look at the dashboard in a real browser."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    if os.environ.get("CI"):
+        pytest.fail("CI must have Chromium: .ci/run installs it")
+    pytest.skip("no Chromium on this machine: apt-get install chromium, or the like")

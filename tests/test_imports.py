@@ -1,0 +1,222 @@
+"""The rules of the house about who may import or call what, read off the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGES = ("variants", "harness", "dashboard")
+
+# A module of the harness imports from those above it only; a new module takes its place here.
+PIPELINE = (
+    "environment",
+    "regions",
+    "claims",
+    "geometries",
+    "tokenizer",
+    "checkpoints",
+    "workloads",
+    "plan",
+    "gates",
+    "worker",
+    "measure",
+    "store",
+    "profiles",
+    "confidence",
+    "judge",
+    "report",
+    "compare",
+    "session",
+    "benchmarks",
+    "pytest_plugin",
+    "cli",
+)
+PURE = ("confidence", "judge", "regions")
+WITHOUT_TORCH = ("claims", "judge", "confidence", "store", "report", "compare", "pytest_plugin", "cli")
+
+FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}
+FILE_CALL = re.compile(r"open|(read|write)_(text|bytes)|(read|to)_(parquet|csv|feather)|unlink|mkdir|savetxt|loadtxt")
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((REPOSITORY / folder).rglob("*.py"))]
+
+
+def module_name(path: Path) -> str:
+    """`harness/judge.py` → `llama_workbench.harness.judge`; the name of a package is that of its folder."""
+    parts = path.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(("llama_workbench", *(part for part in parts if part != "__init__")))
+
+
+def imported(source: str, module: str, is_package: bool = False) -> set[str]:
+    """Full names of all modules that a source imports anywhere, also inside functions and for types only.
+
+    `from a import b` gives `a` and `a.b`, for b may be a module.
+    """
+    found: set[str] = set()
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {name, *(f"{name}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and called(node) in {"import_module", "__import__"} and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                level = len(argument.value) - len(argument.value.lstrip("."))
+                base = package[: len(package) + 1 - level] if level else []
+                found.add(".".join([*base, argument.value[level:]]))
+    return found
+
+
+def called(node: ast.Call) -> str:
+    """Last name of what is called: `open` of `open(x)` and of `path.open()`."""
+    target = node.func
+    return target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    return imported(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py")
+
+
+def within(name: str, parents: set[str]) -> bool:
+    return any(name == parent or name.startswith(parent + ".") for parent in parents)
+
+
+def offences(paths: list[Path], forbidden: set[str]) -> list[str]:
+    return [
+        f"{path.relative_to(REPOSITORY)} imports {name}"
+        for path in paths
+        for name in sorted(imports_of(path))
+        if within(name, forbidden)
+    ]
+
+
+def repository_files() -> Iterator[Path]:
+    """What git tracks or would track; in an unpacked archive, everything outside hidden folders."""
+    command = ["git", "-C", str(REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    if (REPOSITORY / ".git").exists():
+        listing = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+        names = [name for name in listing.split("\0") if name]
+    else:
+        found = (path.relative_to(REPOSITORY) for path in REPOSITORY.rglob("*"))
+        names = [str(path) for path in found if not any(part.startswith((".", "__pycache__")) for part in path.parts)]
+    return (REPOSITORY / name for name in names if (REPOSITORY / name).is_file())
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    source = """
+import a.b
+from .judge import Effect
+from .. import variants
+from llama_workbench.harness import store
+def lazily():
+    import torch
+    import_module(".worker", __package__)
+    importlib.import_module("pickle")
+"""
+    found = imported(source, "llama_workbench.harness.plan")
+    assert found >= {"a.b", "torch", "pickle", "llama_workbench.variants", "llama_workbench.harness.store"}
+    assert found >= {"llama_workbench.harness.judge", "llama_workbench.harness.worker"}
+    assert "llama_workbench.harness.judge" in imported(
+        "from . import judge", "llama_workbench.harness", is_package=True
+    )
+
+
+def test_variants_know_nothing_of_harness_and_dashboard() -> None:
+    assert not offences(sources("variants"), {"llama_workbench.harness", "llama_workbench.dashboard"})
+
+
+def test_harness_knows_nothing_of_dashboard() -> None:
+    assert not offences(sources("harness"), {"llama_workbench.dashboard"})
+
+
+def test_the_packages_go_by_their_one_import_name() -> None:
+    assert not offences(sources(*PACKAGES, "llama_workbench", "tests"), set(PACKAGES))
+
+
+@pytest.mark.parametrize("path", sources("harness"), ids=lambda path: path.stem)
+def test_the_pipeline_imports_one_way(path: Path) -> None:
+    here = path.relative_to(REPOSITORY / "harness").parts[0].removesuffix(".py")
+    assert here in {"__init__", *PIPELINE}, f"a new module: give {here!r} its place in PIPELINE"
+    earlier = PIPELINE if here == "__init__" else PIPELINE[: PIPELINE.index(here)]
+    later = set(PIPELINE) - set(earlier) - {here}
+    assert not offences([path], {f"llama_workbench.harness.{name}" for name in later})
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_the_judge_touches_no_files(name: str) -> None:
+    path = REPOSITORY / "harness" / f"{name}.py"
+    assert not offences([path], {*FILE_MODULES, "llama_workbench.harness.store"})
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    assert not [f"line {call.lineno}: {called(call)}" for call in calls if FILE_CALL.fullmatch(called(call))]
+
+
+def test_the_dashboard_names_no_torch() -> None:
+    assert not offences(sources("dashboard"), {"torch", "transformers"})
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        pytest.param([f"llama_workbench.harness.{name}" for name in WITHOUT_TORCH], id="harness"),
+        pytest.param(["llama_workbench.variants"], id="variants"),
+        pytest.param([module_name(path) for path in sources("dashboard")], id="dashboard"),
+    ],
+)
+def test_torch_is_not_imported_by(modules: list[str]) -> None:
+    script = """
+import importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    if "torch" in sys.modules:
+        sys.exit(name + " imports torch")
+"""
+    command = [sys.executable, "-c", script, *modules]
+    run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("path", sources(*PACKAGES, "llama_workbench"), ids=module_name)
+def test_no_code_from_data_and_no_raw_html(path: Path) -> None:
+    """Run folders, claims and checkpoints may come from strangers: nothing is unpickled, evaluated or shown raw."""
+    found = offences([path], {"pickle", "cloudpickle", "dill", "joblib", "marshal"})
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+                found.append(f"line {node.lineno}: {name}")
+            case ast.Attribute(attr="read_pickle" | "to_pickle" as name):
+                found.append(f"line {node.lineno}: {name}")
+            case ast.Attribute(value=ast.Name(id="torch"), attr="load"):
+                found.append(f"line {node.lineno}: torch.load")
+            case ast.keyword(arg="allow_pickle", value=value) if not isinstance(value, ast.Constant) or value.value:
+                found.append(f"line {node.lineno}: allow_pickle")
+            case ast.keyword(arg="unsafe_allow_html") | ast.Constant(value="unsafe_allow_html"):
+                found.append(f"line {node.lineno}: unsafe_allow_html")
+    assert not found
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    machine = re.compile(r"(?<![\w./~-])/(?:" + "|".join(("work", "root", "home", "opt/pypi", "opt/wheels")) + r")\b")
+    registry = re.compile(
+        "|".join(name.replace("_", r"\.") for name in ("pypi_org", "pythonhosted_", "npmjs_", "deb_debian"))
+    )
+    found = []
+    for path in repository_files():
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue  # a picture, a parquet file
+        for number, line in enumerate(lines, 1):
+            if machine.search(line) or registry.search(line):
+                found.append(f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()[:120]}")
+    assert not found
