@@ -1,0 +1,502 @@
+"""From experiments to rounds of samples: fresh processes, gates first, then rounds until everything is settled.
+
+One process per checkpoint (and one for components) measures; only one of them runs at a time. A variant that raises,
+answers wrongly, hangs, leaks or kills its process falls out with a reason, and the rest goes on. Who decides that an
+effect is settled is told to the loop by its caller (`Referee`): this module knows no statistics.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import llama_workbench
+
+from .plan import Experiment, Plan, without
+
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+"""glibc else maps large blocks anew at every call: page faults that changed one attention block's time by 42 %."""
+
+START_SECONDS = 120.0
+OPEN_SECONDS = 300.0
+GATE_SECONDS = 60.0
+GATE_SECONDS_PER_PARAMETER = 2e-7
+ROUND_SECONDS = 30.0
+"""A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
+
+SLICE_SECONDS = 3.0
+"""An experiment measures this long before another takes its turn."""
+
+
+class MeasureError(Exception):
+    """Measuring cannot start or go on at all; the text says why."""
+
+
+class WorkerFailed(Exception):
+    """A worker died, hung or refused a command. `variant_index` is the place of the variant that was running, if any."""
+
+    def __init__(self, reason: str, variant_index: int | None = None) -> None:
+        self.reason = reason
+        self.variant_index = variant_index
+        super().__init__(reason)
+
+
+class Progress(Protocol):
+    """Where progress is shown."""
+
+    def phase(self, text: str) -> None:
+        """A new stage begins."""
+
+    def note(self, text: str) -> None:
+        """One line that stays."""
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        """How far (0 to 1) the whole is, and about how long it still takes."""
+
+
+class Referee(Protocol):
+    """Decides what still needs rounds."""
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take a finished round in."""
+
+    def active(self, experiment: Experiment) -> tuple[list[str], float]:
+        """Variants that still need rounds (empty: settled) and an estimate of the further seconds (inf: unknown)."""
+
+
+@dataclass
+class Bookkeeping:
+    """What is known of one experiment so far, in the terms of run.json."""
+
+    experiment: Experiment
+    folder: Path | None
+    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    traces: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trace_differences: list[dict[str, Any]] = field(default_factory=list)
+    excluded: dict[str, str] = field(default_factory=dict)
+    wall_variants: list[str] = field(default_factory=list)
+    call_ns: dict[str, float] = field(default_factory=dict)
+    rounds: int = 0
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As under "experiments" in run.json."""
+        workload = self.experiment.workload
+        return {
+            "workload": workload.model_dump(),
+            "variants": list(self.experiment.entered()),
+            "baseline": self.experiment.baseline,
+            "clock": {"default": "cpu" if workload.threads == 1 else "wall", "wall_variants": self.wall_variants},
+            "rounds": self.rounds,
+            "seconds": round(self.seconds, 3),
+            "gates": self.gates,
+            "traces": self.traces,
+            "trace_differences": self.trace_differences,
+            "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
+        }
+
+    def remaining(self) -> Experiment:
+        """The experiment without what fell out."""
+        return without(self.experiment, self.excluded)
+
+
+class WorkerProcess:
+    """A measuring process and the two pipes to it."""
+
+    def __init__(self, *, process: int, threads: int, added: Mapping[str, str], cache: Path, log: Path) -> None:
+        self._marker = tempfile.TemporaryFile()
+        self._marker.truncate(8)
+        self._map = mmap.mmap(self._marker.fileno(), 8)
+        environment = dict(os.environ)
+        environment |= ALLOCATOR
+        environment |= {
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
+        if llama_workbench.ROOT.joinpath("pyproject.toml").is_file():
+            paths = [str(llama_workbench.ROOT), environment.get("PYTHONPATH", "")]
+            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "llama_workbench.harness.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            pass_fds=[self._marker.fileno()],
+            start_new_session=True,
+        )
+        self._buffer = b""
+        self.pid = self._process.pid
+        hello = {
+            "process": process,
+            "threads": threads,
+            "added": dict(added),
+            "cache": str(cache),
+            "inflight_fd": self._marker.fileno(),
+        }
+        try:
+            self._write(hello)
+            self._answer(START_SECONDS, "starting")
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
+        """Send one command and wait for its answer.
+
+        Raises:
+            WorkerFailed: it died, did not answer in time, or answered with an error.
+        """
+        self._map[0] = 0
+        self._write({"do": verb, **arguments})
+        return self._answer(timeout_seconds, verb)
+
+    def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[[], Any]:
+        """A command that first says it is ready; the returned function lets it go and waits for the answer."""
+        self._map[0] = 0
+        self._write({"do": verb, **arguments})
+        self._answer(timeout_seconds, verb)
+
+        def go() -> Any:
+            self._write({})
+            return self._answer(timeout_seconds, verb)
+
+        return go
+
+    def alive(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process, kindly first."""
+        if self._process.stdin:
+            try:
+                self._process.stdin.close()
+            except OSError:
+                pass
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._kill()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._log.close()
+        self._map.close()
+        self._marker.close()
+
+    def _kill(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+
+    def _running(self) -> int | None:
+        return self._map[0] - 1 if self._map[0] not in (0, 255) else None
+
+    def _write(self, command: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise WorkerFailed(self._epitaph()) from error
+
+    def _answer(self, timeout_seconds: float, verb: str) -> Any:
+        assert self._process.stdout is not None
+        end = time.monotonic() + timeout_seconds
+        while b"\n" not in self._buffer:
+            left = end - time.monotonic()
+            ready, _, _ = select.select([self._process.stdout], [], [], max(left, 0))
+            if not ready:
+                running = self._running()
+                self._kill()
+                raise WorkerFailed(f"hangs: no answer to {verb!r} in {timeout_seconds:.0f} s", running)
+            chunk = os.read(self._process.stdout.fileno(), 1 << 20)
+            if not chunk:
+                running = self._running()
+                self._process.wait()
+                raise WorkerFailed(self._epitaph(), running)
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message = json.loads(line)
+        if "error" in message:
+            raise WorkerFailed(message["error"], self._running())
+        return message.get("ok")
+
+    def _epitaph(self) -> str:
+        code = self._process.poll()
+        if code is None:
+            self._kill()
+            return "stopped answering"
+        if code < 0:
+            name = signal.Signals(-code).name
+            return f"kills its process ({name}{', out of memory?' if name == 'SIGKILL' else ''})"
+        return f"ends its process (exit code {code})"
+
+
+@dataclass
+class Group:
+    """Experiments that share a process, because they share a checkpoint."""
+
+    folder: Path | None
+    parameters: int
+    threads: int
+    books: list[Bookkeeping]
+    process: WorkerProcess | None = None
+    processes: int = 0
+
+
+class Measurement:
+    """The measuring of one plan. `books` holds what was found, whatever happens."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        folders: Mapping[str, Path],
+        parameters: Mapping[str, int],
+        cache: Path,
+        logs: Path,
+        seed: int,
+        progress: Progress,
+    ) -> None:
+        self.plan = plan
+        self.cache = cache
+        self.logs = logs
+        self.seed = seed
+        self.progress = progress
+        self.excluded: dict[str, str] = {}
+        self.checkpoints: dict[str, dict[str, Any]] = {}
+        self.books = [Bookkeeping(e, folders.get(e.workload.geometry)) for e in plan.experiments]
+        for book in self.books:
+            if book.experiment.workload.kind == "component":
+                book.folder = None
+        groups: dict[tuple[Any, ...], Group] = {}
+        for book in self.books:
+            workload = book.experiment.workload
+            key = (book.folder, workload.dtype, workload.threads)
+            size = parameters.get(workload.geometry, 0) if book.folder else 0
+            groups.setdefault(key, Group(book.folder, size, workload.threads, [])).books.append(book)
+        self.groups = list(groups.values())
+
+    @contextmanager
+    def processes(self) -> Iterator[None]:
+        """Ends the measuring processes on the way out, however that is."""
+        try:
+            yield
+        finally:
+            for group in self.groups:
+                if group.process is not None:
+                    group.process.close()
+                    group.process = None
+
+    # -- gates ---------------------------------------------------------------------------------------------------
+
+    def pass_gates(self) -> None:
+        """Start the processes and let every variant show its logits, its op trace and the time of a call."""
+        total = sum(len(book.experiment.entered()) for book in self.books)
+        done = 0
+        for group in self.groups:
+
+            def told(book: Bookkeeping, name: str) -> None:
+                nonlocal done
+                done += 1
+                self.progress.step(f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan"))
+
+            self._start(group, told)
+
+    def _start(self, group: Group, told: Callable[[Bookkeeping, str], None] = lambda book, name: None) -> None:
+        """Start (again) a group's process; variants that bring it down fall out until it stands."""
+        for _ in range(1 + sum(len(book.experiment.entered()) for book in group.books)):
+            try:
+                self._start_once(group, told)
+                return
+            except WorkerFailed as failure:
+                if group.process is not None:
+                    group.process.close()
+                    group.process = None
+                raise MeasureError(f"the measuring process {failure.reason} (its output lies in the run's log/)") from failure
+            except _Restart:
+                continue
+        raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
+
+    def _start_once(self, group: Group, told: Callable[[Bookkeeping, str], None]) -> None:
+        if group.process is not None:
+            group.process.close()
+        index = self._next_process()
+        log = self.logs / f"worker-{index}.log"
+        group.process = WorkerProcess(
+            process=index, threads=group.threads, added=self.plan.added, cache=self.cache, log=log
+        )
+        group.processes = index
+        limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters
+        for book in group.books:
+            workload = book.experiment.workload
+            facts = group.process.ask(
+                "open",
+                OPEN_SECONDS,
+                workload=workload.model_dump(),
+                folder=str(book.folder) if book.folder else None,
+                seed=self.seed,
+            )
+            if book.folder:
+                self.checkpoints[workload.geometry] = {"name": workload.geometry, **facts}
+            for name in book.remaining().entered():
+                try:
+                    found = group.process.ask("gate", limit, workload=workload.name, variant=name)
+                except WorkerFailed as failure:
+                    self.exclude(name, failure.reason, book)
+                    raise _Restart from failure
+                book.gates[name] = found["gate"]
+                if not found["gate"]["passed"]:
+                    self.exclude(name, found["gate"]["detail"], book)
+                    continue
+                if "trace" in found:
+                    book.traces[name] = found["trace"]
+                book.call_ns[name] = found["call_ns"]
+                if found["own_threads"] and name not in book.wall_variants:
+                    book.wall_variants.append(name)
+                told(book, name)
+            left = book.remaining()
+            pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in left.targets)
+            if book.traces:
+                book.trace_differences = group.process.ask(
+                    "differences", GATE_SECONDS, workload=workload.name, pairs=[list(pair) for pair in pairs]
+                )
+        group.process.ask("freeze", GATE_SECONDS)
+
+    def standing(self, group: Group) -> WorkerProcess:
+        """The group's process, started again if it is gone."""
+        if group.process is None or not group.process.alive():
+            self._start(group)
+        assert group.process is not None
+        return group.process
+
+    def _next_process(self) -> int:
+        return max((group.processes for group in self.groups), default=0) + 1
+
+    def exclude(self, name: str, reason: str, book: Bookkeeping) -> None:
+        """A variant falls out: an outside one from the whole run, one of ours from this workload."""
+        base = name.partition("@")[0]
+        if base in self.plan.added and name == base:
+            if base not in self.excluded:
+                self.progress.note(f"{base} is left out: {reason}")
+            self.excluded[base] = reason
+            for other in self.books:
+                if base in other.experiment.variants:
+                    other.excluded[base] = reason
+        elif name not in book.excluded:
+            book.excluded[name] = reason
+            self.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
+
+    # -- rounds --------------------------------------------------------------------------------------------------
+
+    def run(self, referee: Referee, keep: Callable[[Mapping[str, Any]], None], *, seconds: float) -> None:
+        """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent.
+
+        `keep` stores each finished round. The next slice goes to the experiment that had the least time so far among
+        those that can still be settled in what is left; hopeless ones come last.
+        """
+        start = time.monotonic()
+        group_of = {id(book): group for group in self.groups for book in group.books}
+        total_left = seconds
+        while total_left > 0:
+            waiting = []
+            for book in self.books:
+                active, needed = referee.active(book.remaining())
+                if active:
+                    waiting.append((needed > total_left and needed != float("inf"), book.seconds, needed, book, active))
+            if not waiting:
+                break
+            _, _, _, book, active = min(waiting, key=lambda entry: entry[:2])
+            unknown = [needed for *_, needed, _, _ in waiting if needed == float("inf")]
+            known = sum(needed for *_, needed, _, _ in waiting if needed != float("inf"))
+            left = total_left if unknown else min(total_left, known)
+            elapsed = time.monotonic() - start
+            self.progress.step(
+                f"{book.experiment.workload.name}, {len(waiting)} of {len(self.books)} workloads open",
+                elapsed / (elapsed + left) if elapsed + left else 1.0,
+                left,
+            )
+            self._slice(group_of[id(book)], book, active, referee, keep, min(SLICE_SECONDS, total_left))
+            total_left = seconds - (time.monotonic() - start)
+
+    def _slice(
+        self,
+        group: Group,
+        book: Bookkeeping,
+        active: list[str],
+        referee: Referee,
+        keep: Callable[[Mapping[str, Any]], None],
+        seconds: float,
+    ) -> None:
+        end = time.monotonic() + seconds
+        workload = book.experiment.workload
+        while active:
+            if group.process is None:
+                self._start(group)
+                active, _ = referee.active(book.remaining())
+                continue
+            begun = time.monotonic()
+            estimate = sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
+            limit = ROUND_SECONDS + 20 * 60 * estimate
+            try:
+                found = group.process.ask(
+                    "round", limit, workload=workload.name, round_index=book.rounds, active=active
+                )
+            except WorkerFailed as failure:
+                self._lost(group, book, active, failure)
+                active, _ = referee.active(book.remaining())
+                continue
+            bad = {**found["wrong"]}
+            for name, grown in found["leaks"].items():
+                bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
+            record = {
+                "workload": workload.name,
+                "process": group.processes,
+                "round": book.rounds,
+                "samples": [sample for sample in found["samples"] if sample[0] not in bad],
+            }
+            keep(record)
+            referee.add(record)
+            book.rounds += 1
+            book.seconds += time.monotonic() - begun
+            for name, reason in bad.items():
+                self.exclude(name, reason, book)
+            active, _ = referee.active(book.remaining())
+            if time.monotonic() >= end:
+                return
+
+    def _lost(self, group: Group, book: Bookkeeping, active: Sequence[str], failure: WorkerFailed) -> None:
+        """A round failed: blame the variant that was running, and go on with a fresh process."""
+        if failure.variant_index is not None and failure.variant_index < len(active):
+            self.exclude(active[failure.variant_index], failure.reason, book)
+        else:
+            raise MeasureError(f"the measuring process {failure.reason} between variants")
+        if group.process is not None:
+            group.process.close()
+            group.process = None
+
+
+class _Restart(Exception):
+    """A variant brought its process down while it was gated; it is excluded, start again without it."""

@@ -1,0 +1,264 @@
+"""From what was asked to what is measured: claims and selection → experiments, each a workload with its variants.
+
+One experiment serves every claim that needs its workload. Controls ride along: the baseline entered twice (`@aa`), an
+identical copy of another variant (`@copy`) where a call is cheap, and the frozen yardstick that saved runs are compared
+by.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llama_workbench import variants
+
+from . import workloads as workload_data
+from .claims import Claim, Comparison, Hypothesis, select
+from .geometries import DataError, Geometry, geometries, parameter_count
+from .regions import Region
+from .workloads import Workload
+
+YARDSTICK = "yardstick"
+COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
+AD_HOC_PERCENT = 1.0
+"""`--compare`: less than this either way counts as the same (as `judge` has it)."""
+
+COPY_LIMIT = 2_500_000_000
+"""Parameters times tokens of a call up to which an identical-copy control rides along; beyond, its time is better
+spent on rounds (the A/A control always rides)."""
+
+
+class PlanError(ValueError):
+    """The request cannot be planned; the text names the value and the fix."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for. Empty tuples mean "not said"."""
+
+    claims: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()  # FILE:FUNCTION
+    compare: tuple[str, str] | None = None  # baseline, variant
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """One effect that somebody waits for: where it must lie, and what kind of evidence it is."""
+
+    comparison: Comparison
+    region: Region
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One workload, its variants (controls and yardstick not among them), and the effects it must settle."""
+
+    workload: Workload
+    variants: tuple[str, ...]
+    baseline: str
+    controls: tuple[str, ...]
+    targets: tuple[Target, ...]
+
+    def entered(self) -> tuple[str, ...]:
+        """Everything that is built and timed."""
+        return (*self.variants, *self.controls)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
+
+    `added` maps the names of outside variants to FILE:FUNCTION.
+    """
+
+    mode: str  # "claims" or "compare"
+    claims: tuple[Claim, ...]
+    ad_hoc: tuple[tuple[str, str], ...]
+    experiments: tuple[Experiment, ...]
+    added: Mapping[str, str]
+
+    def comparisons(self) -> list[Comparison]:
+        """Every different effect of the report; alpha is divided by their number."""
+        return list(
+            dict.fromkeys(target.comparison for experiment in self.experiments for target in experiment.targets)
+        )
+
+
+def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry | None = None) -> Plan:
+    """Plan the measurements for a request.
+
+    `checkpoint` is the shape of a real model that stands in for every shipped geometry; workloads are then renamed
+    after it and repeated ones fall together.
+
+    Raises:
+        PlanError, DataError, ClaimError, variants.UnknownVariant: a name is unknown (with the nearest) or nothing is
+            left to measure.
+    """
+    added = _added_names(request.added)
+    known = [*variants.names(), *added]
+    for name in (*request.variants, *(request.compare or ())):
+        _check_variant(name, known)
+    for name in request.workloads:
+        workload_data.get(name)
+    rename, shapes = _shapes(checkpoint)
+
+    if request.compare is not None:
+        baseline, variant = request.compare
+        if baseline == variant:
+            raise PlanError(f"--compare {baseline} {variant}: both sides are the same; the A/A control does that")
+        chosen: tuple[Claim, ...] = ()
+        pairs: tuple[tuple[str, str], ...] = ((baseline, variant),)
+        names = request.workloads or COMPARE_WORKLOADS
+    else:
+        chosen = _selected(request, claims, known)
+        pairs = _ad_hoc_pairs(request, chosen, tuple(added))
+        names = request.workloads or tuple(dict.fromkeys(w for claim in chosen for w in claim.workloads()))
+    if checkpoint is not None:
+        chosen = tuple(_renamed(claim, rename) for claim in chosen)
+    named = {rename(workload_data.get(name)).name: rename(workload_data.get(name)) for name in names}
+    if request.threads is not None:
+        named = {name: workload.model_copy(update={"threads": request.threads}) for name, workload in named.items()}
+
+    targets: dict[str, list[Target]] = {name: [] for name in named}
+    for claim in chosen:
+        for hypothesis in claim.hypothesis:
+            for comparison in hypothesis.comparisons():
+                for name in (comparison.variant, comparison.baseline):
+                    _check_variant(name, known, f"claim {claim.id}: ")
+                targets[comparison.workload].append(Target(comparison, hypothesis.region, hypothesis.evidence))
+    same = Region.same_within_percent(AD_HOC_PERCENT)
+    for baseline, variant in pairs:
+        for name, workload in named.items():
+            if workload.kind == "component" and request.compare is None:
+                continue
+            targets[name].append(Target(Comparison(name, variant, baseline), same, "operations"))
+
+    experiments = tuple(
+        _experiment(workload, targets[name], shapes, added) for name, workload in named.items() if targets[name]
+    )
+    if not experiments:
+        raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
+    mode = "compare" if request.compare is not None else "claims"
+    return Plan(mode, chosen, pairs, experiments, added)
+
+
+def _added_names(texts: Iterable[str]) -> dict[str, str]:
+    """Name → FILE:FUNCTION with the path made absolute; the file is not imported here."""
+    added: dict[str, str] = {}
+    for text in texts:
+        path, function = variants.outside.parse(text)
+        if function in added or function in variants.names():
+            raise PlanError(f"--add-variant {text}: a variant {function!r} exists already; rename the function")
+        added[function] = f"{path.resolve()}:{function}"
+    return added
+
+
+def _check_variant(name: str, known: Sequence[str], where: str = "") -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`workbench variants` lists them"
+        raise PlanError(f"{where}unknown variant {name!r}: {hint}")
+
+
+def _selected(request: Request, claims: Sequence[Claim], known: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims asked for, each cut down to the workloads and variants asked for.
+
+    A claim that is named together with a workload it does not list is tried on that workload all the same.
+    """
+    chosen = []
+    for claim in select(claims, request.claims or None):
+        parts = []
+        for hypothesis in claim.hypothesis:
+            names = hypothesis.workloads
+            if request.workloads:
+                fitting = [name for name in request.workloads if name in names]
+                if not fitting and request.claims:
+                    component = workload_data.get(names[0]).component
+                    fitting = [w for w in request.workloads if workload_data.get(w).component == component]
+                names = tuple(fitting)
+            baselines = hypothesis.baseline
+            if request.variants:
+                baselines = tuple(name for name in baselines if name in request.variants)
+                if hypothesis.variant not in request.variants:
+                    baselines = ()
+            if names and baselines:
+                parts.append(hypothesis.model_copy(update={"workloads": names, "baseline": baselines}))
+        if parts:
+            chosen.append(claim.model_copy(update={"hypothesis": tuple(parts)}))
+    return tuple(chosen)
+
+
+def _ad_hoc_pairs(request: Request, chosen: Sequence[Claim], added: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Variants asked for that no remaining claim compares, each against the first asked for, or the usual baseline."""
+    in_claims = {name for claim in chosen for name in claim.names()}
+    loose = [name for name in dict.fromkeys((*request.variants, *added)) if name not in in_claims]
+    if not loose:
+        return ()
+    common = Counter(pair.baseline for claim in chosen for pair in claim.comparisons()).most_common(1)
+    baseline = request.variants[0] if request.variants else common[0][0] if common else "team006_before"
+    return tuple((baseline, name) for name in loose if name != baseline)
+
+
+def _shapes(checkpoint: Geometry | None):  # type: ignore[no-untyped-def]
+    """How workloads are renamed for a real checkpoint, and the shapes by name."""
+    if checkpoint is None:
+        return (lambda workload: workload), geometries()
+
+    def rename(workload: Workload) -> Workload:
+        if workload.kind == "component":
+            return workload
+        moved = workload_data.on_geometry(workload, checkpoint)
+        return moved.model_copy(update={"name": workload.name.replace(workload.geometry, checkpoint.name, 1)})
+
+    return rename, {**geometries(), checkpoint.name: checkpoint}
+
+
+def _renamed(claim: Claim, rename) -> Claim:  # type: ignore[no-untyped-def]
+    def moved(hypothesis: Hypothesis) -> Hypothesis:
+        names = tuple(dict.fromkeys(rename(workload_data.get(name)).name for name in hypothesis.workloads))
+        return hypothesis.model_copy(update={"workloads": names})
+
+    return claim.model_copy(update={"hypothesis": tuple(moved(h) for h in claim.hypothesis)})
+
+
+def _experiment(
+    workload: Workload, targets: Sequence[Target], shapes: Mapping[str, Geometry], added: Mapping[str, str]
+) -> Experiment:
+    names = tuple(
+        dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant))
+    )
+    baseline = Counter(target.comparison.baseline for target in targets).most_common(1)[0][0]
+    controls = [f"{baseline}@aa"]
+    if workload.kind != "component":
+        cost = parameter_count(shapes[workload.geometry].config) * workload.tokens * workload.batch
+        other = next((name for name in ("team005_proposal", *names) if name in names and name != baseline), None)
+        if cost <= COPY_LIMIT and other is not None:
+            controls.append(f"{other}@copy")
+        if YARDSTICK not in names:
+            controls.append(YARDSTICK)
+    return Experiment(workload, names, baseline, tuple(controls), tuple(targets))
+
+
+def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
+    """The experiment without the variants (and their controls) that fell out."""
+    lost = set(gone)
+    lost |= {name for name in experiment.entered() if name.partition("@")[0] in lost}
+    return replace(
+        experiment,
+        variants=tuple(name for name in experiment.variants if name not in lost),
+        controls=tuple(name for name in experiment.controls if name not in lost),
+        targets=tuple(
+            target
+            for target in experiment.targets
+            if not {target.comparison.variant, target.comparison.baseline} & lost
+        ),
+    )
+
+

@@ -1,0 +1,162 @@
+"""Where time and memory go: a py-spy pass and a memray pass, after and apart from timing.
+
+Neither feeds a verdict. Both write into the run folder: folded stacks and `profiles.json`, `memory.json`. Where a
+profiler is refused, the reason is recorded and the run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from .measure import Bookkeeping, Measurement, Progress, WorkerFailed, WorkerProcess
+from .store import MEMORY, PROFILES, RunFolder
+
+RATE_HZ = 250
+"""py-spy at this rate costs 5-11 % and both sides of a comparison pay it."""
+
+SECONDS = 2.0
+PASS_SECONDS = 180.0
+ATTACH_SECONDS = 10.0
+
+
+def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
+    """Profile every variant that stands, on every workload; controls are left out."""
+    profiles: list[dict[str, Any]] = []
+    memory: list[dict[str, Any]] = []
+    work = [
+        (group, book, name)
+        for group in measurement.groups
+        for book in group.books
+        for name in book.remaining().variants
+    ]
+    for index, (group, book, name) in enumerate(work):
+        workload = book.experiment.workload.name
+        left = (len(work) - index) * (SECONDS + 1.0)
+        progress.step(f"profile {workload}: {name}", index / len(work), left)
+        process = measurement.standing(group)
+        path = folder.path / "profiles" / _file_name(workload) / f"{_file_name(name)}.folded"
+        entry = _py_spy(process, book, name, path)
+        if entry["path"] is not None:
+            entry["path"] = str(path.relative_to(folder.path))
+        profiles.append({"workload": workload, "variant": name, **entry})
+        try:
+            found = measurement.standing(group).ask("memory", PASS_SECONDS, workload=workload, variant=name)
+            memory.append({"workload": workload, "variant": name, **found, "reason": None})
+        except WorkerFailed as failure:
+            empty = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
+            memory.append({"workload": workload, "variant": name, **empty, "reason": failure.reason})
+        folder.write_json(PROFILES, profiles)
+        folder.write_json(MEMORY, memory)
+
+
+def _py_spy(process: WorkerProcess, book: Bookkeeping, variant: str, path: Path) -> dict[str, Any]:
+    """Attach for as long as the variant is called in a loop; an entry of profiles.json."""
+    entry: dict[str, Any] = {"path": None, "rate_hz": RATE_HZ, "samples": 0, "median_ns": None, "reason": None}
+    tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+    if tool is None:
+        return entry | {"reason": "py-spy is not installed: pip install py-spy"}
+    workload = book.experiment.workload.name
+    try:
+        go = process.ask_in_two("loop", PASS_SECONDS, workload=workload, variant=variant, seconds=SECONDS)
+        with tempfile.TemporaryDirectory() as folder:
+            raw = Path(folder) / "stacks.folded"
+            refusals = []
+            recorder = None
+            for extra in ([], ["--nonblocking"]):  # the second needs no ptrace stop
+                recorder, said = _attach(tool, process.pid, raw, extra)
+                if recorder is not None:
+                    break
+                refusals.append(said)
+            facts = go()
+            if recorder is None:
+                return entry | {"reason": f"py-spy cannot attach: {refusals[0]}", "median_ns": facts["median_ns"]}
+            recorder.send_signal(signal.SIGINT)
+            try:
+                recorder.communicate(timeout=PASS_SECONDS)
+            except subprocess.TimeoutExpired:
+                recorder.kill()
+                recorder.communicate()
+            text = raw.read_text(encoding="utf-8", errors="replace") if raw.is_file() else ""
+    except WorkerFailed as failure:
+        return entry | {"reason": failure.reason}
+    stacks, samples = _in_loop(text)
+    if not samples:
+        return entry | {"reason": "py-spy recorded no sample in the loop", "median_ns": facts["median_ns"]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(stacks, encoding="utf-8")
+    return entry | {"path": str(path), "samples": samples, "median_ns": facts["median_ns"]}
+
+
+def _attach(
+    tool: str, pid: int, raw: Path, extra: list[str]
+) -> tuple[subprocess.Popen[bytes] | None, str]:
+    """py-spy, once it samples; or None and what it said."""
+    # It says that it samples only after its first look at the process, so the loop does not start too early.
+    process = subprocess.Popen(
+        [tool, "record", "--pid", str(pid), "--rate", str(RATE_HZ), "--format", "raw", "--output", str(raw), *extra],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    said = b""
+    end = time.monotonic() + ATTACH_SECONDS
+    while (left := end - time.monotonic()) > 0:
+        if not select.select([process.stdout], [], [], left)[0]:
+            break
+        chunk = os.read(process.stdout.fileno(), 4096)
+        if not chunk:
+            break
+        said += chunk
+        if b"Sampling process" in said:
+            return process, ""
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    return None, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said.decode(errors="replace")).split())[:300] or "no answer"
+
+
+_CALL = "_profiled_call"
+
+
+def _in_loop(text: str) -> tuple[str, int]:
+    """Stacks below the profiled call, in folded form, and the number of their samples.
+
+    Frames above the call are the worker's own; those below bear the last two parts of their file's path, so that a
+    profile names no folder of this machine.
+    """
+    lines: dict[str, int] = {}
+    for line in text.splitlines():
+        stack, _, count = line.rpartition(" ")
+        frames = stack.split(";")
+        start = next((i for i, frame in enumerate(frames) if frame.startswith(f"{_CALL} ")), None)
+        if start is None or not count.isdigit():
+            continue
+        below = frames[start + 1 :] or frames[start:]
+        key = ";".join(_short(frame) for frame in below)
+        lines[key] = lines.get(key, 0) + int(count)
+    return "".join(f"{stack} {count}\n" for stack, count in lines.items()), sum(lines.values())
+
+
+def _short(frame: str) -> str:
+    """`forward (/a/b/variants/fast.py:12)` → `forward (variants/fast.py:12)`."""
+    name, _, place = frame.rpartition(" (")
+    if not name:
+        return frame
+    parts = place.rstrip(")").replace("\\", "/").split("/")
+    return f"{name} ({'/'.join(parts[-2:])})"
+
+
+def _file_name(name: str) -> str:
+    """A name as a file's name: nothing that leaves the folder."""
+    return re.sub(r"[^A-Za-z0-9._@+-]", "_", name).lstrip(".") or "_"

@@ -1,0 +1,414 @@
+"""One run from request to verdicts: plan, measure, store, judge. Faces (pytest, command line) call this."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import llama_workbench
+from llama_workbench import variants
+
+from . import claims as claim_data
+from . import geometries, judge
+from .confidence import running_interval
+from .environment import fingerprint
+from .geometries import Geometry
+from .judge import Verdict
+from .measure import ALLOCATOR, MeasureError, Measurement, Progress
+from .plan import Experiment, Plan, PlanError, Request, make_plan, without
+from .regions import Region
+from .store import RunError, RunFolder
+from .tokenizer import CacheError, TokenizerError, cache_directory
+
+PRECISION = 0.03
+"""A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
+2-3x", would otherwise come with an interval too wide to be worth reading ..."""
+
+ENOUGH_ROUNDS = 30
+"""... or until it had this many rounds."""
+
+CONTROL_PRECISION = 0.01
+"""Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
+
+SNAPSHOT_SECONDS = 15.0
+DEFAULT_BUDGET_SECONDS = 400.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is made, beside what it measures."""
+
+    budget_seconds: float = DEFAULT_BUDGET_SECONDS
+    seed: int = 0
+    run_dir: Path | None = None
+    checkpoint: Path | None = None
+    profile: bool = False
+    claims_folder: Path = field(default_factory=lambda: llama_workbench.ROOT / "claims")
+    gates_only: bool = False
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to. `interrupted`: Ctrl-C, what was measured until then is kept and judged."""
+
+    folder: RunFolder
+    manifest: Mapping[str, Any]
+    verdicts: tuple[Verdict, ...]
+    interrupted: bool
+
+
+def plan_run(request: Request, options: Options) -> Plan:
+    """What would be measured; raises before anything is written (see `make_plan`, `load_claims`)."""
+    return make_plan(request, claim_data.load_claims(options.claims_folder), checkpoint=_real_geometry(options))
+
+
+def _real_geometry(options: Options) -> Geometry | None:
+    """The shape of `--checkpoint`, once its tensors are known to be all there, well-shaped and finite."""
+    if options.checkpoint is None:
+        return None
+    from .checkpoints import check as check_checkpoint
+
+    folder = options.checkpoint
+    return Geometry(_safe_name(folder), check_checkpoint(folder), f"real checkpoint {folder.name}", "given by --checkpoint")
+
+
+def _safe_name(folder: Path) -> str:
+    """A folder's name as part of a workload's name."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in folder.resolve().name.lower()).strip("-")
+    return name or "checkpoint"
+
+
+class SequentialReferee:
+    """Settles effects by the confidence sequence that will judge them, after every round."""
+
+    def __init__(self, plan: Plan, wall: Mapping[str, frozenset[str]]) -> None:
+        self.alpha = judge.effect_alpha(plan.comparisons())
+        self.wall = wall
+        self.series: dict[tuple[str, str, str], list[float]] = {}
+        self.seconds: dict[tuple[str, str, str], float] = {}
+        self.costs: dict[str, list[float]] = {}
+        self.pairs: dict[str, list[tuple[str, str]]] = {}
+        self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
+        for experiment in plan.experiments:
+            pairs = [(t.comparison.baseline, t.comparison.variant) for t in experiment.targets]
+            pairs += [(name, experiment.baseline) for name in experiment.controls if "@" not in name]
+            pairs += [(name.partition("@")[0], name) for name in experiment.controls if "@" in name]
+            self.pairs[experiment.workload.name] = list(dict.fromkeys(pairs))
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        workload = record["workload"]
+        times: dict[str, dict[int, tuple[int, int, int]]] = {}
+        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _ in record["samples"]:
+            times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns)
+        by_wall = self.wall.get(workload, frozenset())
+        for baseline, variant in self.pairs[workload]:
+            common = sorted(times.get(baseline, {}).keys() & times.get(variant, {}).keys())
+            if not common:
+                continue
+            clock = 2 if self.threads[workload] > 1 or {baseline, variant} & by_wall else 1
+            ours = np.array([times[baseline][k] for k in common])
+            theirs = np.array([times[variant][k] for k in common])
+            key = (workload, baseline, variant)
+            if (ours[:, clock] <= 0).any() or (theirs[:, clock] <= 0).any():
+                continue
+            value = judge.round_value(ours[:, clock], ours[:, 0], theirs[:, clock], theirs[:, 0])
+            self.series.setdefault(key, []).append(value)
+            self.seconds[key] = self.seconds.get(key, 0.0) + float(ours[:, 2].sum() + theirs[:, 2].sum()) / 1e9
+
+    def active(self, experiment: Experiment) -> tuple[list[str], float]:
+        workload = experiment.workload.name
+        needed: list[str] = []
+        longest = 0.0
+        for target in experiment.targets:
+            key = (workload, target.comparison.baseline, target.comparison.variant)
+            if not self._settled(key, target.region):
+                needed += [target.comparison.baseline, target.comparison.variant]
+                left = judge.remaining_seconds(
+                    self.series.get(key, []), self.seconds.get(key, 0.0), target.region, alpha=self.alpha
+                )
+                longest = max(longest, left)
+        if not needed:
+            return [], 0.0
+        for name in experiment.controls:
+            original = name.partition("@")[0]
+            if name.endswith("@aa"):
+                needed += [original, name]
+            elif "@" in name and not self._known((workload, original, name)):
+                needed += [original, name]
+            elif "@" not in name and not self._known((workload, name, experiment.baseline)):
+                needed += [name, experiment.baseline]
+        wanted = set(needed)
+        entered = experiment.entered()
+        # Seconds of two sides' samples, scaled up to all sides and their rebuilding.
+        return [name for name in entered if name in wanted], longest * max(1.0, len(wanted))
+
+    def _settled(self, key: tuple[str, str, str], region: Region) -> bool:
+        values = self.series.get(key, [])
+        if len(values) < 2:
+            return False
+        interval = running_interval(values, self.alpha)
+        if not judge.decided(interval, region):
+            return False
+        return (interval.high - interval.low) / 2 <= PRECISION or len(values) >= ENOUGH_ROUNDS
+
+    def _known(self, key: tuple[str, str, str]) -> bool:
+        values = self.series.get(key, [])
+        if len(values) < 2:
+            return False
+        interval = running_interval(values, judge.ALPHA)
+        return (interval.high - interval.low) / 2 <= CONTROL_PRECISION or len(values) >= ENOUGH_ROUNDS
+
+
+class Run:
+    """One run in stages, so that a face can show each: `prepare`, `measure`, `finish`."""
+
+    def __init__(self, plan: Plan, options: Options, progress: Progress) -> None:
+        self.plan = plan
+        self.options = options
+        self.progress = progress
+        self.cache = cache_directory()
+        self.started = datetime.now(UTC)
+        self.interrupted = False
+        self.folder = RunFolder.create(options.run_dir)
+        threads = max((e.workload.threads for e in plan.experiments), default=1)
+        self.environment = fingerprint(threads, allocator=ALLOCATOR)
+        self.measurement: Measurement | None = None
+
+    def measure(self) -> Result:
+        """Everything: checkpoints, gates, rounds, passes, verdicts. Ctrl-C ends the rounds and keeps what there is."""
+        begun = time.monotonic()
+        try:
+            self._measure(begun)
+            status = "complete"
+        except KeyboardInterrupt:
+            self.interrupted = True
+            status = "interrupted"
+            self.progress.note("interrupted: what was measured is kept and judged")
+        except BaseException:
+            self._write_manifest("failed")
+            raise
+        return self._finish(status)
+
+    def _measure(self, begun: float) -> None:
+        self._write_manifest("running")
+        self.folder.write_json("claims.json", [claim.model_dump(mode="json") for claim in self.plan.claims])
+        self.progress.phase("checkpoints")
+        folders, parameters = self._checkpoints()
+        logs = self.folder.path / "log"
+        logs.mkdir(exist_ok=True)
+        self.measurement = measurement = Measurement(
+            self.plan,
+            folders=folders,
+            parameters=parameters,
+            cache=self.cache,
+            logs=logs,
+            seed=self.options.seed,
+            progress=self.progress,
+        )
+        with measurement.processes():
+            self.progress.phase("gates: logits and op traces")
+            measurement.pass_gates()
+            self._write_manifest("running")
+            if self.options.gates_only:
+                return
+            self.progress.phase("rounds")
+            wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
+            referee = SequentialReferee(self.plan, wall)
+            seconds = self.options.budget_seconds - (time.monotonic() - begun)
+            measurement.run(referee, self._keep(), seconds=max(seconds, 1.0))
+            if self.options.profile:
+                from .profiles import run_passes
+
+                self.progress.phase("profiles and memory")
+                run_passes(measurement, self.folder, self.progress)
+
+    def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
+        """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
+        from .checkpoints import synthesize
+
+        folders: dict[str, Path] = {}
+        parameters: dict[str, int] = {}
+        for experiment in self.plan.experiments:
+            workload = experiment.workload
+            if workload.kind == "component" or workload.geometry in folders:
+                continue
+            if self.options.checkpoint is not None:
+                real = _real_geometry(self.options)
+                assert real is not None
+                folders[workload.geometry] = self.options.checkpoint.resolve()
+                parameters[workload.geometry] = geometries.parameter_count(real.config)
+                continue
+            geometry = geometries.get(workload.geometry)
+            folders[workload.geometry] = synthesize(
+                geometry,
+                seed=self.options.seed,
+                cache=self.cache,
+                progress=lambda text, done: self.progress.step(f"checkpoint: {text}", done, math.nan),
+            )
+            parameters[workload.geometry] = geometries.parameter_count(geometry.config)
+        return folders, parameters
+
+    def _keep(self):  # type: ignore[no-untyped-def]
+        """Stores a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
+        last = time.monotonic()
+
+        def keep(record: Mapping[str, Any]) -> None:
+            nonlocal last
+            self.folder.append_round(record)  # type: ignore[arg-type]
+            if time.monotonic() - last > SNAPSHOT_SECONDS:
+                self.folder.snapshot()
+                self._write_manifest("running")
+                last = time.monotonic()
+
+        return keep
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _manifest(self, status: str) -> dict[str, Any]:
+        measurement = self.measurement
+        return {
+            "format": 1,
+            "id": self.folder.path.name,
+            "started": self.started.isoformat(timespec="seconds"),
+            "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
+            "status": status,
+            "mode": "gates" if self.options.gates_only else self.plan.mode,
+            "command": list(self.options.command) or _command(),
+            "seed": self.options.seed,
+            "budget_seconds": self.options.budget_seconds,
+            "alpha": judge.ALPHA,
+            "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
+            "environment": self.environment,
+            "checkpoints": measurement.checkpoints if measurement else {},
+            "experiments": [book.to_json() for book in measurement.books] if measurement else [],
+            "excluded": [
+                {"variant": name, "reason": reason} for name, reason in (measurement.excluded if measurement else {}).items()
+            ],
+        }
+
+    def _write_manifest(self, status: str) -> None:
+        self.folder.write_json("run.json", self._manifest(status))
+
+    def _finish(self, status: str) -> Result:
+        manifest = self._manifest(status)
+        self.folder.write_json("run.json", manifest)
+        has_samples = any(book.rounds for book in (self.measurement.books if self.measurement else []))
+        verdicts: tuple[Verdict, ...] = ()
+        if has_samples:
+            self.folder.finish()
+            verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
+            manifest["noise"] = noise
+            self.folder.write_json("run.json", manifest)
+            self.folder.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
+        return Result(self.folder, manifest, verdicts, self.interrupted)
+
+
+def judge_run(
+    manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
+) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
+    """Verdicts and noise of a stored run, from its samples alone."""
+    evidence = judge.evidence_from_manifest(manifest, folder.read_samples())
+    verdicts = judge.judge_claims(claims, evidence) if claims else []
+    for baseline, variant in manifest.get("ad_hoc", []):
+        verdicts.append(judge.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
+    return tuple(verdicts), evidence.noise.to_json()
+
+
+def _command() -> list[str]:
+    """How this process was called, without the folders of this machine."""
+    words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
+    here = str(Path.cwd())
+    home = str(Path.home())
+    return [word.replace(here + os.sep, "").replace(home, "~") for word in words]
+
+
+
+# --- what faces need around a run ----------------------------------------------------------------------------------
+
+USER_ERRORS: tuple[type[Exception], ...] = (
+    claim_data.ClaimError,
+    geometries.DataError,
+    PlanError,
+    variants.UnknownVariant,
+    variants.outside.OutsideVariantError,
+    MeasureError,
+    RunError,
+    TokenizerError,
+    CacheError,
+)
+"""Errors whose text is for the user: no traceback needed."""
+
+
+def check(request: Request, options: Options) -> None:
+    """Refuse impossible options.
+
+    Raises:
+        PlanError: the text names the option, its value and what is expected.
+    """
+    if not options.budget_seconds > 0:
+        raise PlanError(f"--budget {options.budget_seconds:g}: expected a number of seconds above 0")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if request.threads is not None and not 1 <= request.threads <= cores:
+        raise PlanError(f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine")
+    if options.seed < 0:
+        raise PlanError(f"--seed {options.seed}: expected 0 or more")
+
+
+def restricted(plan: Plan, selected: set[tuple[str, str]]) -> Plan:
+    """The plan for only these (workload, variant) pairs: effects that miss a side fall away, claims stay as they are."""
+    experiments = []
+    for experiment in plan.experiments:
+        gone = [name for name in experiment.variants if (experiment.workload.name, name) not in selected]
+        left = without(experiment, gone)
+        if left.targets:
+            experiments.append(left)
+    return replace(plan, experiments=tuple(experiments))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One variant's samples on one workload for pytest-benchmark: seconds a call, or why there are none."""
+
+    seconds: tuple[float, ...]
+    facts: dict[str, Any]
+    skipped: str
+
+
+def replay(result: Result) -> dict[tuple[str, str], Replay]:
+    """Samples of every variant that entered the run (controls included), on the clock that counts for it."""
+    replays: dict[tuple[str, str], Replay] = {}
+    has_samples = any(experiment["rounds"] for experiment in result.manifest["experiments"])
+    samples = result.folder.read_samples() if has_samples else None
+    run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
+    for experiment in result.manifest["experiments"]:
+        workload = experiment["workload"]["name"]
+        excluded = run_wide | {item["variant"]: item["reason"] for item in experiment["excluded"]}
+        clock = experiment["clock"]
+        for variant in experiment["variants"]:
+            seconds: tuple[float, ...] = ()
+            by_wall = clock["default"] == "wall" or variant in clock["wall_variants"]
+            if samples is not None and variant not in excluded:
+                mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
+                column = mine["wall_ns" if by_wall else "cpu_ns"] / mine["repeats"]
+                seconds = tuple(float(value) / 1e9 for value in column if value > 0)
+            facts = {
+                "workload": workload,
+                "variant": variant,
+                "clock": "wall" if by_wall else "thread CPU",
+                "run": result.folder.path.name,
+                "profile": f"profiles/{workload}/{variant}.folded" if result.manifest.get("profiled") else None,
+                "gate": experiment["gates"].get(variant, {}).get("detail"),
+            }
+            reason = excluded.get(variant, "gates only" if not has_samples else "not measured")
+            replays[workload, variant] = Replay(seconds, facts, reason)
+    return replays

@@ -1,0 +1,782 @@
+"""Inside a fresh process: gates, rounds, and the passes, on one checkpoint.
+
+The parent (`measure`) sends one JSON object a line on standard input and reads one JSON object a line back; what
+variants print goes to standard error. The process has its thread count and allocator set by its environment before
+torch is imported, ignores Ctrl-C (the parent decides), and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import math
+import mmap
+import os
+import random
+import resource
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from torch import Tensor
+
+from llama_workbench import variants
+from llama_workbench.variants import Build, Model, Variant, components, outside
+
+from . import geometries, tokenizer
+from .checkpoints import Checkpoint, load
+from .gates import (
+    TOLERANCES,
+    Case,
+    Gate,
+    Trace,
+    attention_kernels,
+    judge_logits,
+    run_cases,
+    small_cases,
+    small_gate,
+    small_geometries,
+    small_weights,
+    SMALL_LENGTH,
+    trace,
+    trace_difference,
+)
+from .workloads import Workload, call_lengths, longest_call, warmup_length
+
+SAMPLE_NS = 200_000
+"""A sample lasts at least this long, so that reading the clock (some 0.3 µs) is lost in it."""
+
+CALIBRATION_NS = 50_000_000
+LEAST_SAMPLING_NS = 10_000_000
+"""A round gives each variant's samples as long as its rebuilding took, and at least this: what is left of the noise
+within a round and between rounds then costs at most twice what the best split would."""
+
+MOST_PAIRS = 51
+PRIME_NS = 5_000_000
+"""A call shorter than this is made once untimed before its sample, or the sample would measure how cold the variants
+before it left the caches, which no program that runs one model sees."""
+
+DECODE_ROOM = 64
+"""Positions after the context that a decode round may use."""
+
+PROMPTS = 8
+OWN_THREADS_SHARE = 0.1
+"""More CPU time than this share outside the calling thread means that a variant computes in threads of its own."""
+
+LEAK_LIMIT_BYTES = 1 << 30
+REFERENCE = "transformers_eager"
+
+
+class WorkerError(Exception):
+    """A command cannot be carried out; the text goes to the parent."""
+
+
+# --- what is measured ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Subject:
+    """One variant on one workload: how it is built here, and what the calibration found."""
+
+    variant: Variant
+    call_ns: float = math.nan
+    growth_bytes: int = 0
+    trace: Trace | None = None
+
+
+@dataclass
+class Bench:
+    """One workload with its inputs, ready to be measured."""
+
+    workload: Workload
+    checkpoint: Checkpoint | None
+    prompts: Tensor  # [PROMPTS, B, length]
+    max_length: int
+    seed: int
+    dtype: torch.dtype
+    subjects: dict[str, Subject] = field(default_factory=dict)
+    rebuild_ns: float = 0.0
+
+    def step(self, prompt: int, start: int, length: int) -> Tensor:
+        """Tokens [B, length] of one prompt from `start` on."""
+        return self.prompts[prompt % PROMPTS, :, start : start + length]
+
+
+class Runner:
+    """What a sample calls, for one built variant. `prepare` is outside the clock, `call` inside it."""
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        raise NotImplementedError
+
+    def call(self) -> Tensor:
+        raise NotImplementedError
+
+
+class PrefillRunner(Runner):
+    """A new sequence: `reset` and one forward, both timed (a new sequence may cost a new cache)."""
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.tokens = bench.step(0, 0, 1)
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        context = self.bench.workload.context
+        self.tokens = self.bench.step(prompt, context, length)
+        if context:
+            self.model.reset()
+            self.model.forward(self.bench.step(prompt, 0, context), 0)
+
+    def call(self) -> Tensor:
+        if self.bench.workload.context:
+            return self.model.forward(self.tokens, self.bench.workload.context)
+        self.model.reset()
+        return self.model.forward(self.tokens, 0)
+
+
+class DecodeRunner(Runner):
+    """One token after another, at rising positions; the context is filled once, before the clock."""
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.position = 0
+        self.steps: list[Tensor] = []
+
+    def start(self, prompt: int) -> None:
+        """Fill the context and cut the tokens to come, so that slicing them is not timed."""
+        context = self.bench.workload.context
+        self.model.reset()
+        if context:
+            self.model.forward(self.bench.step(prompt, 0, context), 0)
+        self.position = context
+        self.steps = list(self.bench.step(prompt, context, DECODE_ROOM).split(1, dim=1))
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        if not self.steps or self.position + repeats > self.bench.workload.context + DECODE_ROOM:
+            self.start(prompt)
+
+    def call(self) -> Tensor:
+        logits = self.model.forward(self.steps[self.position - self.bench.workload.context], self.position)
+        self.position += 1
+        return logits
+
+
+class ComponentRunner(Runner):
+    """One part of a layer, without a model."""
+
+    def __init__(self, component: components.Component) -> None:
+        self.call = component.run  # type: ignore[method-assign]
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        pass
+
+
+# --- the worker ----------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """Answers the parent's commands. State: benches by workload name, and the checkpoint they share."""
+
+    def __init__(self, hello: dict[str, Any]) -> None:
+        self.process: int = hello["process"]
+        self.added: dict[str, str] = hello["added"]  # name → FILE:FUNCTION
+        self.cache = Path(hello["cache"])
+        self.threads: int = hello["threads"]
+        self.inflight = mmap.mmap(hello["inflight_fd"], 8) if hello.get("inflight_fd") is not None else None
+        self.checkpoints: dict[tuple[str, str], Checkpoint] = {}
+        self.benches: dict[str, Bench] = {}
+        self.small_gates: dict[str, Gate] = {}
+        torch.set_num_threads(self.threads)
+        torch.manual_seed(0)
+        torch.set_grad_enabled(False)
+
+    def mark(self, index: int) -> None:
+        """Tell the parent which variant is running, should this process die or hang."""
+        if self.inflight is not None:
+            self.inflight[0] = index + 1
+
+    # -- open ----------------------------------------------------------------------------------------------------
+
+    def open(self, workload: dict[str, Any], folder: str | None, seed: int) -> dict[str, Any]:
+        """Load the checkpoint (once a process) and cut the prompts of a workload; no folder for a component."""
+        dtype = getattr(torch, workload["dtype"])
+        if folder is None:
+            work = Workload.model_validate(workload)
+            self.benches[work.name] = Bench(work, None, torch.empty(0), 0, seed, dtype)
+            return {"parameters": 0, "digest": "", "synthetic": True}
+        key = (folder, workload["dtype"])
+        if key not in self.checkpoints:
+            self.checkpoints[key] = load(Path(folder), dtype=dtype, cache=self.cache)
+        checkpoint = self.checkpoints[key]
+        geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
+        work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
+        room = DECODE_ROOM if work.kind == "decode" else 1
+        longest = work.context + max(longest_call(work), room) + 1
+        longest = min(longest, checkpoint.config.max_position_embeddings)
+        ids = tokenizer.prompt_ids(
+            Path(folder),
+            count=PROMPTS * work.batch,
+            length=longest,
+            seed=seed,
+            vocab_size=checkpoint.config.vocab_size,
+            cache=self.cache,
+        )
+        prompts = torch.tensor(ids, dtype=torch.long).view(PROMPTS, work.batch, longest)
+        self.benches[work.name] = Bench(work, checkpoint, prompts, longest, seed, dtype)
+        return {
+            "parameters": checkpoint.parameters,
+            "digest": checkpoint.digest,
+            "synthetic": checkpoint.synthetic,
+        }
+
+    # -- gates and calibration -----------------------------------------------------------------------------------
+
+    def gate(self, workload: str, variant: str) -> dict[str, Any]:
+        """Logits gate (small battery, then this workload's own calls), op trace, and the time of a call.
+
+        A variant that raises fails its gate; the parent sees a result, not an error.
+        """
+        bench = self.benches[workload]
+        try:
+            subject = Subject(self._variant(variant))
+            gate = self._component_gate(bench, subject) if bench.checkpoint is None else self._gate(bench, subject, variant)
+        except (outside.OutsideVariantError, ValueError, TypeError, RuntimeError, AttributeError, KeyError) as error:
+            detail = str(error) if isinstance(error, outside.OutsideVariantError) else _told(error)
+            return {"gate": Gate(False, 0, math.inf, 0.0, detail).to_json()}
+        except Exception as error:
+            return {"gate": Gate(False, 0, math.inf, 0.0, _told(error)).to_json()}
+        if not gate.passed:
+            return {"gate": gate.to_json()}
+        found: dict[str, Any] = {"gate": gate.to_json()}
+        try:
+            if bench.checkpoint is not None:
+                subject.trace = self._trace(bench, subject.variant.build)
+                found["trace"] = {
+                    "digest": subject.trace.digest,
+                    "ops": len(subject.trace.ops),
+                    "attention_kernels": attention_kernels(subject.trace),
+                }
+            found |= self._calibrate(bench, subject)
+        except Exception as error:
+            return {"gate": replace(gate, passed=False, detail=_told(error)).to_json()}
+        if changed := self._changed_state():
+            return {"gate": replace(gate, passed=False, detail=changed).to_json()}
+        bench.subjects[variant] = subject
+        return found
+
+    def _gate(self, bench: Bench, subject: Subject, entered: str) -> Gate:
+        assert bench.checkpoint is not None
+        small = self.small_gates.get(entered)
+        if small is None:
+            small = self.small_gates[entered] = small_gate(subject.variant.build, self._small_reference)
+        if not small.passed:
+            return small
+        case = self._own_case(bench)
+        model = self._build(bench, subject.variant)
+        gate = judge_logits([case], run_cases(model, [case]), self._own_reference(bench, case), bench.dtype)
+        return replace(
+            gate,
+            cases=gate.cases + small.cases,
+            detail=f"{small.detail}; {gate.detail} on {bench.workload.geometry}" if gate.passed else gate.detail,
+        )
+
+    def _own_case(self, bench: Bench) -> Case:
+        """The calls that will be timed: the prompt at its full length and one decode step after it."""
+        work = bench.workload
+        steps = []
+        position = 0
+        for length in (work.context, work.tokens, 1):
+            if length and position + length <= bench.max_length:
+                steps.append((bench.step(0, position, length), position))
+                position += length
+        return Case(work.name, tuple(steps))
+
+    def _small_reference(self, geometry: str, dtype: torch.dtype) -> list[list[Tensor]]:
+        config = small_geometries()[geometry]
+        cases = small_cases(config)
+
+        def compute() -> list[list[Tensor]]:
+            weights = small_weights(config, dtype)
+            model = variants.get(REFERENCE).build(config, weights, max_length=SMALL_LENGTH)
+            return run_cases(model, cases)
+
+        return self._remembered(f"small {geometry} {dtype} {SMALL_LENGTH}", cases, compute)
+
+    def _own_reference(self, bench: Bench, case: Case) -> list[list[Tensor]]:
+        checkpoint = bench.checkpoint
+        assert checkpoint is not None
+        wide = torch.float64 if checkpoint.parameters < 50_000_000 else torch.float32
+
+        def compute() -> list[list[Tensor]]:
+            weights = {name: tensor.to(wide) for name, tensor in checkpoint.weights.items()}
+            model = variants.get(REFERENCE).build(checkpoint.config, weights, max_length=bench.max_length)
+            return run_cases(model, [case])
+
+        return self._remembered(f"{checkpoint.digest} {bench.workload.dtype} {wide}", [case], compute)
+
+    def _remembered(
+        self, what: str, cases: Sequence[Case], compute: Callable[[], list[list[Tensor]]]
+    ) -> list[list[Tensor]]:
+        """The reference's logits, from the cache directory where they lie there already.
+
+        Importing the library takes four seconds, more than most gates. The key covers all that the logits depend on.
+        """
+        from safetensors.torch import load_file, save_file
+
+        versions = [importlib.metadata.version(package) for package in ("torch", "transformers")]
+        sizes = [len(case.steps) for case in cases]
+        key = hashlib.sha256(repr((what, versions, sizes)).encode())
+        for case in cases:
+            for tokens, position in case.steps:
+                key.update(tokens.contiguous().numpy().tobytes() + bytes(str((tuple(tokens.shape), position)), "ascii"))
+        path = self.cache / "reference" / f"{key.hexdigest()[:32]}.safetensors"
+        if path.is_file():
+            try:
+                tensors = load_file(path)
+                return [[tensors[f"{i}.{j}"] for j in range(size)] for i, size in enumerate(sizes)]
+            except Exception as error:  # a damaged file is only a file to be made again
+                print(f"{path.name}: {error}; computed again", file=sys.stderr)
+        logits = compute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as temporary:
+            pass
+        save_file({f"{i}.{j}": t.contiguous() for i, row in enumerate(logits) for j, t in enumerate(row)}, temporary.name)
+        os.replace(temporary.name, path)
+        return logits
+
+    def _component_gate(self, bench: Bench, subject: Subject) -> Gate:
+        component = self._component(bench, subject.variant)
+        got, expected = component.run().double(), component.expected().double()
+        tolerance = TOLERANCES[torch.float32]
+        if got.shape != expected.shape:
+            return Gate(False, 1, math.inf, tolerance, f"{list(got.shape)} for {list(expected.shape)}")
+        finite = torch.isfinite(expected)
+        same_elsewhere = bool((got[~finite] == expected[~finite]).all())
+        error = float((got[finite] - expected[finite]).abs().max() / expected[finite].abs().max().clamp_min(1e-30))
+        if not same_elsewhere or not error <= tolerance:
+            return Gate(False, 1, error, tolerance, f"off by {error:.1e} of the largest value")
+        return Gate(True, 1, error, tolerance, "1 case")
+
+    def _trace(self, bench: Bench, build: Build) -> Trace:
+        """The op trace of the workload's own call, caches warm, on a model built outside inference mode.
+
+        (Caches made in inference mode could not be written outside it; see `gates.trace`.)
+        """
+        work, checkpoint = bench.workload, bench.checkpoint
+        assert checkpoint is not None
+        with torch.no_grad():
+            model = build(checkpoint.config, checkpoint.weights, max_length=bench.max_length)
+            length = work.tokens
+            model.reset()
+            if work.context:
+                model.forward(bench.step(0, 0, work.context), 0)
+            model.forward(bench.step(0, work.context, length), work.context)
+            if work.kind == "decode":
+                tokens, position = bench.step(0, work.context + 1, 1), work.context + 1
+            else:
+                model.reset()
+                if work.context:
+                    model.forward(bench.step(0, 0, work.context), 0)
+                tokens, position = bench.step(0, work.context, length), work.context
+            return trace(lambda: model.forward(tokens, position))
+
+    def _calibrate(self, bench: Bench, subject: Subject) -> dict[str, Any]:
+        """How long a call takes, and whether the variant computes in threads of its own."""
+        with torch.inference_mode():
+            runner = self._runner(bench, subject.variant)
+            length = bench.workload.tokens
+            runner.prepare(length, 0, 1)
+            runner.call()
+            calls_ns = []
+            wall, thread, process = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
+            while not calls_ns or (len(calls_ns) < 20 and time.perf_counter_ns() - wall < CALIBRATION_NS):
+                runner.prepare(length, len(calls_ns), 1)
+                start = time.perf_counter_ns()
+                runner.call()
+                calls_ns.append(time.perf_counter_ns() - start)
+            thread, process = time.thread_time_ns() - thread, time.process_time_ns() - process
+        subject.call_ns = min(calls_ns)
+        own_threads = self.threads == 1 and process - thread > OWN_THREADS_SHARE * process and process > 5_000_000
+        return {"call_ns": subject.call_ns, "own_threads": own_threads}
+
+    def _changed_state(self) -> str | None:
+        """Something process-wide that a variant changed and that would change the others' times; put right again."""
+        changed = None
+        if torch.get_num_threads() != self.threads:
+            changed = f"changes the number of torch threads to {torch.get_num_threads()}"
+            torch.set_num_threads(self.threads)
+        if torch.get_default_dtype() != torch.float32:
+            changed = f"changes torch's default dtype to {torch.get_default_dtype()}"
+            torch.set_default_dtype(torch.float32)
+        if torch.is_grad_enabled():
+            changed = "turns gradients on"
+            torch.set_grad_enabled(False)
+        return changed
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def _variant(self, entered: str) -> Variant:
+        """A variant by the name it was entered under; a control (`NAME@aa`, `NAME@copy`) is NAME once more."""
+        name = entered.partition("@")[0]
+        if name in self.added:
+            path, function = outside.parse(self.added[name])
+            return outside.load(path, function)  # imported anew each time
+        return import_privately(variants.get(name), entered.replace("@", "_"))
+
+    def _build(self, bench: Bench, variant: Variant) -> Model:
+        assert bench.checkpoint is not None
+        with torch.inference_mode():
+            return variant.build(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+
+    def _component(self, bench: Bench, variant: Variant) -> components.Component:
+        work = bench.workload
+        if variant.settings is None or work.component is None:
+            raise WorkerError(f"{variant.name} has no separate {work.component}: only variants of ours do")
+        config = geometries.get(work.geometry).config
+        return components.build(work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed)
+
+    def _runner(self, bench: Bench, variant: Variant) -> Runner:
+        if bench.checkpoint is None:
+            return ComponentRunner(self._component(bench, variant))
+        model = self._build(bench, variant)
+        return DecodeRunner(model, bench) if bench.workload.kind == "decode" else PrefillRunner(model, bench)
+
+    # -- rounds --------------------------------------------------------------------------------------------------
+
+    def round(self, workload: str, round_index: int, active: list[str]) -> dict[str, Any]:
+        """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order."""
+        bench = self.benches[workload]
+        rng = random.Random(f"round {bench.seed} {workload} {self.process} {round_index}")
+        pairs, repeats, prime = self._shape(bench, active)
+        lengths = call_lengths(bench.workload, round_index=round_index, count=pairs, seed=bench.seed)
+        warm_length = warmup_length(bench.workload, lengths=lengths)
+        gc.collect()
+        with torch.inference_mode():
+            runners: dict[str, Runner] = {}
+            padding = []
+            begun = time.perf_counter_ns()
+            for name in rng.sample(active, len(active)):
+                self.mark(active.index(name))
+                before = _resident_bytes()
+                # Memory placement of one build biases a ratio by 0.2-0.3 % for as long as the build lives: move it.
+                padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
+                runner = self._runner(bench, bench.subjects[name].variant)
+                runner.prepare(warm_length, round_index, repeats[name])
+                runner.call()
+                runners[name] = runner
+                self._grew(bench, name, before, round_index)
+            rebuild_ns = (time.perf_counter_ns() - begun) / len(active)
+            bench.rebuild_ns = min(bench.rebuild_ns or rebuild_ns, rebuild_ns)
+            gc.disable()
+            try:
+                samples, wrong = self._sub_rounds(bench, rng, active, runners, lengths, repeats, prime, round_index)
+            finally:
+                gc.enable()
+        self.mark(-1)
+        return {"samples": samples, "wrong": wrong, "leaks": self._leaks(bench, active)}
+
+    def _shape(self, bench: Bench, active: Sequence[str]) -> tuple[int, dict[str, int], bool]:
+        """Pairs in a round, calls in a sample, and whether an untimed call comes before each sample.
+
+        The same number of calls on all sides, so that the loop costs all the same; only where the sides differ by
+        more than ten times does each get its own, because else one sample would last for seconds.
+        """
+        call_ns = {name: bench.subjects[name].call_ns for name in active}
+        slowest_ns, fastest_ns = max(call_ns.values()), min(call_ns.values())
+        if bench.workload.lengths != "repeated":
+            repeats = dict.fromkeys(active, 1)  # a second call of the same length would hit what the first one cached
+        elif slowest_ns <= 10 * fastest_ns:
+            repeats = dict.fromkeys(active, math.ceil(SAMPLE_NS / fastest_ns))
+        else:
+            repeats = {name: math.ceil(SAMPLE_NS / ns) for name, ns in call_ns.items()}
+        prime = slowest_ns < PRIME_NS and bench.workload.lengths == "repeated"
+        sample_ns = statistics.median(call_ns[name] * (repeats[name] + prime) for name in active)
+        pairs = round(max(bench.rebuild_ns, LEAST_SAMPLING_NS) / sample_ns)
+        if bench.workload.kind == "decode":
+            pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
+        pairs = max(1, min(MOST_PAIRS, pairs))
+        return pairs - (pairs % 2 == 0), repeats, prime
+
+    def _sub_rounds(
+        self,
+        bench: Bench,
+        rng: random.Random,
+        active: Sequence[str],
+        runners: dict[str, Runner],
+        lengths: Sequence[int],
+        repeats: dict[str, int],
+        prime: bool,
+        round_index: int,
+    ) -> tuple[list[list[Any]], dict[str, str]]:
+        samples: list[list[Any]] = []
+        outputs: dict[str, Tensor] = {}
+        clock, thread_clock = time.perf_counter_ns, time.thread_time_ns
+        last = len(lengths) - 1
+        for sub_round, length in enumerate(lengths):
+            prompt = round_index + (0 if bench.workload.kind == "decode" else sub_round)
+            for position, name in enumerate(rng.sample(active, len(active))):
+                runner, count = runners[name], repeats[name]
+                self.mark(active.index(name))
+                runner.prepare(length, prompt, count + prime)
+                if prime:
+                    runner.call()
+                faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                wall = clock()
+                cpu = thread_clock()
+                for _ in range(count):
+                    out = runner.call()
+                cpu = thread_clock() - cpu
+                wall = clock() - wall
+                faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+                samples.append([name, sub_round, position, length, count, cpu, wall, faults])
+                if sub_round == last:
+                    outputs[name] = out
+        return samples, self._wrong(bench, outputs, repeats)
+
+    def _wrong(self, bench: Bench, outputs: dict[str, Tensor], repeats: dict[str, int]) -> dict[str, str]:
+        """Variants whose timed calls gave other logits than most: passing a gate once is not enough."""
+        if bench.checkpoint is None or len(outputs) < 2 or len(set(repeats.values())) > 1:
+            return {}
+        tolerance = 2 * TOLERANCES[bench.dtype]
+        logits = torch.stack([out.float() for out in outputs.values()])  # [N, B, V]
+        wrong = {}
+        for name, out in zip(outputs, logits, strict=True):
+            if not bool(torch.isfinite(out).all()):
+                wrong[name] = "NaN or infinite logits in a timed call"
+        good = [out for name, out in zip(outputs, logits, strict=True) if name not in wrong]
+        if len(good) > 2:
+            middle = torch.stack(good).median(dim=0).values
+            for name, out in zip(outputs, logits, strict=True):
+                error = float((out - middle).abs().max() / middle.abs().max())
+                if name not in wrong and not error <= tolerance:
+                    wrong[name] = f"logits of a timed call off by {error:.1e} of the largest"
+        return wrong
+
+    def _grew(self, bench: Bench, name: str, before_bytes: int, round_index: int) -> None:
+        """Count what a variant's rebuilding added to the process; the first rounds fill pools and do not count."""
+        if round_index >= 3:
+            bench.subjects[name].growth_bytes += max(0, _resident_bytes() - before_bytes)
+
+    def _leaks(self, bench: Bench, active: Sequence[str]) -> dict[str, int]:
+        return {
+            name: bench.subjects[name].growth_bytes
+            for name in active
+            if bench.subjects[name].growth_bytes > LEAK_LIMIT_BYTES
+        }
+
+    def differences(self, workload: str, pairs: list[list[str]]) -> list[dict[str, Any]]:
+        """Op-trace differences of (baseline, variant) pairs."""
+        subjects = self.benches[workload].subjects
+        found = []
+        for baseline, variant in pairs:
+            ours, theirs = subjects[baseline].trace, subjects[variant].trace
+            if ours is None or theirs is None:
+                continue
+            difference = trace_difference(ours, theirs)
+            found.append(
+                {"baseline": baseline, "variant": variant, "same": difference is None, "detail": difference or ""}
+            )
+        return found
+
+    # -- passes --------------------------------------------------------------------------------------------------
+
+    def loop(self, workload: str, variant: str, seconds: float, wait: Callable[[], None]) -> dict[str, Any]:
+        """Run a variant for a while, for a profiler that attaches between `wait` and the first call."""
+        bench = self.benches[workload]
+        calls_ns: list[int] = []
+        with torch.inference_mode():
+            runner = self._runner(bench, bench.subjects[variant].variant)
+            for index in range(2):
+                runner.prepare(bench.workload.tokens, index, 1)
+                runner.call()
+            wait()
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end or not calls_ns:
+                _profiled_call(runner, bench.workload.tokens, len(calls_ns), calls_ns)
+        return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns)}
+
+    def memory(self, workload: str, variant: str) -> dict[str, Any]:
+        """Peak bytes that one warmed-up call allocates above what lives already (memray, Python and native).
+
+        Parameter bytes count the checkpoint's tensors; cache bytes are what a rebuilt variant keeps after a call,
+        beyond the weights it was given.
+        """
+        import memray
+
+        bench = self.benches[workload]
+        with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:
+            gc.collect()
+            runner = self._runner(bench, bench.subjects[variant].variant)
+            # Warmed up twice or the first variant pays for one-off buffers of the whole process.
+            for index in range(2):
+                runner.prepare(bench.workload.tokens, index, 1)
+                out = runner.call()
+            del out
+            gc.collect()
+            runner.prepare(bench.workload.tokens, 0, 1)
+            path = Path(folder) / "memory.bin"
+            with memray.Tracker(path, native_traces=False):
+                out = runner.call()
+            del out
+            peak = memray.FileReader(path).metadata.peak_memory
+        parameters = 0
+        if bench.checkpoint is not None:
+            seen = {tensor.data_ptr(): tensor.nbytes for tensor in bench.checkpoint.weights.values()}
+            parameters = sum(seen.values())
+        return {"peak_transient_bytes": int(peak), "parameter_bytes": parameters, "cache_bytes": _kept(runner, bench)}
+
+
+def _profiled_call(runner: Runner, length: int, index: int, calls_ns: list[int]) -> None:
+    """One call of the profiled loop; a function of its own so that a profile shows where calls begin."""
+    runner.prepare(length, index, 1)
+    start = time.perf_counter_ns()
+    runner.call()
+    calls_ns.append(time.perf_counter_ns() - start)
+
+
+def _kept(runner: Runner, bench: Bench) -> int:
+    """Bytes of tensors that a built variant holds beyond the checkpoint's own: KV, tables, masks, repacked weights."""
+    given = {tensor.untyped_storage().data_ptr() for tensor in bench.checkpoint.weights.values()} if bench.checkpoint else set()
+    found: dict[int, int] = {}
+    seen: set[int] = set()
+    queue: list[Any] = [getattr(runner, "model", None)]
+    while queue:
+        item = queue.pop()
+        if id(item) in seen or item is None or isinstance(item, (str, bytes, int, float, type)):
+            continue
+        seen.add(id(item))
+        if isinstance(item, Tensor):
+            storage = item.untyped_storage()
+            if storage.data_ptr() not in given:
+                found[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(item, dict):
+            queue.extend(item.values())
+        elif isinstance(item, (list, tuple, set)):
+            queue.extend(item)
+        elif hasattr(item, "__dict__") and not callable(item) or isinstance(item, torch.nn.Module):
+            queue.extend(vars(item).values())
+    return sum(found.values())
+
+
+def import_privately(variant: Variant, tag: str) -> Variant:
+    """The same variant from an import of its source that nobody shares: other code objects, same text.
+
+    Variants that share code warm it for each other, in the processor's caches and in the interpreter's inline caches:
+    with a common import, a second copy of a layered model was 4 % slower at 0.4 ms a call than the first, which two
+    more variants used. The library's own model cannot be had twice and is left as it is.
+    """
+    module = getattr(variant.build, "module", None)
+    if module is None or module == ".library":
+        return variant
+    package = variants.__name__
+    top, _, rest = module.lstrip(".").partition(".")
+    source = importlib.util.find_spec(f"{package}.{top}")
+    assert source is not None
+    private = f"{package}.{top}__{tag}"
+    if private not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            private, source.origin, submodule_search_locations=source.submodule_search_locations
+        )
+        assert spec is not None and spec.loader is not None
+        sys.modules[private] = loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+    build = import_module(f"{private}.{rest}" if rest else private).build
+    return replace(variant, build=partial(build, **variant.build.options))  # type: ignore[attr-defined]
+
+
+def _told(error: BaseException) -> str:
+    return f"raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", "rb") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+# --- the process ---------------------------------------------------------------------------------------------------
+
+
+def _prepare_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: no orphan keeps a core busy
+        libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, ANY: lets py-spy attach under Yama
+
+
+def _streams() -> tuple[TextIO, TextIO]:
+    """Commands in, answers out; what variants print goes to standard error, and their standard input is empty."""
+    commands = os.fdopen(os.dup(0), encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    return commands, answers
+
+
+def main() -> None:
+    """Read commands until standard input ends."""
+    if "--help" in sys.argv[1:]:
+        print(__doc__)
+        return
+    _prepare_process()
+    commands, answers = _streams()
+
+    def answer(value: dict[str, Any]) -> None:
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    worker = Worker(json.loads(commands.readline()))
+    gc.freeze()
+    answer({"ok": {"pid": os.getpid()}})
+    for line in commands:
+        command = json.loads(line)
+        verb = command.pop("do")
+        try:
+            if verb == "open":
+                result: Any = worker.open(**command)
+            elif verb == "gate":
+                result = worker.gate(**command)
+            elif verb == "differences":
+                result = worker.differences(**command)
+            elif verb == "round":
+                result = worker.round(**command)
+            elif verb == "memory":
+                result = worker.memory(**command)
+            elif verb == "loop":
+
+                def wait() -> None:
+                    answer({"ready": True})
+                    commands.readline()
+
+                result = worker.loop(**command, wait=wait)
+            elif verb == "freeze":
+                gc.collect()
+                gc.freeze()  # imports and gates are done: rounds need not walk what they left
+                result = None
+            else:
+                raise WorkerError(f"no command {verb!r}")
+            answer({"ok": result})
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            answer({"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,366 @@
+"""Variants: same logits as the library, same op traces where only the architecture differs, no strawmen."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from llama_workbench import ROOT, variants
+from llama_workbench.harness import gates
+from llama_workbench.variants import components, outside
+from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.settings import Settings
+
+FOLDER = Path(variants.__file__).parent
+GRID = [
+    (cache, mask, ops)
+    for cache in ("split", "unified")
+    for mask in ("fresh", "per_model")
+    for ops in ("composite", "fused")
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Gates are about numbers; several threads on a busy machine only make them slow."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@functools.cache
+def reference(geometry: str, dtype: torch.dtype):
+    config = gates.small_geometries()[geometry]
+    model = variants.get("transformers_eager").build(
+        config, gates.small_weights(config, dtype), max_length=gates.SMALL_LENGTH
+    )
+    return gates.run_cases(model, gates.small_cases(config))
+
+
+# --- the logits gate -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", variants.names())
+def test_logits_match_the_library_in_float64(name):
+    gate = gates.small_gate(variants.get(name).build, reference)
+    assert gate.passed, gate.detail
+    assert gate.cases == 16
+    assert gate.tolerance == gates.TOLERANCES[torch.float64]
+
+
+@pytest.mark.parametrize("name", ["team006_after", "team005_proposal", "candle", "fast", "yardstick"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_match_in_the_dtypes_that_are_timed(name, dtype):
+    config = gates.small_geometries()["grouped"]
+    weights = gates.small_weights(config, dtype)
+    wide = {key: tensor.to(torch.float32) for key, tensor in weights.items()}
+    cases = gates.small_cases(config)
+    expected = gates.run_cases(
+        variants.get("transformers_eager").build(config, wide, max_length=gates.SMALL_LENGTH), cases
+    )
+    model = variants.get(name).build(config, weights, max_length=gates.SMALL_LENGTH)
+    gate = gates.judge_logits(cases, gates.run_cases(model, cases), expected, dtype)
+    assert gate.passed, gate.detail
+
+
+def _broken(base: str, change):
+    """A variant whose logits `change(logits, tokens, position)` spoils."""
+    inner = variants.get(base).build
+
+    class Spoiled:
+        def __init__(self, model):
+            self.model = model
+            self.reset = model.reset
+
+        def forward(self, tokens, position):
+            return change(self.model.forward(tokens, position), tokens, position)
+
+    return lambda config, weights, *, max_length: Spoiled(inner(config, weights, max_length=max_length))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda logits, t, p: logits * float("nan"), "NaN"),
+        (lambda logits, t, p: logits.masked_fill(logits == logits.max(), float("inf")), "infinite"),
+        (lambda logits, t, p: logits + 1e-3, "off by"),
+        (lambda logits, t, p: logits[:, :-1], "for [1, 97]"),
+        (lambda logits, t, p: logits + (1.0 if p > 0 and t.shape[1] > 1 else 0.0), "chunked prefill"),
+        (lambda logits, t, p: logits + (1.0 if t.shape[0] > 1 else 0.0), "batch of 3"),
+        (lambda logits, t, p: logits + (1.0 if p == gates.SMALL_LENGTH - 1 else 0.0), "context limit"),
+        (lambda logits, t, p: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_variant_fails_the_gate_and_the_case_is_named(change, said):
+    gate = gates.small_gate(_broken("fast", change), reference)
+    assert not gate.passed
+    assert said in gate.detail
+
+
+def test_is_causal_in_a_later_chunk_is_caught():
+    """The classic fault: SDPA's is_causal aligns to the upper left, so that a chunk at an offset sees too little."""
+    real = F.scaled_dot_product_attention
+
+    def misaligned(q, k, v, mask=None, **options):
+        return real(q, k, v, is_causal=q.shape[2] > 1, **{key: value for key, value in options.items() if key != "is_causal"})
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(F, "scaled_dot_product_attention", misaligned)
+    try:
+        gate = gates.small_gate(variants.get("fast").build, reference)
+    finally:
+        patch.undo()
+    assert not gate.passed
+    assert "chunk" in gate.detail
+
+
+def test_a_variant_that_cannot_do_float64_is_judged_in_float32():
+    inner = variants.get("fast").build
+
+    def build(config, weights, *, max_length):
+        assert weights["model.norm.weight"].dtype == torch.float32, "float32 only"
+        return inner(config, weights, max_length=max_length)
+
+    gate = gates.small_gate(build, reference)
+    assert gate.passed
+    assert "float32" in gate.detail
+
+
+# --- the op-trace gate ---------------------------------------------------------------------------------------------
+
+
+def _trace(name: str, *, tokens: int, geometry: str = "plain") -> gates.Trace:
+    """The op trace of a warm prefill of `tokens`, or of a decode step after 12 where it is 1."""
+    config = gates.small_geometries()[geometry]
+    ids = torch.arange(2 * gates.SMALL_LENGTH).view(2, -1) % config.vocab_size
+    with torch.no_grad():
+        model = variants.get(name).build(
+            config, gates.small_weights(config, torch.float32), max_length=gates.SMALL_LENGTH
+        )
+        for _ in range(2):
+            model.reset()
+            model.forward(ids[:, : max(tokens, 12)], 0)
+        if tokens > 1:
+            model.reset()
+            return gates.trace(lambda: model.forward(ids[:, :tokens], 0))
+        return gates.trace(lambda: model.forward(ids[:, 12:13], 12))
+
+
+SAME_OPS = [
+    ("team005_hybrid", "team005_proposal"),  # A alone
+    ("team005_proposal", "single_file_inline"),  # B alone
+    ("team005_split", "team005_hybrid"),  # C alone
+    ("team005_split", "modular_rope_unified"),  # C, RoPE tables alone
+    *((f"grid_modular_{'_'.join(cell)}", f"grid_single_file_{'_'.join(cell)}") for cell in GRID),
+    *((f"grid_{layout}_split_{mask}_{ops}", f"grid_{layout}_unified_{mask}_{ops}")
+      for layout in ("modular", "single_file") for _, mask, ops in GRID[:4]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_OPS)
+@pytest.mark.parametrize("tokens", [1, 16])
+@pytest.mark.parametrize("geometry", ["plain", "grouped"])
+def test_architecture_alone_leaves_the_op_trace_alone(one, other, tokens, geometry):
+    difference = gates.trace_difference(
+        _trace(one, tokens=tokens, geometry=geometry), _trace(other, tokens=tokens, geometry=geometry)
+    )
+    assert difference is None, difference
+
+
+def test_traces_of_different_ops_differ_and_the_difference_is_named():
+    difference = gates.trace_difference(_trace("team006_before", tokens=16), _trace("team006_after", tokens=16))
+    assert difference is not None
+    assert "full" in difference  # the mask that is made anew
+
+
+def test_no_policy_makes_a_mask_at_decode():
+    traces = {name: _trace(name, tokens=1) for name in ("team006_before", "team006_after", "modular_per_forward")}
+    assert len({trace.digest for trace in traces.values()}) == 1
+
+
+def test_masks_are_vectorised_two_ops_each():
+    before, after = _trace("team006_before", tokens=16), _trace("team006_after", tokens=16)
+    layers = gates.small_geometries()["plain"].num_hidden_layers
+    assert len(before.ops) - len(after.ops) == 2 * layers
+
+
+@pytest.mark.parametrize("name", ["fast", "grid_modular_split_fresh_fused", "transformers_sdpa"])
+@pytest.mark.parametrize("tokens", [1, 16])
+def test_fused_attention_uses_the_flash_kernel(name, tokens):
+    kernels = gates.attention_kernels(_trace(name, tokens=tokens))
+    assert kernels == ["_scaled_dot_product_flash_attention_for_cpu.default"]
+
+
+def test_only_the_last_position_reaches_the_head():
+    config = gates.small_geometries()["plain"]
+    for name in variants.names():
+        heads = [op for op in _trace(name, tokens=16).ops if f"[{config.hidden_size}, {config.vocab_size}]" in op]
+        assert heads, name
+        assert all(f"[2, {config.hidden_size}]" in op for op in heads), (name, heads)
+
+
+# --- presets -------------------------------------------------------------------------------------------------------
+
+
+def _changed(one: str, other: str) -> set[str]:
+    ours, theirs = variants.get(one).factors, variants.get(other).factors
+    return {axis for axis in ours if ours[axis] != theirs[axis]}
+
+
+def test_each_step_of_the_ladder_changes_what_it_says():
+    assert _changed("team003", "team006_before") == {"rope"}
+    assert _changed("team006_before", "team006_after") == {"mask"}
+    assert _changed("team006_after", "team005_hybrid") == {"mask", "cache"}
+    assert _changed("team005_hybrid", "team005_proposal") == {"layout"}
+    assert _changed("team005_split", "team005_hybrid") == {"cache"}
+    assert _changed("team005_proposal", "single_file_inline") == {"granularity"}
+    assert _changed("team006_before", "modular_per_forward") == {"mask"}
+
+
+def test_the_grid_is_whole():
+    cells = {name for name in variants.names() if name.startswith("grid_")}
+    assert len(cells) == 16
+    factors = {tuple(sorted(variants.get(name).factors.items())) for name in cells}
+    assert len(factors) == 16
+
+
+def test_every_variant_says_what_it_is_and_who_does_it_so():
+    for name in variants.names():
+        variant = variants.get(name)
+        assert variant.description
+        assert variant.source
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(variants.UnknownVariant, match="team006_before"):
+        variants.get("team06_before")
+
+
+def test_the_yardstick_is_frozen():
+    digest = hashlib.sha256((FOLDER / "yardstick.py").read_bytes()).hexdigest()
+    assert digest == "2801c751ce50cbd56bcc8b580ec78174e08b48b2c064787b7ce715bbadc17a28", "yardstick.py must not change: saved runs are compared by it"
+
+
+def test_single_file_and_modular_do_not_know_each_other():
+    def imported(path: Path) -> set[str]:
+        tree = ast.parse(path.read_text())
+        return {
+            f"{'.' * node.level}{node.module or ''}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+        }
+
+    assert not any("modular" in module for module in imported(FOLDER / "single_file.py"))
+    assert not any("modular" in module for module in imported(FOLDER / "inline.py"))
+    for path in (FOLDER / "modular").glob("*.py"):
+        assert not any("single_file" in module for module in imported(path))
+
+
+def test_single_file_refuses_levels_it_has_no_branch_for():
+    config = gates.small_geometries()["plain"]
+    from llama_workbench.variants.single_file import build
+
+    with pytest.raises(ValueError, match="rope = 'complex'"):
+        build(config, {}, max_length=8, settings=Settings(layout="single_file", rope="complex"))
+
+
+def test_listing_variants_imports_no_torch():
+    code = "import sys; from llama_workbench import variants; variants.names(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kernel", ["narrow_cat", "pair_stack", "complex", "rotate_half"])
+def test_every_rope_kernel_gives_the_same_logits(kernel):
+    from llama_workbench.variants.modular.model import build
+
+    settings = Settings(rope=kernel)
+    gate = gates.small_gate(
+        lambda config, weights, *, max_length: build(config, weights, max_length=max_length, settings=settings),
+        reference,
+    )
+    assert gate.passed, gate.detail
+
+
+def test_mask_caches_hold_what_their_policy_says():
+    config = gates.small_geometries()["plain"]
+    weights = gates.small_weights(config, torch.float32)
+    ids = torch.arange(16)[None]
+    with torch.inference_mode():
+        per_layer = variants.get("team006_after").build(config, weights, max_length=32)
+        per_model = variants.get("team005_hybrid").build(config, weights, max_length=32)
+        for model in (per_layer, per_model):
+            for length in (4, 7, 4, 9):
+                model.reset()
+                model.forward(ids[:, :length], 0)
+    owners = {id(block.attention.masks) for block in per_layer.blocks}
+    assert len(owners) == config.num_hidden_layers
+    assert all(len(block.attention.masks.masks) == 3 for block in per_layer.blocks)
+    shared = {id(block.attention.masks) for block in per_model.blocks}
+    assert len(shared) == 1
+    assert len(per_model.blocks[0].attention.masks.masks.masks) == 3
+
+
+# --- components ----------------------------------------------------------------------------------------------------
+
+SMALL_LAYER = LlamaConfig(64, 64, 64, 1, 4, 4, 16, 64)
+
+
+@pytest.mark.parametrize("preset", ["team003", "team006_before", "team006_after", "candle", "modular_per_forward"])
+@pytest.mark.parametrize("name", components.NAMES)
+def test_components_give_what_the_formula_says(preset, name):
+    settings = variants.get(preset).settings
+    assert settings is not None
+    if name == "mask-get" and settings.mask == "per_forward":
+        with pytest.raises(ValueError, match="neither"):
+            components.build(name, settings, SMALL_LAYER, tokens=9, seed=0)
+        return
+    part = components.build(name, settings, SMALL_LAYER, tokens=9, seed=0)
+    torch.testing.assert_close(part.run().double(), part.expected().double(), atol=1e-5, rtol=1e-5)
+
+
+def test_an_unknown_component_is_refused():
+    with pytest.raises(ValueError, match="mask-create-apply"):
+        components.build("mask-crate", Settings(), SMALL_LAYER, tokens=4, seed=0)
+
+
+# --- outside variants ----------------------------------------------------------------------------------------------
+
+
+def test_an_outside_variant_is_named_after_its_function(tmp_path):
+    (tmp_path / "helper.py").write_text("BASE = 'fast'\n")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from llama_workbench import variants\nimport helper\n"
+        "def mine(config, weights, *, max_length):\n"
+        "    '''My own, and fast.'''\n"
+        "    return variants.get(helper.BASE).build(config, weights, max_length=max_length)\n"
+    )
+    variant = outside.load(*outside.parse(f"{file}:mine"))
+    assert (variant.name, variant.description) == ("mine", "My own, and fast.")
+    assert gates.small_gate(variant.build, reference).passed
+
+
+@pytest.mark.parametrize(
+    ("text", "body", "said"),
+    [
+        ("{file}", "", "FILE:FUNCTION"),
+        ("{file}:", "", "FILE:FUNCTION"),
+        ("nowhere.py:f", "", "no file"),
+        ("{file}:f", "1 / 0", "ZeroDivisionError"),
+        ("{file}:f", "def (", "SyntaxError"),
+        ("{file}:f", "def g(): pass", "it defines g"),
+        ("{file}:f", "f = 3", "no function 'f'"),
+    ],
+)
+def test_a_bad_outside_variant_is_explained(tmp_path, text, body, said):
+    file = tmp_path / "mine.py"
+    file.write_text(body)
+    with pytest.raises(outside.OutsideVariantError, match=said.replace("(", r"\(")):
+        outside.load(*outside.parse(text.format(file=file)))
