@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -195,7 +197,8 @@ class Run:
             status = "interrupted"
             self.progress.note("interrupted: what was measured is kept and judged")
         except BaseException:
-            self._write_manifest("failed")
+            with contextlib.suppress(RunError):  # a full disk is what the user must hear of, not this
+                self._write_manifest("failed")
             raise
         return self._finish(status)
 
@@ -325,11 +328,9 @@ def judge_run(
 
 
 def _command() -> list[str]:
-    """How this process was called, without the folders of this machine."""
-    words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
-    here = str(Path.cwd())
-    home = str(Path.home())
-    return [word.replace(here + os.sep, "").replace(home, "~") for word in words]
+    """How this process was called; of a path on this machine only the last part."""
+    program = "pytest" if "pytest" in sys.argv[0] else os.path.basename(sys.argv[0])
+    return [program, *(re.sub(r"(?:[^\s=,:]*/)+([^/\s=,:]+)", r"\1", word) for word in sys.argv[1:])]
 
 
 

@@ -60,9 +60,13 @@ SAMPLE_NS = 200_000
 """A sample lasts at least this long, so that reading the clock (some 0.3 µs) is lost in it."""
 
 CALIBRATION_NS = 50_000_000
-LEAST_SAMPLING_NS = 10_000_000
-"""A round gives each variant's samples as long as its rebuilding took, and at least this: what is left of the noise
+LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
+"""A round gives each variant's samples as long as its rebuilding took, within these bounds: what is left of the noise
 within a round and between rounds then costs at most twice what the best split would."""
+
+THREE_PAIRS_NS = 35_000_000
+"""Samples shorter than this come at least three to a round: the median of three leaves out what a busy neighbour does
+to one (a pair's spread was three times a round's), and averages the effect of a sample's place in its pair."""
 
 MOST_PAIRS = 51
 PRIME_NS = 5_000_000
@@ -505,7 +509,9 @@ class Worker:
             repeats = {name: math.ceil(SAMPLE_NS / ns) for name, ns in call_ns.items()}
         prime = slowest_ns < PRIME_NS and bench.workload.lengths == "repeated"
         sample_ns = statistics.median(call_ns[name] * (repeats[name] + prime) for name in active)
-        pairs = round(max(bench.rebuild_ns, LEAST_SAMPLING_NS) / sample_ns)
+        pairs = round(min(max(bench.rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS) / sample_ns)
+        if sample_ns < THREE_PAIRS_NS:
+            pairs = max(pairs, 3)
         if bench.workload.kind == "decode":
             pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
         pairs = max(1, min(MOST_PAIRS, pairs))

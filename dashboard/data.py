@@ -1,0 +1,439 @@
+"""From a results folder to what the pages show, by way of `harness.store`; no Streamlit, no drawing.
+
+The files may come from anywhere. What is wrong with a whole run is a `RunError` of the store; a single value of a
+wrong kind becomes None or "", and is shown as missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llama_workbench.harness.report import excluded_lines
+from llama_workbench.harness.store import (
+    CLAIMS,
+    MANIFEST,
+    MEMORY,
+    PROFILES,
+    VERDICTS,
+    RunError,
+    RunFolder,
+    RunSummary,
+    list_runs,
+)
+
+from . import words
+from .frames import Frame, StackError, prune, read_folded, without_shell
+
+LARGEST_PROFILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One row of evidence: `ratio` is t_baseline / t_variant with its interval; an open end is None."""
+
+    workload: str
+    variant: str
+    baseline: str
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    rounds: int
+    seconds: float | None
+    verdict: str
+    warnings: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The ratio with its interval."""
+        return words.effect(self.ratio, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim, or one part of it, with its verdict. `low` and `high` bound the claimed ratio; None is open."""
+
+    id: str
+    part: str
+    title: str
+    statement: str
+    who: tuple[str, ...]
+    source: str
+    decided_by: str
+    verdict: str
+    reason: str
+    alpha: float
+    claimed: str
+    low: float | None
+    high: float | None
+    effects: tuple[Effect, ...]
+
+    @property
+    def is_comparison(self) -> bool:
+        """True for `--compare A B`, where nobody claimed anything and the region is the margin of "same"."""
+        return self.id == "ad-hoc"
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the machine made of identical code on one workload: the hull of the controls' intervals."""
+
+    low: float
+    high: float
+    rounds: int
+    fired: bool
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One sampled profile: all of it (`root`) and what is drawn (`shown`, pruned and without the `shell`).
+
+    Both are None where there is no profile, and `reason` says why. `median_ns` is the time of one call.
+    """
+
+    workload: str
+    variant: str
+    root: Frame | None
+    shown: Frame | None
+    shell: tuple[str, ...]
+    least_share: float  # of a box that is drawn
+    median_ns: float | None
+    rate_hz: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one variant on one workload; None where not measured, and `reason` says why."""
+
+    variant: str
+    peak_transient_bytes: float | None
+    parameter_bytes: float | None
+    cache_bytes: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, read: everything the pages show, but the profiles (`read_profile`)."""
+
+    path: Path
+    id: str
+    manifest: Mapping[str, Any]
+    alpha: float | None  # of the whole report
+    claims: tuple[Claim, ...]
+    floors: Mapping[str, Floor]
+    noise: str
+    profiles: Mapping[tuple[str, str], Mapping[str, Any]]  # by workload and variant; `read_profile` reads the stacks
+    memory: Mapping[tuple[str, str], Memory]
+    left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
+    problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in the list of runs, under the name it has in links."""
+
+    name: str
+    summary: RunSummary
+
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Names, times of change and sizes of files: differs when what was read may differ."""
+
+
+def stamp_of_run(path: Path) -> Stamp:
+    """The stamp of a run's own files."""
+    return _stamp(path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY))
+
+
+def stamp_of_results(results: Path) -> Stamp:
+    """The stamp of all that `entries` looks at."""
+    homes = [results, results / "runs", results / "baselines"]
+    folders = [folder for home in homes if home.is_dir() for folder in home.iterdir() if folder.is_dir()]
+    return _stamp(folder / name for folder in [results, *folders] for name in ("", MANIFEST, VERDICTS))
+
+
+def _stamp(paths: Iterable[Path]) -> Stamp:
+    found = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        found.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(sorted(found))
+
+
+def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the runs lie: `--results PATH`, else $WORKBENCH_RESULTS, else ./results."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--results")
+    try:
+        chosen = parser.parse_known_args(list(arguments))[0].results
+    except argparse.ArgumentError:  # "--results" with nothing behind it
+        chosen = None
+    return Path(chosen or environment.get("WORKBENCH_RESULTS") or "results")
+
+
+def entries(results: Path) -> list[Entry]:
+    """All runs under `results` (its runs/ and baselines/, or runs lying in it directly, or itself), newest first.
+
+    Damaged and foreign folders are in the list too, with a `problem`.
+    """
+    if RunFolder(results).looks_like_a_run():
+        return [Entry(results.resolve().name, RunFolder(results).describe())]
+    homes = [("", results / "runs"), ("baselines/", results / "baselines")]
+    if not any(home.is_dir() for _, home in homes):
+        homes = [("", results)]
+    found = [Entry(prefix + run.path.name, run.describe()) for prefix, home in homes for run in list_runs(home)]
+    return sorted(found, key=lambda entry: entry.summary.started, reverse=True)
+
+
+def read_run(path: Path) -> Run:
+    """Read one run. Raises RunError where the manifest or the verdicts cannot be read."""
+    folder = RunFolder(path)
+    manifest = folder.read_manifest()
+    problems: list[str] = []
+
+    def optional(read: Any) -> list[dict[str, Any]]:
+        try:
+            records: list[dict[str, Any]] = read()
+        except RunError as error:
+            problems.append(f"{error.path.name}: {error.problem}")
+            return []
+        return records
+
+    verdicts = folder.read_verdicts()
+    claims = {_text(claim.get("id")): claim for claim in optional(folder.read_claims)}
+    noise = _mapping(manifest.get("noise"))
+    memory = {
+        (_text(row.get("workload")), _text(row.get("variant"))): Memory(
+            variant=_text(row.get("variant")),
+            peak_transient_bytes=_number(row.get("peak_transient_bytes")),
+            parameter_bytes=_number(row.get("parameter_bytes")),
+            cache_bytes=_number(row.get("cache_bytes")),
+            reason=_text(row.get("reason")),
+        )
+        for row in optional(folder.read_memory)
+    }
+    try:
+        left_out = excluded_lines(manifest)
+    except (AttributeError, KeyError, TypeError):
+        left_out = []
+        problems.append("run.json: what it says was left out is not in the form that is read here")
+    return Run(
+        path=path,
+        id=_text(manifest.get("id")) or path.name,
+        manifest=manifest,
+        alpha=_positive(manifest.get("alpha")),
+        claims=tuple(_claim(verdict, claims.get(_text(verdict.get("claim")), {})) for verdict in verdicts),
+        floors=_floors(_records(noise.get("controls"))),
+        noise=_text(noise.get("line")),
+        profiles={
+            (_text(row.get("workload")), _text(row.get("variant"))): row for row in optional(folder.read_profiles)
+        },
+        memory=memory,
+        left_out=tuple(left_out),
+        problems=tuple(problems),
+    )
+
+
+def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
+    """The profile of one variant on one workload; None where the run made none."""
+    row = run.profiles.get((workload, variant))
+    if row is None:
+        return None
+    root, reason = None, _text(row.get("reason"))
+    relative = row.get("path")
+    if isinstance(relative, str):
+        try:
+            root = read_folded(_inside(run.path, relative))
+        except (OSError, UnicodeDecodeError, StackError) as error:
+            reason = f"{relative}: {error.strerror if isinstance(error, OSError) else error}"
+        if root is not None and not root.samples:
+            root, reason = None, "the profiler took no sample"
+    shown, shell, least_share = None, list[str](), 0.0
+    if root is not None:
+        pruned, least_share = prune(root)
+        shown, shell = without_shell(pruned)
+    return Profile(
+        workload=workload,
+        variant=variant,
+        root=root,
+        shown=shown,
+        shell=tuple(shell),
+        least_share=least_share,
+        median_ns=_positive(row.get("median_ns")),
+        rate_hz=_positive(row.get("rate_hz")),
+        reason=reason or "the run gives no reason",
+    )
+
+
+def experiment(run: Run, workload: str) -> Mapping[str, Any]:
+    """The manifest's entry for a workload; empty where there is none."""
+    for entry in _records(run.manifest.get("experiments")):
+        if _text(_mapping(entry.get("workload")).get("name")) == workload:
+            return entry
+    return {}
+
+
+def checks(run: Run, effect: Effect) -> dict[str, str]:
+    """What the gates found for the two sides of an effect: a row of a table."""
+    entry = experiment(run, effect.workload)
+    traces = "not compared"
+    for row in _records(entry.get("trace_differences")):
+        if (row.get("variant"), row.get("baseline")) == (effect.variant, effect.baseline):
+            detail = _text(row.get("detail"))
+            traces = ("the same" if row.get("same") is True else "differ") + (f": {detail}" if detail else "")
+    gates = _mapping(entry.get("gates"))
+    return {
+        "workload": effect.workload,
+        "baseline": effect.baseline,
+        "its logits": _gate(_mapping(gates.get(effect.baseline))),
+        "variant": effect.variant,
+        "logits": _gate(_mapping(gates.get(effect.variant))),
+        "operation traces": traces,
+    }
+
+
+def _gate(gate: Mapping[str, Any]) -> str:
+    """The logits gate of one variant in a few words."""
+    if not gate:
+        return "not compared"
+    error, tolerance = _number(gate.get("max_error")), _number(gate.get("tolerance"))
+    known = f" (error {error:.1e} of {tolerance:.1e})" if error is not None and tolerance is not None else ""
+    return f"{'pass' if gate.get('passed') is True else 'fail'}{known}"
+
+
+def reproduce(run: Run, claim: Claim) -> str:
+    """The command that measures this claim again, with what this run chose."""
+    parts = ["pytest", "--benchmark"]
+    if claim.is_comparison and claim.effects:
+        first = claim.effects[0]
+        workloads = dict.fromkeys(effect.workload for effect in claim.effects)
+        parts += ["--compare", first.baseline, first.variant, "--workloads", ",".join(workloads)]
+    else:
+        parts += ["--claims", claim.id]
+    seed = run.manifest.get("seed")
+    if isinstance(seed, int):
+        parts += ["--seed", str(seed)]
+    return shlex.join(parts)
+
+
+def sentence(claim: Claim) -> str:
+    """What the verdict means, in plain words, to stand after the verdict's own word."""
+    meaning = words.look(claim.verdict).meaning.format(claimed=claim.claimed or "not recorded")
+    if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
+        return f"on every workload {meaning}"
+    return meaning
+
+
+def measured(claim: Claim) -> str:
+    """The effect in a few words: one interval, or the span of several."""
+    known = [effect for effect in claim.effects if effect.ratio is not None]
+    if len(known) > 1:
+        return words.span([effect.ratio for effect in known if effect.ratio is not None])
+    return known[0].text if known else "not measured"
+
+
+def _inside(folder: Path, relative: str) -> str:
+    """The text of a file that must lie in the run folder: a manifest from elsewhere may name any path."""
+    path = (folder / relative).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise StackError("the path leads out of the run folder")
+    if path.stat().st_size > LARGEST_PROFILE_BYTES:
+        raise StackError(f"larger than {words.size(LARGEST_PROFILE_BYTES)}")
+    return path.read_text(encoding="utf-8")
+
+
+def _claim(verdict: Mapping[str, Any], definition: Mapping[str, Any]) -> Claim:
+    region = _mapping(verdict.get("region"))
+    who = verdict.get("who")
+    source = definition.get("source")
+    return Claim(
+        id=_text(verdict.get("claim")),
+        part=_text(verdict.get("part")),
+        title=_text(verdict.get("title")) or _text(definition.get("title")) or _text(verdict.get("claim")),
+        statement=_text(verdict.get("statement")) or _text(definition.get("statement")),
+        who=tuple(_text(name) for name in who) if isinstance(who, list) else (_text(who),) if who else (),
+        source="; ".join(_source(item) for item in source) if isinstance(source, list) else _text(source),
+        decided_by=_text(definition.get("decided_by")),
+        verdict=_text(verdict.get("verdict")),
+        reason=_text(verdict.get("reason")),
+        alpha=_number(verdict.get("alpha")) or 0.01,
+        claimed=_text(verdict.get("claimed")),
+        low=_positive(region.get("low")),
+        high=_positive(region.get("high")),
+        effects=tuple(_effect(row) for row in _records(verdict.get("effects"))),
+    )
+
+
+def _effect(row: Mapping[str, Any]) -> Effect:
+    notes = row.get("warnings")
+    return Effect(
+        workload=_text(row.get("workload")),
+        variant=_text(row.get("variant")),
+        baseline=_text(row.get("baseline")),
+        metric=_text(row.get("metric")),
+        ratio=_positive(row.get("ratio")),
+        low=_positive(row.get("low")),
+        high=_positive(row.get("high")),
+        rounds=int(_number(row.get("rounds")) or 0),
+        seconds=_number(row.get("seconds")),
+        verdict=_text(row.get("verdict")),
+        warnings=tuple(_text(note) for note in notes) if isinstance(notes, list) else (),
+    )
+
+
+def _source(item: Any) -> str:
+    if not isinstance(item, dict):
+        return _text(item)
+    return ", ".join(_text(item.get(key)) for key in ("document", "section") if item.get(key))
+
+
+def _floors(controls: Sequence[Mapping[str, Any]]) -> dict[str, Floor]:
+    floors: dict[str, Floor] = {}
+    for row in controls:
+        low, high = _positive(row.get("low")), _positive(row.get("high"))
+        if low is None or high is None:
+            continue  # still unbounded: it says nothing about the machine
+        name, rounds = _text(row.get("workload")), int(_number(row.get("rounds")) or 0)
+        have = floors.get(name, Floor(low, high, rounds, False))
+        floors[name] = Floor(
+            low=min(low, have.low),
+            high=max(high, have.high),
+            rounds=max(rounds, have.rounds),
+            fired=have.fired or row.get("fired") is True,
+        )
+    return floors
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _positive(value: Any) -> float | None:
+    number = _number(value)
+    return number if number is not None and number > 0 else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _records(value: Any) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

@@ -1,0 +1,130 @@
+"""Plain words and numbers for the pages, and the two escapes that keep a results file from being markup.
+
+A results file may hold anything, since variants and claims come from outside. Streamlit's Markdown and plotly's
+labels both interpret markup, each in its own way, so every string out of a file passes `markdown` or `label`,
+or goes to an element that shows text as it is (`st.text`, `st.code`, `st.dataframe`, `st.selectbox`).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llama_workbench.harness.report import interval_text, ratio_text
+
+WORD_JOINER = "\u2060"  # has no width and breaks no line
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one verdict is shown: always a word and an icon beside the colour."""
+
+    word: str
+    icon: str  # Material Symbols name
+    colour: str  # Streamlit's name; the theme maps it to a colour-blind-safe one
+    symbol: str  # plotly marker
+    meaning: str  # one clause, after "word: "; {claimed} is what was claimed
+
+
+LOOKS: dict[str, Look] = {
+    "supported": Look(
+        "Supported", "check_circle", "green", "circle", "the whole interval lies inside the claimed range ({claimed})"
+    ),
+    "refuted": Look(
+        "Refuted", "cancel", "red", "x-thin", "the whole interval lies outside the claimed range ({claimed})"
+    ),
+    "depends": Look("Depends", "call_split", "violet", "diamond", "it holds in some places and not in others"),
+    "inconclusive": Look(
+        "Inconclusive",
+        "help",
+        "gray",
+        "circle-open",
+        "these rounds do not decide it",
+    ),
+    "not evidence": Look(
+        "Not evidence", "block", "orange", "square-open", "what was measured cannot speak for or against the claim"
+    ),
+    "not measurable here": Look(
+        "Not measurable here", "do_not_disturb_on", "gray", "square-open", "this machine cannot measure it"
+    ),
+    "faster": Look(
+        "Faster", "arrow_upward", "green", "triangle-right", "the whole interval lies above the margin ({claimed})"
+    ),
+    "slower": Look(
+        "Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below the margin ({claimed})"
+    ),
+    "same": Look("Same", "drag_handle", "blue", "circle", "the whole interval lies within the margin ({claimed})"),
+}
+
+
+def look(verdict: str) -> Look:
+    """How to show `verdict`; a word this version does not know is shown as it stands, unjudged."""
+    return LOOKS.get(verdict) or Look(verdict or "no verdict", "question_mark", "gray", "circle-open", "")
+
+
+def markdown(text: object) -> str:
+    """`text` so that Streamlit's Markdown shows it character by character, on one line.
+
+    Backslashes stop CommonMark, HTML, LaTeX and `:red[...]`. Emoji and icon short codes (`:tada:`), links without
+    brackets and `->` are replaced in the text *after* it was parsed, where no backslash is left: a word joiner
+    inside the pattern stops those.
+    """
+    line = " ".join(str(text).split())
+    line = re.sub(r"([:@])(?=\S)", rf"\1{WORD_JOINER}", line)
+    line = re.sub(r"(?i)\b(www)(?=\.)", rf"\1{WORD_JOINER}", line)
+    line = re.sub(r"([-<>=~])(?=[-<>=])", rf"\1{WORD_JOINER}", line)
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", line)
+
+
+def clip(text: object, limit: int) -> str:
+    """`text` on one line of at most `limit` characters; what was cut off shows as an ellipsis."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def label(text: object, limit: int = 400) -> str:
+    """`text` for plotly, which reads a few HTML tags, `%{...}` and `$...$` in every label and hover text."""
+    return html.escape(clip(text, limit), quote=True).replace("$", "&#36;").replace("%{", "%&#123;")
+
+
+def effect(ratio: float | None, low: float | None, high: float | None) -> str:
+    """A ratio with its interval, "1.021× [1.012, 1.031]", as the terminal writes it."""
+    return "not measured" if ratio is None else f"{ratio_text(ratio)} {interval_text(low, high)}"
+
+
+def span(ratios: Sequence[float]) -> str:
+    """The smallest and the largest of several ratios."""
+    return f"{ratio_text(min(ratios))} to {ratio_text(max(ratios))}"
+
+
+def percent(share: float) -> str:
+    """0.99 → "99 %", with four digits where it needs them."""
+    return f"{100 * share:.4g} %"
+
+
+def size(count: float | None) -> str:
+    """A number of bytes in binary units, three significant digits."""
+    if count is None:
+        return "not measured"
+    value, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1000 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+
+
+def milliseconds(value_ns: float | None) -> str:
+    """A duration in milliseconds, three significant digits; microseconds below 0.1 ms."""
+    if value_ns is None:
+        return "not measured"
+    if value_ns < 1e5:
+        return f"{value_ns / 1e3:.3g} µs"
+    return f"{value_ns / 1e6:.3g} ms" if value_ns < 1e9 else f"{value_ns / 1e6:,.0f} ms"
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names as in a sentence: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"

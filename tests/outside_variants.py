@@ -1,0 +1,114 @@
+"""Outside variants for the tests: a good one, an identical copy, a slower one, and all the ways to misbehave."""
+
+import os
+import time
+
+import torch
+from torch.nn import functional as F
+
+from llama_workbench import variants
+
+
+class _Around:
+    """A model whose forward is followed by something else."""
+
+    def __init__(self, model, after):
+        self.model, self.after, self.calls = model, after, 0
+        self.reset = model.reset
+
+    def forward(self, tokens, position):
+        logits = self.model.forward(tokens, position)
+        self.calls += 1
+        return self.after(logits, self.calls)
+
+
+def _fast(config, weights, max_length, after):
+    return _Around(variants.get("fast").build(config, weights, max_length=max_length), after)
+
+
+def good(config, weights, *, max_length):
+    """The fast variant, from outside."""
+    return variants.get("fast").build(config, weights, max_length=max_length)
+
+
+def slow(config, weights, *, max_length):
+    """Right, but with far more work."""
+    ballast = torch.randn(256, 256)
+
+    def after(logits, calls):
+        F.linear(ballast, ballast)
+        return logits
+
+    return _fast(config, weights, max_length, after)
+
+
+def wrong(config, weights, *, max_length):
+    """Logits off by a constant on one token."""
+
+    def after(logits, calls):
+        logits = logits.clone()
+        logits[:, 3] += 0.5
+        return logits
+
+    return _fast(config, weights, max_length, after)
+
+
+def nan(config, weights, *, max_length):
+    """NaN: fast and wrong."""
+    return _fast(config, weights, max_length, lambda logits, calls: logits * float("nan"))
+
+
+def raises(config, weights, *, max_length):
+    """Cannot be built."""
+    raise RuntimeError("no such kernel here")
+
+
+def hangs(config, weights, *, max_length):
+    """Never answers."""
+
+    def after(logits, calls):
+        time.sleep(3600)
+
+    return _fast(config, weights, max_length, after)
+
+
+def kills(config, weights, *, max_length):
+    """Takes its process along."""
+
+    def after(logits, calls):
+        os.kill(os.getpid(), 9)
+
+    return _fast(config, weights, max_length, after)
+
+
+def kills_later(config, weights, *, max_length):
+    """Passes its gates, then takes its process along in a round."""
+
+    def after(logits, calls):
+        global _CALLS
+        _CALLS += 1
+        if _CALLS > 150:
+            os._exit(7)
+        return logits
+
+    return _fast(config, weights, max_length, after)
+
+
+_CALLS = 0
+
+
+def wrong_later(config, weights, *, max_length):
+    """Passes its gates, then answers wrongly."""
+
+    def after(logits, calls):
+        global _CALLS
+        _CALLS += 1
+        return logits + 1 if _CALLS > 150 else logits
+
+    return _fast(config, weights, max_length, after)
+
+
+def threads(config, weights, *, max_length):
+    """Changes a setting of the whole process."""
+    torch.set_num_threads(2)
+    return variants.get("fast").build(config, weights, max_length=max_length)

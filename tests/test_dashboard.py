@@ -1,0 +1,775 @@
+"""The dashboard without a browser: figures by their traces, files by what is read of them, the page by AppTest."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runs
+from dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from llama_workbench import ROOT
+from llama_workbench.harness.store import RunError, RunFolder
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+import plotly.graph_objects as go
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import data, figures, frames, words
+
+APP = Path(data.__file__).with_name("app.py")
+
+
+def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> data.Effect:
+    effect = data.Effect(
+        workload=workload,
+        variant="proposal",
+        baseline="before",
+        metric="cpu time",
+        ratio=1.02,
+        low=1.01,
+        high=1.03,
+        rounds=84,
+        seconds=6.3,
+        verdict="refuted",
+        warnings=(),
+    )
+    return replace(effect, **more)
+
+
+def a_claim(*effects: data.Effect, **more: Any) -> data.Claim:
+    claim = data.Claim(
+        id="refactor-2x-3x",
+        part="",
+        title="The rewrite makes inference 2-3x faster",
+        statement="",
+        who=("TEAM-005",),
+        source="",
+        decided_by="",
+        verdict="refuted",
+        reason="",
+        alpha=0.01,
+        claimed="2-3x",
+        low=2.0,
+        high=3.0,
+        effects=effects,
+    )
+    return replace(claim, **more)
+
+
+def a_profile(text: str | None = None, median_ns: float | None = 10e6) -> data.Profile:
+    root = frames.read_folded(folded() if text is None else text)
+    pruned, least_share = frames.prune(root)
+    shown, shell = frames.without_shell(pruned)
+    return data.Profile("prefill", "proposal", root, shown, tuple(shell), least_share, median_ns, 250, "")
+
+
+def shapes(figure: go.Figure, name: str) -> list[Any]:
+    return [shape for shape in figure.layout.shapes if shape.name == name]
+
+
+def texts(figure: go.Figure) -> list[str]:
+    """Every string of a figure that plotly reads as markup."""
+    plain = json.loads(figure.to_json())
+    found: list[str] = []
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+        elif isinstance(value, str):
+            found.append(value)
+
+    walk({"data": plain["data"], "layout": {key: plain["layout"][key] for key in plain["layout"] if key != "template"}})
+    return found
+
+
+# -- the forest plot -------------------------------------------------------------------------------------------------
+
+
+def test_forest_has_one_row_per_effect_with_its_interval() -> None:
+    effects = [
+        an_effect("a", ratio=1.02, low=1.01, high=1.03),
+        an_effect("b", ratio=2.5, low=2.4, high=2.6, verdict="supported"),
+    ]
+    figure = figures.forest(a_claim(*effects), {})
+    assert [trace.name for trace in figure.data] == ["refuted", "supported"]
+    for trace, effect in zip(figure.data, effects, strict=True):
+        assert list(trace.x) == [effect.ratio]
+        assert trace.x[0] + trace.error_x.array[0] == pytest.approx(effect.high)
+        assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(effect.low)
+    assert figure.data[0].marker.symbol != figure.data[1].marker.symbol, "never by colour alone"
+    assert figure.data[0].y[0] > figure.data[1].y[0], "in the order of the file, from the top"
+    assert {"1.020× [1.010, 1.030] · 84", "2.500× [2.400, 2.600] · 84"} <= set(texts(figure))
+
+
+def test_forest_axis_is_logarithmic_and_labelled() -> None:
+    figure = figures.forest(a_claim(an_effect()), {})
+    axis = figure.layout.xaxis
+    assert axis.type == "log"
+    assert "speed-up (t_baseline / t_variant)" in axis.title.text
+    assert 10 ** axis.range[0] < 1 < 3 < 10 ** axis.range[1]
+    assert all(10 ** axis.range[0] < tick < 10 ** axis.range[1] for tick in axis.tickvals)
+    assert all(text.endswith("×") for text in axis.ticktext)
+
+
+def test_forest_shades_the_claimed_region_on_every_track() -> None:
+    figure = figures.forest(a_claim(an_effect("a"), an_effect("b")), {})
+    region = shapes(figure, "claimed: 2-3x")
+    assert [(shape.x0, shape.x1) for shape in region] == [(2.0, 3.0)] * 2
+    assert [shape.showlegend for shape in region] == [True, False]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.01, None), (None, 0.95)])
+def test_forest_runs_an_open_region_to_the_edge(low: float | None, high: float | None) -> None:
+    figure = figures.forest(a_claim(an_effect(), low=low, high=high, claimed="open"), {})
+    [region] = shapes(figure, "claimed: open")
+    edges = [10**end for end in figure.layout.xaxis.range]
+    assert region.x0 == pytest.approx(low or edges[0])
+    assert region.x1 == pytest.approx(high or edges[1])
+
+
+def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
+    floors = {"a": data.Floor(0.997, 1.004, 40, False)}
+    figure = figures.forest(a_claim(an_effect("a"), an_effect("b")), floors)
+    [floor] = shapes(figure, "A/A floor")
+    assert (floor.x0, floor.x1) == (0.997, 1.004)
+    assert floor.y0 < figure.data[0].y[0] < floor.y1
+    assert not floor.y0 < figure.data[0].y[1] < floor.y1
+    assert "A/A floor: 0.9970 to 1.0040, 40 rounds" in figure.data[0].hovertext[0]
+
+
+def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
+    figure = figures.forest(a_claim(an_effect(low=None, high=None, ratio=1.5)), {})
+    trace, edges = figure.data[0], [10**end for end in figure.layout.xaxis.range]
+    assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(edges[0])
+    assert trace.x[0] + trace.error_x.array[0] == pytest.approx(edges[1])
+    assert "1.500× [no interval yet] · 84" in texts(figure)
+
+
+def test_forest_keeps_a_row_for_what_was_not_measured() -> None:
+    figure = figures.forest(a_claim(an_effect(ratio=None, low=None, high=None, rounds=0)), {})
+    assert not figure.data
+    assert {"prefill-15m-t128", "not measured · 0"} <= set(texts(figure))
+
+
+def test_forest_groups_rows_by_baseline() -> None:
+    effects = [an_effect("a"), an_effect("a", baseline="after"), an_effect("b")]
+    figure = figures.forest(a_claim(*effects), {})
+    heights = {note.text: note.y for note in figure.layout.annotations if "against" in note.text}
+    assert list(heights) == ["against <b>before</b>", "against <b>after</b>"]
+    y = dict(zip((0, 2, 1), figure.data[0].y, strict=True))  # drawn group by group: effects 0 and 2, then 1
+    assert heights["against <b>before</b>"] > y[0] > y[2] > heights["against <b>after</b>"] > y[1]
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=6),
+    st.floats(0, 3),
+    st.sampled_from([(None, None), (2.0, 3.0), (1.01, None), (None, 0.5)]),
+)
+def test_forest_shows_everything_finite_and_one(
+    ratios: list[float], half: float, region: tuple[float | None, float | None]
+) -> None:
+    effects = [an_effect(str(r), ratio=r, low=r * math.exp(-half), high=r * math.exp(half)) for r in ratios]
+    figure = figures.forest(a_claim(*effects, low=region[0], high=region[1]), {})
+    low, high = (10**end for end in figure.layout.xaxis.range)
+    inside = [1.0, *(edge for edge in region if edge), *(e.low for e in effects), *(e.high for e in effects)]
+    assert all(low < value < high for value in inside if value)
+    assert 1 <= len(figure.layout.xaxis.tickvals) <= 30
+
+
+def test_forest_in_words_says_what_the_picture_says() -> None:
+    text = figures.forest_text(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
+    for part in ("2-3x", "prefill-15m-t128 against before", "1.020× [1.010, 1.030]", "refuted", "0.998 to 1.002"):
+        assert part in text
+
+
+# -- flamegraphs and memory ------------------------------------------------------------------------------------------
+
+
+def test_folded_stacks_become_a_tree_that_keeps_every_sample() -> None:
+    root = frames.read_folded(folded())
+    assert root.samples == sum(int(line.rpartition(" ")[2]) for line in folded().splitlines())
+    assert sum(samples for _, _, samples in frames.by_own_time(root)) == root.samples
+    for _, frame in root.walk():
+        assert sum(child.samples for child in frame.children) <= frame.samples
+    names = {frame.name for _, frame in root.walk()}
+    assert "Attention.forward" in names
+    assert not [name for name in names if "call_impl" in name]
+
+
+def test_callers_are_merged_over_lines_and_the_innermost_frame_is_split() -> None:
+    text = "f (a.py:1);g (b.py:10) 3\nf (a.py:2);g (b.py:11) 4\nf (a.py:2);g (b.py:10);h (c.py:5) 2\n"
+    [f] = frames.read_folded(text).children
+    [g] = f.children
+    assert (f.samples, g.samples, g.own) == (9, 9, 7)
+    assert [(child.name, child.line, child.samples) for child in g.children] == [
+        ("g", 11, 4),
+        ("g", 10, 3),
+        ("h", None, 2),
+    ]
+
+
+@pytest.mark.parametrize("text", ["f;g", "f;g many", " 3", "f;g -1"])
+def test_what_is_not_folded_stacks_is_an_error_that_names_the_line(text: str) -> None:
+    with pytest.raises(frames.StackError, match="line 2"):
+        frames.read_folded(f"f 1\n{text}\n")
+
+
+def test_small_boxes_and_the_worker_s_shell_are_not_drawn() -> None:
+    profile = a_profile()
+    assert profile.root and profile.shown
+    assert "rare" in {frame.name for _, frame in profile.root.walk()}
+    shown = [frame for _, frame in profile.shown.walk()]
+    assert min(frame.samples for frame in shown) >= frames.PRUNE_BELOW * profile.root.samples
+    assert "rare" not in {frame.name for frame in shown}
+    assert profile.shell == ("<module>", "main", "loop")
+    assert profile.shown.children[0].name == "Llama.forward"
+
+
+def test_a_profile_of_very_many_boxes_is_pruned_until_it_can_be_drawn() -> None:
+    root = frames.read_folded("".join(f"run (w.py:1);f{k} (a.py:1);g{k} (a.py:2) {k % 7 + 3}\n" for k in range(450)))
+    pruned, share = frames.prune(root, most=400)
+    assert share > frames.PRUNE_BELOW
+    assert sum(1 for _ in pruned.walk()) <= 401
+    assert pruned.samples == root.samples
+
+
+def test_flamegraph_is_in_milliseconds_and_adds_up() -> None:
+    figure = figures.flamegraph(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
+    [trace] = figure.data
+    assert list(trace.labels) == ["full width = 8 ms a call", "run  8 ms", "f  6 ms", "g  2 ms"]
+    assert list(trace.values) == [40, 40, 30, 10]
+    assert trace.branchvalues == "total"
+    assert "6 ms a call ± 0.548 ms" in trace.hovertext[2]
+    assert "75.0 % ± 6.8 % of 40 samples" in trace.hovertext[2]
+
+
+def test_flamegraph_never_gives_children_more_than_their_parent() -> None:
+    [trace] = figures.flamegraph(a_profile(folded(3, layers=4)), 13.7e6).data
+    sums: dict[str, int] = {}
+    for parent, value in zip(trace.parents, trace.values, strict=True):
+        assert isinstance(value, int)
+        sums[parent] = sums.get(parent, 0) + value
+    values = dict(zip(trace.ids, trace.values, strict=True))
+    assert all(sums[name] <= values[name] for name in sums if name), "plotly would draw nothing"
+
+
+def test_both_sides_of_a_comparison_have_one_scale() -> None:
+    slow, fast = a_profile(median_ns=12e6), a_profile(median_ns=9e6)
+    widths = [figures.flamegraph(side, 12e6).data[0].values for side in (slow, fast)]
+    per_ms = [values[1] / values[0] / (side.median_ns or 0) for values, side in zip(widths, (slow, fast), strict=True)]
+    assert per_ms[0] == pytest.approx(per_ms[1], rel=1e-3)
+
+
+def test_flamegraph_rows_are_high_enough_to_read() -> None:
+    profile = a_profile()
+    assert profile.shown
+    assert figures.flamegraph(profile).layout.height >= 24 * (profile.shown.depth + 1)
+    assert profile.shown.depth >= 4
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("modular/attention.py", "variant"),
+        ("variants/single_file.py", "variant"),
+        ("nn/functional.py", "torch"),
+        ("modules/linear.py", "torch"),
+        ("torch/_tensor.py", "torch"),
+        ("libtorch_cpu.so", "torch"),
+        ("llama/modeling_llama.py", "library"),
+        ("harness/worker.py", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_frame_is_coloured_by_whose_code_it_is(file: str, expected: str) -> None:
+    assert figures.kind(frames.Frame("forward", file, None, 1)) == expected
+
+
+def test_the_legend_names_only_what_is_drawn() -> None:
+    assert figures.kinds([a_profile()]) == ["variant", "torch"]
+
+
+def test_flamegraph_without_a_median_shows_shares_and_without_samples_refuses() -> None:
+    figure = figures.flamegraph(a_profile("f (a.py:1) 3\ng (a.py:2) 1\n", None))
+    assert list(figure.data[0].labels) == ["", "f  75 %", "g  25 %"]
+    with pytest.raises(ValueError, match="no profile"):
+        figures.flamegraph(replace(a_profile(), shown=None))
+
+
+def test_flamegraph_in_words_names_the_largest() -> None:
+    text = figures.flamegraph_text(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
+    assert "8 ms a call" in text and "f 6 ms, g 2 ms" in text
+
+
+def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
+    rows = [
+        data.Memory("before", 3 * 2**20, 60e6, 7e6, ""),
+        data.Memory("after", None, 60e6, 7e6, "the pass was stopped"),
+    ]
+    figure = figures.memory(rows, "peak_transient_bytes", "before")
+    [trace] = figure.data
+    assert list(trace.x) == [3 * 2**20, 0]
+    assert figure.layout.xaxis.range[0] == 0
+    notes = [(note.text, note.y) for note in figure.layout.annotations]
+    assert [text for text, _ in notes] == ["before", "3 MiB", "after", "not measured"]
+    assert notes[0][1] == notes[1][1] > trace.y[0] > notes[2][1] > trace.y[1], "name and amount above the bar"
+    assert [text for text in figure.layout.xaxis.ticktext if text != "0"] == ["1 MiB", "2 MiB", "3 MiB"]
+    assert "the pass was stopped" in trace.hovertext[1]
+    assert "3,145,728 bytes" in trace.hovertext[0]
+
+
+@given(st.one_of(st.none(), st.integers(0, 2**50)))
+def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
+    figure = figures.memory([data.Memory("a", size, None, None, "")], "peak_transient_bytes", "a")
+    assert len(figure.layout.xaxis.tickvals) <= 6
+    assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
+
+
+# -- colours ---------------------------------------------------------------------------------------------------------
+
+
+def theme() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(APP.with_name(".streamlit").joinpath("config.toml").read_text())["theme"]
+    return found
+
+
+def contrast(a: str, b: str) -> float:
+    """WCAG 2's contrast ratio of two colours `#rrggbb`."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize(("name", "palette"), [("light", figures.LIGHT), ("dark", figures.DARK)])
+def test_figures_and_theme_agree_and_can_be_read(name: str, palette: figures.Palette) -> None:
+    colours = theme()[name]
+    for verdict, colour in palette.verdict.items():
+        assert colours[f"{verdict}Color"] == colours[f"{verdict}TextColor"] == colour
+        assert contrast(colour, colours["backgroundColor"]) >= 4.5
+    assert contrast(figures.EITHER, colours["backgroundColor"]) >= 4
+    for fill in palette.frames.values():
+        assert contrast(palette.frame_text, fill) >= 4.5
+
+
+@pytest.mark.parametrize(("name", "palette"), [("light", figures.LIGHT), ("dark", figures.DARK)])
+def test_text_brings_its_background(name: str, palette: figures.Palette) -> None:
+    """Streamlit does not run the page again when the browser turns dark: text alone would vanish until it does."""
+    row = data.Memory("a", 1, 1, 1, "")
+    built = [figures.forest(a_claim(an_effect()), {}, palette), figures.memory([row], "cache_bytes", "a", palette)]
+    for note in (note for figure in built for note in figure.layout.annotations):
+        assert note.bgcolor == theme()[name]["backgroundColor"]
+        assert contrast(note.font.color, note.bgcolor) >= 4.5
+
+
+def test_no_two_verdicts_look_alike() -> None:
+    assert set(words.LOOKS) >= {"supported", "refuted", "inconclusive", "depends", "not evidence"}
+    assert len({look.icon for look in words.LOOKS.values()}) == len(words.LOOKS)
+    assert {look.colour for look in words.LOOKS.values()} <= set(figures.LIGHT.verdict)
+
+
+# -- text from files is text -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [HOSTILE, MARKUP, "%{customdata}", "a & b < c"])
+def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
+    claim = a_claim(an_effect(text, variant=text, baseline=text, warnings=(text,), verdict=text), claimed=text)
+    profile = a_profile(f"{text} (variants/{HOSTILE}.py:1) 3\ng (a.py:2) 1\n".replace(";", ","))
+    row = data.Memory(text, None, 1.0, 1.0, text)
+    built = [figures.forest(claim, {}), figures.flamegraph(profile), figures.memory([row], "peak_transient_bytes", "b")]
+    for string in (string for figure in built for string in texts(figure)):
+        tags = set(re.findall(r"<[^>]*>", string))
+        assert tags <= {"<b>", "</b>", "<br>"}, string
+        assert not re.search(r"\$.*\$", string), string
+        assert "%{" not in string
+
+
+def test_markdown_keeps_the_words_and_none_of_the_marks() -> None:
+    escaped = words.markdown(MARKUP)
+    assert re.sub(rf"\\(?=[!-/:-@\[-`{{-~])|{words.WORD_JOINER}", "", escaped) == MARKUP
+    bare = re.sub(r"\\.", "", escaped)
+    assert not re.search(r"[!-/:-@\[-`{-~]", bare), "every mark has a backslash"
+    assert words.markdown("a\n\n# b") == r"a \# b"
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder: a run with every verdict, a later comparison, a killed run, a baseline, broken folders."""
+    results = tmp_path_factory.mktemp("results")
+    runs.write_run(results / "runs" / "all")
+    later = {"started": "2026-01-03T00:00:00+00:00"}
+    runs.write_run(results / "runs" / "ad-hoc", compare=("team006_before", "team006_after"), manifest=later)
+    killed = {"started": "2026-01-01T00:00:00+00:00"}
+    runs.write_run(results / "runs" / "killed", killed=True, manifest=killed, only=["decode-15m-c64"])
+    runs.write_run(results / "baselines" / "main", manifest={"started": "2025-12-01T00:00:00+00:00"})
+    add_broken(results / "runs")
+    return results
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("hostile")
+    deface(runs.write_run(results / "runs" / "hostile"))
+    return results
+
+
+def test_results_folder_by_option_then_variable_then_here() -> None:
+    variable = {"WORKBENCH_RESULTS": "/b"}
+    assert data.results_folder(["--results", "/a"], variable) == Path("/a")
+    assert data.results_folder(["--results=/a", "-x"], variable) == Path("/a")
+    assert data.results_folder([], variable) == Path("/b")
+    assert data.results_folder(["--results"], {}) == Path("results")
+
+
+def test_runs_are_listed_newest_first_and_damage_has_its_reason(home: Path) -> None:
+    found = data.entries(home)
+    good = [entry.name for entry in found if entry.summary.problem is None]
+    assert good == ["ad-hoc", "all", "killed", "baselines/main"]
+    problems = {entry.name: entry.summary.problem for entry in found if entry.summary.problem}
+    assert problems == {"cut-off": "run.json: not JSON at line 1", "photos": "no run.json and no samples"}
+
+
+def test_a_folder_of_runs_and_a_single_run_are_results_too(home: Path) -> None:
+    assert "all" in [entry.name for entry in data.entries(home / "runs")]
+    assert [entry.name for entry in data.entries(home / "runs" / "all")] == ["all"]
+    assert data.entries(home / "nowhere") == []
+
+
+def test_the_stamp_changes_with_the_run(tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", only=["decode-15m-c64"], rounds=12)
+    before = data.stamp_of_run(run.path), data.stamp_of_results(tmp_path)
+    assert (data.stamp_of_run(run.path), data.stamp_of_results(tmp_path)) == before
+    run.write_json("verdicts.json", [])
+    assert data.stamp_of_run(run.path) != before[0]
+    assert data.stamp_of_results(tmp_path) != before[1]
+
+
+def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
+    run = data.read_run(home / "runs" / "all")
+    written = RunFolder(home / "runs" / "all").read_verdicts()
+    assert [(claim.id, claim.part, claim.verdict) for claim in run.claims] == [
+        (verdict["claim"], verdict["part"] or "", verdict["verdict"]) for verdict in written
+    ]
+    assert [claim.high for claim in run.claims if claim.id == "single-file-faster"] == [None]
+    assert run.claims[0].source == "A document, A section"
+    controls = [row for row in run.manifest["noise"]["controls"] if row["workload"] == "prefill-15m-t128"]
+    assert len(controls) == 2, "A/A and copy"
+    floor = run.floors["prefill-15m-t128"]
+    assert floor.low == min(row["low"] for row in controls)
+    assert floor.high == max(row["high"] for row in controls)
+
+
+def test_a_profile_is_read_or_says_why_not(home: Path) -> None:
+    run = data.read_run(home / "runs" / "all")
+    profile = data.read_profile(run, "prefill-15m-t128", "team006_before")
+    assert profile and profile.root and profile.root.samples == 780
+    missing = data.read_profile(run, "prefill-15m-t128", "team005_hybrid")
+    assert missing and missing.root is None
+    assert missing.reason == "py-spy may not attach to other processes here"
+    assert data.read_profile(run, "decode-15m-c64", "team006_before") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("../secret.folded", "leads out of the run folder"),
+        ("/etc/hostname", "leads out of the run folder"),
+        ("nowhere.folded", "No such file"),
+        ("run.json", "is not"),
+    ],
+)
+def test_a_profile_elsewhere_or_damaged_is_not_read(tmp_path: Path, path: str, reason: str) -> None:
+    (tmp_path / "secret.folded").write_text("f 1\n")
+    run = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=12)
+    run.write_json("profiles.json", [{"workload": "w", "variant": "v", "path": path, "median_ns": 1e6}])
+    profile = data.read_profile(data.read_run(run.path), "w", "v")
+    assert profile and profile.root is None
+    assert reason in profile.reason
+
+
+def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
+    claims, comparison = (data.read_run(home / "runs" / name) for name in ("all", "ad-hoc"))
+    assert data.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x --seed 0"
+    assert data.reproduce(comparison, comparison.claims[0]) == (
+        "pytest --benchmark --compare team006_before team006_after --workloads "
+        "prefill-15m-t128,prefill-7b-1layer-t128,decode-15m-c64,mask-create-apply-t128 --seed 0"
+    )
+    assert data.reproduce(claims, a_claim(id="; rm -rf /")) == "pytest --benchmark --claims '; rm -rf /' --seed 0"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "meaning"),
+    [
+        ("refuted", "the whole interval lies outside the claimed range (2-3x)"),
+        ("supported", "the whole interval lies inside the claimed range (2-3x)"),
+        ("inconclusive", "these rounds do not decide it"),
+        ("a word of tomorrow", ""),
+    ],
+)
+def test_the_verdict_in_plain_words(verdict: str, meaning: str) -> None:
+    assert data.sentence(a_claim(an_effect(), verdict=verdict)) == meaning
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.data())
+def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, content: st.DataObject) -> None:
+    """Any value in any place of a whole run: it is read and drawn, or it is a RunError that says what is wrong."""
+    source = RunFolder(home / "runs" / "all")
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir(exist_ok=True)
+    names = ("run.json", "verdicts.json", "claims.json", "memory.json", "profiles.json")
+    spoilt = content.draw(st.sampled_from(names))
+    for name in names:
+        value = json.loads((source.path / name).read_text())
+        if name == spoilt:
+            value = _spoil(value, content)
+        run.write_json(name, value)
+    try:
+        read = data.read_run(run.path)
+    except RunError:
+        return
+    for claim in read.claims:
+        figures.forest(claim, read.floors)
+        figures.forest_text(claim, read.floors)
+        data.sentence(claim), data.measured(claim), data.reproduce(read, claim)
+        for effect in claim.effects:
+            data.checks(read, effect)
+            data.read_profile(read, effect.workload, effect.variant)
+
+
+def _spoil(value: Any, content: st.DataObject) -> Any:
+    """`value` with something else in one place, found by walking down from the top."""
+    if isinstance(value, dict) and value and content.draw(st.integers(0, 6)):
+        key = content.draw(st.sampled_from(sorted(value)))
+        return {**value, key: _spoil(value[key], content)}
+    if isinstance(value, list) and value and content.draw(st.integers(0, 6)):
+        index = content.draw(st.integers(0, len(value) - 1))
+        return [*value[:index], _spoil(value[index], content), *value[index + 1 :]]
+    return content.draw(anything)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`page(results, run="…", claim="…")` opens the app on that link."""
+
+    def opened(results: Path, **link: str) -> AppTest:
+        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+        monkeypatch.setattr(sys, "argv", ["app.py"])
+        app = AppTest.from_file(str(APP), default_timeout=30)
+        for name, value in link.items():
+            app.query_params[name] = value
+        return app.run()
+
+    yield opened
+
+
+def everything(app: AppTest) -> str:
+    """All text on the page without backslashes and word joiners, as a reader sees it."""
+    found = [app.markdown, app.caption, app.header, app.subheader, app.title, app.text, app.code, app.warning, app.info]
+    parts = [str(element.value) for elements in found for element in elements]
+    parts += [caption for radio in app.radio for caption in radio.proto.captions]
+    parts += [option for widget in [*app.radio, *app.selectbox] for option in widget.options]
+    parts += [table.value.to_string() for table in [*app.table, *app.dataframe]]
+    parts += [element.label for element in app.expander]
+    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(parts))
+
+
+def alts(app: AppTest) -> list[str]:
+    return [chart.proto.alt for chart in app.get("plotly_chart")]
+
+
+def test_the_newest_run_opens_on_its_first_claim(page: Any, home: Path) -> None:
+    app = page(home)
+    assert not app.exception
+    assert app.title[0].value == "Verdicts"
+    assert app.selectbox(key="run").value == "ad-hoc"
+    assert "margin: same within ±1 %" in alts(app)[0]
+    assert "pytest --benchmark --compare team006_before team006_after" in everything(app)
+
+
+@pytest.mark.parametrize(
+    ("claim", "word", "icon", "says"),
+    [
+        ("refactor-2x-3x", "Refuted", "cancel", "on every workload the whole interval lies outside the claimed range"),
+        ("mask-caching-6-11", "Supported", "check_circle", "the whole interval lies inside the claimed range"),
+        ("mask-caching-helps", "Depends", "call_split", "supported on prefill-15m-t128; refuted on prefill-7b-1layer"),
+        ("mask-caching-exactly-8.5", "Inconclusive", "help", "the interval reaches across 1.085"),
+        ("gpu-kernels", "Not measurable here", "do_not_disturb_on", "this run has none of its comparisons"),
+    ],
+)
+def test_every_verdict_by_its_link(page: Any, home: Path, claim: str, word: str, icon: str, says: str) -> None:
+    app = page(home, run="all", claim=claim)
+    assert not app.exception and not app.warning
+    text = everything(app)
+    assert f":material/{icon}: **{word}**" in text
+    assert says in text
+    assert f"pytest --benchmark --claims {claim}" in text
+    if claim != "gpu-kernels":
+        assert alts(app)[0].startswith("Speed-up per workload, claimed: ")
+
+
+def test_a_verdict_that_is_no_evidence_says_why(page: Any, tmp_path: Path) -> None:
+    broken = {"passed": False, "cases": 6, "max_error": 0.3, "tolerance": 1e-4, "detail": "row 3"}
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=["decode-15m-c64"])
+    content = run.read_manifest()
+    content["experiments"][0]["gates"]["team005_proposal"] = broken
+    run.write_json("run.json", content)
+    verdicts = run.read_verdicts()
+    verdicts[0] |= {"verdict": "not evidence", "reason": "team005_proposal fails the logits gate"}
+    verdicts[0]["effects"] = [verdicts[0]["effects"][-1] | {"verdict": "not evidence", "ratio": None}]
+    run.write_json("verdicts.json", verdicts)
+    text = everything(page(tmp_path))
+    assert "**Not evidence**" in text and "fails the logits gate" in text
+    assert "fail (error 3.0e-01 of 1.0e-04)" in text and "pass (error 1.0e-06 of 1.0e-04)" in text
+
+
+def test_the_evidence_stands_below_the_verdict(page: Any, home: Path) -> None:
+    app = page(home, run="all", claim="mask-caching-helps")
+    text = everything(app)
+    assert len(alts(app)) == 6, "forest, two flamegraphs, three amounts of memory"
+    assert "Flamegraph of team006_before on prefill-15m-t128" in alts(app)[1]
+    assert "team006_after 3.05 MiB" in alts(app)[3]
+    assert "Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu" in text
+    assert "A/A noise: 7 controls" in text
+    assert "0.125 % for each comparison" in text
+    assert "By timing both sides in the same rounds." in text
+
+
+def test_without_profiles_and_memory_the_command_that_makes_them(page: Any, home: Path) -> None:
+    text = everything(page(home, run="all", claim="mask-caching-helps", row="2"))
+    assert "This run has no profiles" in text and "This run has no memory measurements" in text
+    assert "pytest --benchmark --profile --workloads prefill-7b-1layer-t128" in text
+
+
+def test_a_side_without_a_profile_says_why(page: Any, home: Path) -> None:
+    text = everything(page(home, run="all", claim="single-file-faster"))
+    assert "No profile: py-spy may not attach to other processes here." in text
+    assert "team005_hybrid: the memory pass ran into its time limit" in text
+
+
+def test_choosing_writes_the_link_and_the_link_chooses(page: Any, home: Path) -> None:
+    app = page(home, run="all")
+    assert app.radio(key="claim").value == 0
+    part = next(i for i, option in enumerate(app.radio(key="claim").options) if "whole prefill" in option)
+    app.radio(key="claim").set_value(part).run()
+    assert not app.exception
+    assert app.query_params["claim"] == "mask-caching-6-11"
+    assert app.query_params["part"] == "whole prefill"
+    app.selectbox(key="row").set_value(1).run()
+    assert app.query_params["row"] == "2"
+    again = page(home, **{name: app.query_params[name] for name in ("run", "claim", "part", "row")})
+    assert again.radio(key="claim").value == part
+    assert again.selectbox(key="row").value == 1
+    app.selectbox(key="run").set_value("baselines/main").run()
+    assert app.query_params.get("run") == "baselines/main"
+    assert "claim" not in app.query_params, "a claim of another run means nothing"
+
+
+def test_a_link_to_nothing_says_so_and_shows_the_newest(page: Any, home: Path) -> None:
+    app = page(home, run="gone", claim="gone")
+    assert not app.exception
+    assert "there is no such run" in app.warning[0].value
+    assert "has no claim gone" in app.warning[1].value
+    app = page(home, run="cut-off")
+    assert "run.json: not JSON at line 1" in re.sub(r"\\|\u2060", "", app.warning[0].value)
+    assert app.selectbox(key="run").value == "ad-hoc"
+
+
+def test_a_killed_run_says_how_to_judge_it(page: Any, home: Path) -> None:
+    app = page(home, run="killed")
+    assert not app.exception
+    assert "it still goes on, or was killed" in app.info[0].value
+    assert app.code[0].value == f"workbench judge {home / 'runs' / 'killed'}"
+
+
+def test_folders_that_are_no_runs_are_named_with_the_reason(page: Any, home: Path) -> None:
+    app = page(home)
+    assert app.expander[-1].label == "2 of 6 folders are not shown"
+    table = app.expander[-1].dataframe[0].value
+    assert set(table["folder"]) == {"cut-off", "photos"}
+    assert "run.json: not JSON at line 1" in set(table["reason"])
+
+
+def test_an_empty_results_folder_shows_how_to_make_the_first_run(page: Any, tmp_path: Path) -> None:
+    app = page(tmp_path)
+    assert not app.exception
+    assert [block.value for block in app.code][:2] == ["make bench", "pytest --benchmark"]
+    assert not app.selectbox and not app.radio
+
+
+def test_a_control_that_fired_is_loud(page: Any, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", only=["decode-15m-c64"])
+    content = run.read_manifest()
+    content["noise"]["controls"][0]["fired"] = True
+    run.write_json("run.json", content | {"status": "interrupted"})
+    told = " ".join(re.sub(r"\\|\u2060", "", warning.value) for warning in page(tmp_path).warning)
+    assert "told identical code apart on decode-15m-c64" in told
+    assert "This run is interrupted" in told
+
+
+def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path) -> None:
+    app = page(hostile)
+    assert not app.exception
+    text = everything(app)
+    assert HOSTILE in text and MARKUP in text
+    rendered = [*app.markdown, *app.caption, *app.header, *app.warning]
+    for element in rendered:
+        assert not re.search(r"(?<!\\)<(?!br>)", element.value), "a bare < could open a tag"
+        assert not getattr(element, "allow_html", False)
+    for option in app.radio(key="claim").options:
+        assert not re.search(r"(?<!\\)[<$`]", option)
+    assert len(set(app.radio(key="claim").options)) == len(app.radio(key="claim").options)
+
+
+def test_the_app_starts_as_a_script_anywhere_without_torch(home: Path, tmp_path: Path) -> None:
+    """Streamlit runs it so: only dashboard/ on sys.path, some other working folder."""
+    script = f"""
+import os, sys
+os.environ["WORKBENCH_RESULTS"] = {str(home)!r}
+sys.argv = ["app.py"]
+from streamlit.testing.v1 import AppTest
+app = AppTest.from_file({str(APP)!r}, default_timeout=60).run()
+assert not app.exception, app.exception
+assert app.title[0].value == "Verdicts"
+import llama_workbench
+print(llama_workbench.ROOT)
+assert "torch" not in sys.modules and "transformers" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(ROOT)

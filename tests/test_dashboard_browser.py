@@ -1,0 +1,231 @@
+"""The dashboard in a real browser: a Streamlit server, Chromium, and pictures kept under tests/artifacts/."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import urlsplit
+
+import pytest
+import runs
+from dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
+
+from llama_workbench.dashboard.words import WORD_JOINER
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ARTIFACTS = Path(__file__).with_name("artifacts")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WAIT_MS = 30_000
+
+
+class Visit(Protocol):
+    """What the fixture of that name gives."""
+
+    def __call__(
+        self, link: str = "", *, width: int = 1360, height: int = 900, scheme: Literal["light", "dark"] = "light"
+    ) -> Page: ...
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server on a free port of this machine alone, started as people start it; gives its address."""
+    results = tmp_path_factory.mktemp("results")
+    newest = {"started": "2026-01-03T00:00:00+00:00"}
+    run = runs.write_run(results / "runs" / "plain", manifest=newest)
+    for seed, row in enumerate(run.read_profiles()):
+        if row["path"]:
+            (run.path / row["path"]).write_text(folded(seed), encoding="utf-8")
+    deface(runs.write_run(results / "runs" / "hostile"))
+    add_broken(results / "runs")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "--server.headless=true", "--server.address=127.0.0.1"]
+    command += [f"--server.port={port}", str(REPOSITORY / "dashboard" / "app.py"), "--", "--results", str(results)]
+    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "WORKBENCH_RESULTS"}}
+    log = (results / "server.log").open("w+")
+    process = subprocess.Popen(command, cwd=results, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
+                break
+            except (urllib.error.URLError, OSError):
+                if process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        if process.poll() is not None:
+            log.seek(0)
+            pytest.fail(f"the server stopped: {log.read()}")
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        log.close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One context for all tests: the scripts of the page, megabytes of them, are fetched once."""
+    context = browser.new_context()
+    context.set_default_timeout(WAIT_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def visit(context: BrowserContext, server: str) -> Iterator[Visit]:
+    """`visit("?claim=…", width=420, scheme="dark")` opens a page and waits for it; any error on it fails the test."""
+    troubles: list[str] = []
+    pages: list[Page] = []
+
+    def opened(
+        link: str = "", *, width: int = 1360, height: int = 900, scheme: Literal["light", "dark"] = "light"
+    ) -> Page:
+        page = context.new_page()
+        pages.append(page)
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("requestfailed", lambda request: troubles.append(f"failed: {request.url}"))
+        page.on("request", lambda request: troubles.extend(_elsewhere(request.url, server)))
+        page.on("dialog", lambda dialog: troubles.append(f"a dialog opened: {dialog.message}"))
+        page.goto(server + link)
+        settled(page)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+    assert troubles == []
+
+
+def _elsewhere(url: str, server: str) -> list[str]:
+    parts = urlsplit(url)
+    away = parts.scheme not in {"data", "blob"} and parts.netloc != urlsplit(server).netloc
+    return [f"asked another machine: {url}"] if away else []
+
+
+def settled(page: Page) -> None:
+    """Wait until the script has run and the forest plot is drawn."""
+    page.wait_for_selector(".st-key-forest .main-svg")
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+
+
+def picture(page: Page, name: str) -> None:
+    """Keep the whole page as a picture: Streamlit scrolls inside, so the window grows to what there is to see."""
+    ARTIFACTS.mkdir(exist_ok=True)
+    size = page.viewport_size
+    assert size
+    for _ in range(2):  # figures may wrap anew in a window without a scroll bar
+        height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+        page.set_viewport_size({"width": size["width"], "height": height})
+        page.wait_for_timeout(300)
+    page.screenshot(path=str(ARTIFACTS / f"{name}.png"))
+    page.set_viewport_size(size)
+
+
+def tooltip(page: Page) -> str:
+    """What the first marker of the forest plot tells when the mouse comes to it."""
+    marker = page.locator(".st-key-forest .scatterlayer .point").first.bounding_box()
+    assert marker
+    page.mouse.move(marker["x"] - 30, marker["y"])
+    page.mouse.move(marker["x"] + marker["width"] / 2, marker["y"] + marker["height"] / 2)
+    text = page.locator(".st-key-forest .hoverlayer .hovertext")
+    text.wait_for()
+    return text.text_content() or ""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_claim_verdict_and_forest_plot_are_seen(visit: Visit, scheme: Literal["light", "dark"]) -> None:
+    page = visit("?claim=mask-caching-helps", scheme=scheme)
+    assert page.locator("h2", has_text="mask caching helps").is_visible()
+    assert page.locator("p", has_text="it holds in some places and not in others").is_visible()
+    forest = page.locator(".st-key-forest")
+    assert forest.locator(".scatterlayer .point").count() == 2
+    assert forest.locator(".errorbars .xerror").count() == 2
+    for text in ("speed-up (t_baseline / t_variant)", "claimed: more than 1 % faster", "A/A floor"):
+        assert forest.locator(f"text={text}").is_visible()
+    page.wait_for_selector(".iciclelayer .slice")
+    assert page.locator(".iciclelayer text", has_text="Llama.forward").count() == 2
+    plot = forest.bounding_box()
+    assert plot and plot["y"] + plot["height"] < 900, "claim, verdict and effect are on the first screen"
+    dark = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor") == "rgb(18, 23, 29)"
+    assert dark == (scheme == "dark")
+    picture(page, f"verdicts-{scheme}")
+
+
+def test_nothing_hangs_over_the_edge_of_a_phone(visit: Visit) -> None:
+    page = visit("?claim=mask-caching-helps", width=420)
+    page.wait_for_selector(".iciclelayer .slice")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    labels = page.locator(".st-key-forest svg text, .st-key-peak_transient_bytes svg text").all()
+    boxes = [box for label in labels if (box := label.bounding_box())]
+    assert len(boxes) > 10
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 420 for box in boxes)
+    picture(page, "verdicts-narrow")
+
+
+def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> None:
+    page = visit()
+    page.locator("label", has_text="single file faster").click()
+    page.locator("h2", has_text="single file faster").wait_for()
+    assert "claim=single-file-faster" in page.url
+    page.keyboard.press("ArrowDown")
+    page.locator("h2", has_text="mask caching helps").wait_for()
+    settled(page)
+    assert "claim=mask-caching-helps" in page.url
+    assert "team006_after against team006_before" in tooltip(page)
+    page.go_back()
+    page.locator("h2", has_text="single file faster").wait_for()
+
+
+def test_names_that_are_markup_stay_text(visit: Visit) -> None:
+    page = visit("?run=hostile&claim=mask-caching-helps", height=2400)
+    main = page.locator('[data-testid="stMain"]')
+    text = main.inner_text().replace(WORD_JOINER, "")
+    assert HOSTILE in text and MARKUP in text
+    assert main.locator("script, img, .katex, svg a, svg script").count() == 0
+    assert main.locator('a:not([href^="#"])').count() == 0, "only the headings' own anchors"
+    bold = {found.replace(WORD_JOINER, "") for found in main.locator("p b, p strong").all_inner_texts()}
+    assert bold <= {"Supported", "Refuted", "Depends", "Inconclusive", "Not measurable here", HOSTILE} | {
+        "team006_before",
+        "Peak transient, above the weights",
+        "Parameters",
+        "Caches",
+    }
+    assert main.locator("p em, p code, p del, p sup, p sub").count() == 0
+    assert HOSTILE in tooltip(page)
+    assert any(HOSTILE in label for label in main.locator(".iciclelayer text").all_text_contents())
+    picture(page, "verdicts-hostile")

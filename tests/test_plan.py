@@ -1,0 +1,130 @@
+"""From a request to experiments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llama_workbench import ROOT, variants
+from llama_workbench.harness import workloads
+from llama_workbench.harness.claims import ClaimError, load_claims, select
+from llama_workbench.harness.geometries import DataError, Geometry
+from llama_workbench.harness.plan import PlanError, Request, make_plan, without
+
+CLAIMS = load_claims(ROOT / "claims")
+OUTSIDE = f"{ROOT / 'tests' / 'outside_variants.py'}"
+
+
+def test_everything_by_default():
+    plan = make_plan(Request(), CLAIMS)
+    assert plan.mode == "claims"
+    assert len(plan.claims) == len(CLAIMS)
+    wanted = {comparison for claim in CLAIMS for comparison in claim.comparisons()}
+    assert set(plan.comparisons()) == wanted
+
+
+def test_every_claim_that_ships_names_variants_and_workloads_that_exist():
+    for claim in CLAIMS:
+        for name in claim.names():
+            variants.get(name)
+        for name in claim.workloads():
+            workloads.get(name)
+
+
+def test_one_experiment_a_workload_serves_all_claims():
+    plan = make_plan(Request(), CLAIMS)
+    names = [experiment.workload.name for experiment in plan.experiments]
+    assert len(names) == len(set(names))
+
+
+def test_controls_ride_along():
+    for experiment in make_plan(Request(), CLAIMS).experiments:
+        assert f"{experiment.baseline}@aa" in experiment.controls
+        if experiment.workload.kind != "component":
+            assert "yardstick" in experiment.entered()
+    assert any(name.endswith("@copy") for e in make_plan(Request(), CLAIMS).experiments for name in e.controls)
+
+
+def test_claims_about_architecture_alone_compare_presets_that_differ_on_one_axis():
+    for claim in CLAIMS:
+        for hypothesis in claim.hypothesis:
+            if hypothesis.evidence != "architecture":
+                continue
+            ours = variants.get(hypothesis.variant).factors
+            for baseline in hypothesis.baseline:
+                theirs = variants.get(baseline).factors
+                changed = {axis for axis in ours if ours[axis] != theirs[axis]}
+                assert len(changed) == 1 and changed <= {"layout", "granularity", "cache"}, (claim.id, changed)
+
+
+def test_a_claim_can_be_tried_on_a_workload_it_does_not_list():
+    plan = make_plan(Request(claims=("single-file-faster",), workloads=("prefill-110m-t128",)), CLAIMS)
+    assert [experiment.workload.name for experiment in plan.experiments] == ["prefill-110m-t128"]
+    assert plan.claims[0].workloads() == ("prefill-110m-t128",)
+
+
+def test_variants_cut_claims_down_and_the_rest_is_compared_ad_hoc():
+    request = Request(variants=("team006_before", "team006_after", "fast"), workloads=("prefill-15m-t128",))
+    plan = make_plan(request, CLAIMS)
+    assert {claim.id for claim in plan.claims} == {"mask-caching-6-11", "mask-caching-helps"}
+    assert plan.ad_hoc == (("team006_before", "fast"),)
+    assert set(plan.experiments[0].variants) == {"team006_before", "team006_after", "fast"}
+
+
+def test_an_added_variant_joins_the_workloads_of_the_claims():
+    plan = make_plan(Request(claims=("single-file-faster",), added=(f"{OUTSIDE}:good",)), CLAIMS)
+    assert all("good" in experiment.variants for experiment in plan.experiments)
+    assert plan.ad_hoc == (("team005_hybrid", "good"),)
+
+
+def test_compare_needs_no_claim():
+    request = Request(compare=("fast", "good"), added=(f"{OUTSIDE}:good",), workloads=("decode-tiny-c16",))
+    plan = make_plan(request, CLAIMS)
+    assert (plan.mode, plan.claims, plan.ad_hoc) == ("compare", (), (("fast", "good"),))
+    assert plan.experiments[0].variants == ("fast", "good")
+
+
+def test_a_real_checkpoint_stands_in_for_every_geometry():
+    tiny = workloads.geometries()["tiny"]
+    config = replace(tiny.config, max_position_embeddings=4096)
+    real = Geometry("my-llama", config, "mine", "given")
+    plan = make_plan(Request(claims=("single-file-faster",)), CLAIMS, checkpoint=real)
+    names = [experiment.workload.name for experiment in plan.experiments]
+    assert names == ["prefill-my-llama-t8", "prefill-my-llama-t128", "decode-my-llama-c64", "decode-my-llama-c16"]
+    assert {experiment.workload.geometry for experiment in plan.experiments} == {"my-llama"}
+
+
+def test_threads_are_those_asked_for():
+    plan = make_plan(Request(claims=("single-file-faster",), threads=2), CLAIMS)
+    assert {experiment.workload.threads for experiment in plan.experiments} == {2}
+
+
+def test_what_fell_out_takes_its_effects_and_controls_along():
+    experiment = make_plan(Request(compare=("team006_before", "fast")), CLAIMS).experiments[0]
+    left = without(experiment, ["fast"])
+    assert left.targets == ()
+    assert "fast@copy" not in left.controls
+    assert left.variants == ("team006_before",)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "said"),
+    [
+        (Request(variants=("team06_before",)), PlanError, "did you mean team006_before"),
+        (Request(compare=("fast", "fats")), PlanError, "did you mean fast"),
+        (Request(compare=("fast", "fast")), PlanError, "both sides are the same"),
+        (Request(workloads=("prefill-15m-t12",)), DataError, "did you mean .prefill-15m-t"),
+        (Request(claims=("single-file-fast",)), ClaimError, "single-file-faster"),
+        (Request(added=("nowhere.py:f",)), variants.outside.OutsideVariantError, "no file"),
+        (Request(added=(f"{OUTSIDE}:good", f"{OUTSIDE}:good")), PlanError, "exists already"),
+        (Request(claims=("lookup-slower-than-creation",), variants=("fast", "candle")), PlanError, "nothing to measure"),
+    ],
+)
+def test_a_bad_request_is_explained(request_, error, said):
+    with pytest.raises(error, match=said):
+        make_plan(request_, CLAIMS)
+
+
+def test_selecting_keeps_the_order_of_the_register():
+    assert [claim.id for claim in select(CLAIMS, ["single-file-faster", "call-overhead-negligible"])]
