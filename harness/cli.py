@@ -472,3 +472,7 @@ def _message(error: Exception) -> list[str] | None:
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     sys.stderr.write(f"workbench: warning: {_one_line(message)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,11 @@ measuring loop stops when the interval decides: the chance that *some* look miss
 A confidence sequence bounds exactly that chance: with probability at least 1 - alpha all intervals of the sequence
 hold the truth, so stopping at any of them, for any reason, is sound, and so is intersecting them.
 
-Two of them stand here. `t`, the default, is for the mean of roughly symmetric differences of unknown variance.
-`exact` is for their median and assumes no shape at all; it needs about 1.5 times the rounds. Both assume that rounds
-are independent. Everything is in log units, and nothing but numpy is used.
+Two of them stand here. `t` is for the mean of roughly symmetric differences of unknown variance. `exact` is for their
+median and assumes no shape at all; on normal differences it needs about 1.5 times the rounds. `both`, the default,
+gives half of alpha to each and takes what both leave: coin-flip order makes mean and median the same, and on a shared
+machine, where one call in ten takes half as long again, `exact` is the narrower one (240 rounds of a 7 ms call: ±0.65 %
+against ±0.95 %). All assume that rounds are independent. Everything is in log units, and nothing but numpy is used.
 
 Chance that any of 300 looks misses the truth at alpha = 0.01, by simulation (20,000 series a row; exact 1,500), each
 series looked at after every round:
@@ -38,7 +40,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Method = Literal["t", "exact"]
+Method = Literal["both", "t", "exact"]
 
 RESOLUTION = 1e-4
 """Least standard deviation (log units) that a series is credited with.
@@ -55,7 +57,8 @@ class Interval:
 
     `centre` is the mean (`exact`: the median) of all rounds, moved to the nearer end where it lies outside. `low` and
     `high` are infinite while the rounds are too few. `unstable` means that the intervals of different looks have no
-    point in common: the effect moved while it was measured. Then `low` and `high` are those of the last look alone.
+    point in common: the effect moved while it was measured. Then `low` and `high` are those of the last look alone (of
+    `both`: by `t`).
     """
 
     centre: float
@@ -113,7 +116,7 @@ def first_look(alpha: float) -> int:
     return math.ceil(5 - 1.5 * math.log2(alpha))
 
 
-def running_bounds(d: ArrayLike, alpha: float, method: Method = "t") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def running_bounds(d: ArrayLike, alpha: float, method: Method = "both") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Ends of the interval at every look, each intersected with all before it: two arrays of the shape of `d`.
 
     `d` has rounds along its last axis; leading axes are independent series (`exact`: one series only). Entry k is the
@@ -124,7 +127,7 @@ def running_bounds(d: ArrayLike, alpha: float, method: Method = "t") -> tuple[ND
     return np.maximum.accumulate(low, axis=-1), np.minimum.accumulate(high, axis=-1)
 
 
-def running_interval(d: ArrayLike, alpha: float, method: Method = "t") -> Interval:
+def running_interval(d: ArrayLike, alpha: float, method: Method = "both") -> Interval:
     """The interval after all rounds of `d` (one series, log units), intersected over every look from the first on.
 
     Costs O(N) (`exact`: N insertions into a sorted list), so it can be called after each round. Raises ValueError for
@@ -140,16 +143,21 @@ def running_interval(d: ArrayLike, alpha: float, method: Method = "t") -> Interv
     low, high = float(lows.max()), float(highs.min())
     centre = float(np.median(series) if method == "exact" else series.mean())
     if low > high:
-        return Interval(centre, float(lows[-1]), float(highs[-1]), series.size, unstable=True)
+        last = _looks(series, alpha, "t" if method == "both" else method)
+        return Interval(centre, float(last[0][-1]), float(last[1][-1]), series.size, unstable=True)
     return Interval(min(max(centre, low), high), low, high, series.size)
 
 
 def _looks(series: NDArray[np.float64], alpha: float, method: Method) -> tuple[NDArray[np.float64], ...]:
+    if method == "both":
+        t_low, t_high = _t_looks(series, alpha / 2)
+        sign_low, sign_high = _sign_looks(series, alpha / 2)
+        return np.maximum(t_low, sign_low), np.minimum(t_high, sign_high)
     if method == "t":
         return _t_looks(series, alpha)
     if method == "exact":
         return _sign_looks(series, alpha)
-    raise ValueError(f'method must be "t" or "exact", not {method!r}')
+    raise ValueError(f'method must be "both", "t" or "exact", not {method!r}')
 
 
 def _t_looks(series: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -238,7 +238,7 @@ def judge_effect(
     not_evidence: str | None = None,
     bias: float = 0.0,
     fault_cost_ns: float = FAULT_COST_NS,
-    method: Method = "t",
+    method: Method = "both",
 ) -> Effect:
     """Judge one comparison. `confounds` are reasons why no number here can be trusted; `not_evidence` is why the
     comparison says nothing about the claim however well it was measured (gates, traces, a variant that fell out).
@@ -565,7 +565,7 @@ def _fault_cost_ns(environment: Mapping[str, Any]) -> float:
     return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
 
 
-def judge_controls(evidence: Evidence, *, method: Method = "t") -> Noise:
+def judge_controls(evidence: Evidence, *, method: Method = "both") -> Noise:
     """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls.
 
     A control fires where its interval leaves out 0, and where its rounds contradict each other (an empty interval
@@ -616,7 +616,7 @@ def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA) -> flo
     return alpha / max(len(different), 1)
 
 
-def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "t") -> list[Verdict]:
+def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "both") -> list[Verdict]:
     """One verdict for each part of each claim, in order.
 
     Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
@@ -655,7 +655,7 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
     )
 
 
-def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str, method: Method = "t") -> Verdict:
+def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str, method: Method = "both") -> Verdict:
     """Compare two variants without a claim, on every workload that has both: faster, slower, or the same within 1 %."""
     region = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
     pairs = [Comparison(workload, variant, baseline) for workload in evidence.measured]

@@ -66,14 +66,28 @@ class Progress(Protocol):
         """How far (0 to 1) the whole is, and about how long it still takes."""
 
 
+@dataclass(frozen=True)
+class Need:
+    """What an experiment still needs. `rounds_next`: until the next effect settles; `rounds_all`: until all do.
+
+    Both are estimates, infinite where nothing can be said. No variants: all is settled. `early`: too few rounds yet
+    for any interval.
+    """
+
+    variants: tuple[str, ...]
+    early: bool
+    rounds_next: float
+    rounds_all: float
+
+
 class Referee(Protocol):
     """Decides what still needs rounds."""
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take a finished round in."""
 
-    def active(self, experiment: Experiment) -> tuple[list[str], float]:
-        """Variants that still need rounds (empty: settled) and an estimate of the further seconds (inf: unknown)."""
+    def need(self, experiment: Experiment) -> Need:
+        """Variants and pairs that still need rounds, and about how many."""
 
 
 @dataclass
@@ -106,6 +120,12 @@ class Bookkeeping:
             "trace_differences": self.trace_differences,
             "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
         }
+
+    def round_seconds(self) -> float:
+        """About how long a round takes: as before, or a build, a warm-up and a sample of each variant."""
+        if self.rounds:
+            return self.seconds / self.rounds
+        return 3 * sum(self.call_ns.values()) / 1e9
 
     def remaining(self) -> Experiment:
         """The experiment without what fell out."""
@@ -414,59 +434,60 @@ class Measurement:
     def run(self, referee: Referee, keep: Callable[[Mapping[str, Any]], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent.
 
-        `keep` stores each finished round. The next slice goes to the experiment that had the least time so far among
-        those that can still be settled in what is left; hopeless ones come last.
+        `keep` stores each finished round. First all get the rounds that an interval needs at all; then the next slice
+        goes where an effect can be settled soonest, so that one that lies on a boundary cannot keep others waiting.
         """
         start = time.monotonic()
         group_of = {id(book): group for group in self.groups for book in group.books}
-        total_left = seconds
-        while total_left > 0:
-            waiting = []
-            for book in self.books:
-                active, needed = referee.active(book.remaining())
-                if active:
-                    waiting.append((needed > total_left and needed != float("inf"), book.seconds, needed, book, active))
-            if not waiting:
-                break
-            _, _, _, book, active = min(waiting, key=lambda entry: entry[:2])
-            unknown = [needed for *_, needed, _, _ in waiting if needed == float("inf")]
-            known = sum(needed for *_, needed, _, _ in waiting if needed != float("inf"))
-            left = total_left if unknown else min(total_left, known)
+        while (total_left := seconds - (time.monotonic() - start)) > 0:
+            open_ = [(book, need) for book in self.books if (need := referee.need(book.remaining())).variants]
+            if not open_:
+                return
+            book, _ = min(
+                open_,
+                key=lambda entry: (
+                    not entry[1].early,
+                    entry[1].rounds_next * entry[0].round_seconds(),
+                    entry[0].seconds,
+                ),
+            )
+            needed = sum(min(need.rounds_all * book.round_seconds(), total_left) for book, need in open_)
+            left = min(total_left, needed)
             elapsed = time.monotonic() - start
             self.progress.step(
-                f"{book.experiment.workload.name}, {len(waiting)} of {len(self.books)} workloads open",
-                elapsed / (elapsed + left) if elapsed + left else 1.0,
+                f"{book.experiment.workload.name}, {len(open_)} of {len(self.books)} workloads open",
+                elapsed / (elapsed + left),
                 left,
             )
-            self._slice(group_of[id(book)], book, active, referee, keep, min(SLICE_SECONDS, total_left))
-            total_left = seconds - (time.monotonic() - start)
+            self._slice(group_of[id(book)], book, referee, keep, min(SLICE_SECONDS, total_left))
 
     def _slice(
         self,
         group: Group,
         book: Bookkeeping,
-        active: list[str],
         referee: Referee,
         keep: Callable[[Mapping[str, Any]], None],
         seconds: float,
     ) -> None:
         end = time.monotonic() + seconds
         workload = book.experiment.workload
-        while active:
+        while (need := referee.need(book.remaining())).variants:
             if group.process is None:
                 self._start(group)
-                active, _ = referee.active(book.remaining())
                 continue
             begun = time.monotonic()
+            active = list(need.variants)
             estimate = sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
-            limit = ROUND_SECONDS + 20 * 60 * estimate
             try:
                 found = group.process.ask(
-                    "round", limit, workload=workload.name, round_index=book.rounds, active=active
+                    "round",
+                    ROUND_SECONDS + 20 * 60 * estimate,
+                    workload=workload.name,
+                    round_index=book.rounds,
+                    active=active,
                 )
             except WorkerFailed as failure:
                 self._lost(group, book, active, failure)
-                active, _ = referee.active(book.remaining())
                 continue
             bad = {**found["wrong"]}
             for name, grown in found["leaks"].items():
@@ -483,7 +504,6 @@ class Measurement:
             book.seconds += time.monotonic() - begun
             for name, reason in bad.items():
                 self.exclude(name, reason, book)
-            active, _ = referee.active(book.remaining())
             if time.monotonic() >= end:
                 return
 

@@ -26,9 +26,9 @@ COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 AD_HOC_PERCENT = 1.0
 """`--compare`: less than this either way counts as the same (as `judge` has it)."""
 
-COPY_LIMIT = 2_500_000_000
-"""Parameters times tokens of a call up to which an identical-copy control rides along; beyond, its time is better
-spent on rounds (the A/A control always rides)."""
+COPY_PARAMETERS, COPY_LIMIT = 150_000_000, 2_500_000_000
+"""Parameters, and parameters times tokens of a call, up to which an identical-copy control rides along; beyond, its
+time is better spent on rounds (the A/A control always rides)."""
 
 
 class PlanError(ValueError):
@@ -237,9 +237,11 @@ def _experiment(
     baseline = Counter(target.comparison.baseline for target in targets).most_common(1)[0][0]
     controls = [f"{baseline}@aa"]
     if workload.kind != "component":
-        cost = parameter_count(shapes[workload.geometry].config) * workload.tokens * workload.batch
+        tokens = max(workload.tokens, workload.context)  # a decode round fills its context first
+        parameters = parameter_count(shapes[workload.geometry].config)
+        cost = parameters * tokens * workload.batch
         other = next((name for name in ("team005_proposal", *names) if name in names and name != baseline), None)
-        if cost <= COPY_LIMIT and other is not None:
+        if cost <= COPY_LIMIT and parameters <= COPY_PARAMETERS and other is not None:
             controls.append(f"{other}@copy")
         if YARDSTICK not in names:
             controls.append(YARDSTICK)

@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         metavar="SECONDS",
         default=None,
-        help="stop measuring after this many seconds (default 400); what is not settled then is inconclusive",
+        help="stop measuring after this many seconds (default 450); what is not settled then is inconclusive",
     )
     option("threads", type=int, metavar="N", default=None, help="threads of each workload (default: 1, as it says)")
     option("checkpoint", metavar="FOLDER", default=None, help="a real Llama (Hugging Face folder) for all geometries")

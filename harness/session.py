@@ -21,11 +21,11 @@ from llama_workbench import variants
 
 from . import claims as claim_data
 from . import geometries, judge
-from .confidence import running_interval
+from .confidence import first_look, running_interval
 from .environment import fingerprint
 from .geometries import Geometry
 from .judge import Verdict
-from .measure import ALLOCATOR, MeasureError, Measurement, Progress
+from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .regions import Region
 from .store import RunError, RunFolder
@@ -42,7 +42,7 @@ CONTROL_PRECISION = 0.01
 """Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
 
 SNAPSHOT_SECONDS = 15.0
-DEFAULT_BUDGET_SECONDS = 400.0
+DEFAULT_BUDGET_SECONDS = 450.0
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,6 @@ class SequentialReferee:
         self.alpha = judge.effect_alpha(plan.comparisons())
         self.wall = wall
         self.series: dict[tuple[str, str, str], list[float]] = {}
-        self.seconds: dict[tuple[str, str, str], float] = {}
-        self.costs: dict[str, list[float]] = {}
         self.pairs: dict[str, list[tuple[str, str]]] = {}
         self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
         for experiment in plan.experiments:
@@ -125,34 +123,37 @@ class SequentialReferee:
                 continue
             value = judge.round_value(ours[:, clock], ours[:, 0], theirs[:, clock], theirs[:, 0])
             self.series.setdefault(key, []).append(value)
-            self.seconds[key] = self.seconds.get(key, 0.0) + float(ours[:, 2].sum() + theirs[:, 2].sum()) / 1e9
 
-    def active(self, experiment: Experiment) -> tuple[list[str], float]:
+    def need(self, experiment: Experiment) -> Need:
         workload = experiment.workload.name
-        needed: list[str] = []
-        longest = 0.0
+        pairs: list[tuple[str, str]] = []
+        rounds: list[float] = []
         for target in experiment.targets:
             key = (workload, target.comparison.baseline, target.comparison.variant)
             if not self._settled(key, target.region):
-                needed += [target.comparison.baseline, target.comparison.variant]
-                left = judge.remaining_seconds(
-                    self.series.get(key, []), self.seconds.get(key, 0.0), target.region, alpha=self.alpha
-                )
-                longest = max(longest, left)
-        if not needed:
-            return [], 0.0
+                pairs.append(key[1:])
+                rounds.append(self._rounds_left(key, target.region))
+        if not pairs:
+            return Need((), False, 0.0, 0.0)
+        early = any(len(self.series.get((workload, *pair), [])) < first_look(self.alpha) for pair in pairs)
         for name in experiment.controls:
-            original = name.partition("@")[0]
-            if name.endswith("@aa"):
-                needed += [original, name]
-            elif "@" in name and not self._known((workload, original, name)):
-                needed += [original, name]
-            elif "@" not in name and not self._known((workload, name, experiment.baseline)):
-                needed += [name, experiment.baseline]
-        wanted = set(needed)
-        entered = experiment.entered()
-        # Seconds of two sides' samples, scaled up to all sides and their rebuilding.
-        return [name for name in entered if name in wanted], longest * max(1.0, len(wanted))
+            original, _, control = name.partition("@")
+            pair = (original, name) if control else (name, experiment.baseline)
+            if control == "aa" or not self._known((workload, *pair)):
+                pairs.append(pair)
+        wanted = {name for pair in pairs for name in pair}
+        entered = tuple(name for name in experiment.entered() if name in wanted)
+        return Need(entered, early, min(rounds), max(rounds))
+
+    def _rounds_left(self, key: tuple[str, str, str], region: Region) -> float:
+        """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
+        values = self.series.get(key, [])
+        least = max(first_look(self.alpha) - len(values), 1)
+        if len(values) < 2:
+            return float(least)
+        # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
+        left = judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha)
+        return max(left, float(least))
 
     def _settled(self, key: tuple[str, str, str], region: Region) -> bool:
         values = self.series.get(key, [])

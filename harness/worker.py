@@ -68,6 +68,9 @@ THREE_PAIRS_NS = 35_000_000
 """Samples shorter than this come at least three to a round: the median of three leaves out what a busy neighbour does
 to one (a pair's spread was three times a round's), and averages the effect of a sample's place in its pair."""
 
+FILLED_NS = 20_000_000
+"""Decode calls longer than this are warm enough once the context is filled."""
+
 MOST_PAIRS = 51
 PRIME_NS = 5_000_000
 """A call shorter than this is made once untimed before its sample, or the sample would measure how cold the variants
@@ -80,7 +83,8 @@ PROMPTS = 8
 OWN_THREADS_SHARE = 0.1
 """More CPU time than this share outside the calling thread means that a variant computes in threads of its own."""
 
-LEAK_LIMIT_BYTES = 1 << 30
+LEAK_LIMIT_BYTES = 2 << 30
+"""More than this between rounds, with everything freed, is a leak; what the allocator keeps for reuse stays below."""
 REFERENCE = "transformers_eager"
 
 
@@ -113,6 +117,7 @@ class Bench:
     dtype: torch.dtype
     subjects: dict[str, Subject] = field(default_factory=dict)
     rebuild_ns: float = 0.0
+    idle_bytes: float = math.inf  # least resident memory seen between rounds
 
     def step(self, prompt: int, start: int, length: int) -> Tensor:
         """Tokens [B, length] of one prompt from `start` on."""
@@ -462,13 +467,17 @@ class Worker:
     # -- rounds --------------------------------------------------------------------------------------------------
 
     def round(self, workload: str, round_index: int, active: list[str]) -> dict[str, Any]:
-        """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order."""
+        """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
+
+        Keeping compared variants adjacent would lower the spread of a difference by a third, but then a variant with
+        many partners has other neighbours than its twin, and A/A controls on µs operations saw it (0.4 %). A plain
+        shuffle makes every pair exchangeable.
+        """
         bench = self.benches[workload]
         rng = random.Random(f"round {bench.seed} {workload} {self.process} {round_index}")
-        pairs, repeats, prime = self._shape(bench, active)
-        lengths = call_lengths(bench.workload, round_index=round_index, count=pairs, seed=bench.seed)
+        count, repeats, prime = self._shape(bench, active)
+        lengths = call_lengths(bench.workload, round_index=round_index, count=count, seed=bench.seed)
         warm_length = warmup_length(bench.workload, lengths=lengths)
-        gc.collect()
         with torch.inference_mode():
             runners: dict[str, Runner] = {}
             padding = []
@@ -480,9 +489,10 @@ class Worker:
                 padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
                 runner = self._runner(bench, bench.subjects[name].variant)
                 runner.prepare(warm_length, round_index, repeats[name])
-                runner.call()
+                if not (bench.workload.kind == "decode" and bench.subjects[name].call_ns > FILLED_NS):
+                    runner.call()
                 runners[name] = runner
-                self._grew(bench, name, before, round_index)
+                bench.subjects[name].growth_bytes += _resident_bytes() - before
             rebuild_ns = (time.perf_counter_ns() - begun) / len(active)
             bench.rebuild_ns = min(bench.rebuild_ns or rebuild_ns, rebuild_ns)
             gc.disable()
@@ -491,22 +501,28 @@ class Worker:
             finally:
                 gc.enable()
         self.mark(-1)
-        return {"samples": samples, "wrong": wrong, "leaks": self._leaks(bench, active)}
+        runners.clear()
+        padding.clear()
+        gc.collect()
+        return {"samples": samples, "wrong": wrong, "leaks": self._leaks(bench)}
 
     def _shape(self, bench: Bench, active: Sequence[str]) -> tuple[int, dict[str, int], bool]:
         """Pairs in a round, calls in a sample, and whether an untimed call comes before each sample.
 
-        The same number of calls on all sides, so that the loop costs all the same; only where the sides differ by
-        more than ten times does each get its own, because else one sample would last for seconds.
+        The same number of calls on all sides, so that the loop costs all the same; only sides that differ by more than
+        ten times get different ones, because else one sample would last for seconds.
         """
         call_ns = {name: bench.subjects[name].call_ns for name in active}
-        slowest_ns, fastest_ns = max(call_ns.values()), min(call_ns.values())
+        slowest_ns = max(call_ns.values())
+        repeats: dict[str, int] = {}
+        fastest_ns = math.inf
+        for name in sorted(active, key=call_ns.__getitem__):
+            if not repeats or call_ns[name] > 10 * fastest_ns:  # the first of a group sets the count for all in it
+                fastest_ns = call_ns[name]
+                count = math.ceil(SAMPLE_NS / fastest_ns)
+            repeats[name] = count
         if bench.workload.lengths != "repeated":
             repeats = dict.fromkeys(active, 1)  # a second call of the same length would hit what the first one cached
-        elif slowest_ns <= 10 * fastest_ns:
-            repeats = dict.fromkeys(active, math.ceil(SAMPLE_NS / fastest_ns))
-        else:
-            repeats = {name: math.ceil(SAMPLE_NS / ns) for name, ns in call_ns.items()}
         prime = slowest_ns < PRIME_NS and bench.workload.lengths == "repeated"
         sample_ns = statistics.median(call_ns[name] * (repeats[name] + prime) for name in active)
         pairs = round(min(max(bench.rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS) / sample_ns)
@@ -548,6 +564,7 @@ class Worker:
                 cpu = thread_clock() - cpu
                 wall = clock() - wall
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+                bench.subjects[name].growth_bytes += max(0, faults) * resource.getpagesize()
                 samples.append([name, sub_round, position, length, count, cpu, wall, faults])
                 if sub_round == last:
                     outputs[name] = out
@@ -572,17 +589,16 @@ class Worker:
                     wrong[name] = f"logits of a timed call off by {error:.1e} of the largest"
         return wrong
 
-    def _grew(self, bench: Bench, name: str, before_bytes: int, round_index: int) -> None:
-        """Count what a variant's rebuilding added to the process; the first rounds fill pools and do not count."""
-        if round_index >= 3:
-            bench.subjects[name].growth_bytes += max(0, _resident_bytes() - before_bytes)
-
-    def _leaks(self, bench: Bench, active: Sequence[str]) -> dict[str, int]:
-        return {
-            name: bench.subjects[name].growth_bytes
-            for name in active
-            if bench.subjects[name].growth_bytes > LEAK_LIMIT_BYTES
-        }
+    def _leaks(self, bench: Bench) -> dict[str, int]:
+        """The variant during whose building and calls the process grew most, once it has grown too far for good."""
+        idle_bytes = _resident_bytes()
+        bench.idle_bytes = min(bench.idle_bytes, idle_bytes)
+        grown = int(idle_bytes - bench.idle_bytes)
+        if grown <= LEAK_LIMIT_BYTES:
+            return {}
+        blamed = max(bench.subjects, key=lambda name: bench.subjects[name].growth_bytes)
+        bench.idle_bytes = idle_bytes
+        return {blamed: grown}
 
     def differences(self, workload: str, pairs: list[list[str]]) -> list[dict[str, Any]]:
         """Op-trace differences of (baseline, variant) pairs."""

@@ -91,7 +91,7 @@ def test_a_real_checkpoint_stands_in_for_every_geometry():
     real = Geometry("my-llama", config, "mine", "given")
     plan = make_plan(Request(claims=("single-file-faster",)), CLAIMS, checkpoint=real)
     names = [experiment.workload.name for experiment in plan.experiments]
-    assert names == ["prefill-my-llama-t8", "prefill-my-llama-t128", "decode-my-llama-c64", "decode-my-llama-c16"]
+    assert names == ["prefill-my-llama-t8", "prefill-my-llama-t128", "decode-my-llama-c64", "decode-my-llama-c1"]
     assert {experiment.workload.geometry for experiment in plan.experiments} == {"my-llama"}
 
 

@@ -1,0 +1,230 @@
+"""Real measuring processes on the tiny geometry: rounds, gates at run time, and variants that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness import measure, session
+from llama_workbench.harness.plan import Request
+from llama_workbench.harness.store import RunFolder
+
+OUTSIDE = ROOT / "tests" / "outside_variants.py"
+
+
+class Quiet:
+    """Progress that is only remembered."""
+
+    def __init__(self):
+        self.notes = []
+
+    def phase(self, text):
+        pass
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def step(self, text, done, seconds_left):
+        assert 0 <= done <= 1
+
+
+def run(tmp_path: Path, request: Request, **options) -> tuple[session.Result, list[str]]:
+    progress = Quiet()
+    settings = session.Options(run_dir=tmp_path / "run", **{"budget_seconds": 20.0, **options})
+    plan = session.plan_run(request, settings)
+    return session.Run(plan, settings, progress).measure(), progress.notes
+
+
+def test_a_comparison_end_to_end(tmp_path):
+    request = Request(
+        compare=("team006_before", "team006_after"), workloads=("mask-create-apply-t32", "prefill-tiny-t16")
+    )
+    result, _ = run(tmp_path, request, budget_seconds=25.0)
+    samples = result.folder.read_samples()
+    assert set(samples["workload"].unique()) == {"mask-create-apply-t32", "prefill-tiny-t16"}
+    assert (samples[["cpu_ns", "wall_ns", "repeats"]] > 0).all().all()
+    # Every variant once a sub-round, in all orders.
+    key = ["workload", "process", "round", "sub_round"]
+    assert not samples.duplicated([*key, "variant"]).any()
+    first = samples[samples["position"] == 0]
+    assert first.groupby("workload", observed=True)["variant"].nunique().min() > 1
+    # A cached mask spares its creation: by far the largest effect of the micro-op.
+    effect = next(e for e in result.verdicts[0].effects if e.workload == "mask-create-apply-t32")
+    assert effect.verdict == "faster"
+    assert effect.low > 1.1
+    experiment = next(e for e in result.manifest["experiments"] if e["workload"]["name"] == "prefill-tiny-t16")
+    assert set(experiment["gates"]) == {
+        "team006_before", "team006_after", "team006_before@aa", "team006_after@copy", "yardstick",
+    }  # fmt: skip
+    assert all(gate["passed"] and gate["cases"] == 17 for gate in experiment["gates"].values())
+    assert not experiment["trace_differences"][0]["same"]
+    assert result.manifest["noise"]["controls"]
+    assert not (result.folder.path / "samples.jsonl").exists()
+
+
+def test_no_path_of_this_machine_gets_into_the_run(tmp_path):
+    result, _ = run(tmp_path, Request(compare=("fast", "yardstick"), workloads=("decode-tiny-c16",)), budget_seconds=3.0)
+    for name in ("run.json", "verdicts.json", "claims.json"):
+        text = (result.folder.path / name).read_text()
+        for place in (str(tmp_path), str(ROOT), str(Path.home())):
+            assert place not in text, (name, place)
+
+
+def test_architecture_claims_carry_their_traces(tmp_path):
+    request = Request(claims=("single-file-faster",), workloads=("prefill-tiny-t16",))
+    result, _ = run(tmp_path, request, budget_seconds=6.0)
+    (experiment,) = result.manifest["experiments"]
+    assert experiment["trace_differences"] == [
+        {"baseline": "team005_hybrid", "variant": "team005_proposal", "same": True, "detail": ""}
+    ]
+    assert experiment["traces"]["team005_hybrid"]["digest"] == experiment["traces"]["team005_proposal"]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("raises", "no such kernel here"),
+        ("wrong", "off by"),
+        ("nan", "NaN"),
+        ("kills", "SIGKILL"),
+        ("threads", "number of torch threads"),
+        ("no_such_function", "no function 'no_such_function'"),
+    ],
+)
+def test_a_bad_outside_variant_falls_out_and_the_run_goes_on(tmp_path, function, said):
+    request = Request(
+        variants=("yardstick", "fast", function), added=(f"{OUTSIDE}:{function}",), workloads=("decode-tiny-c16",)
+    )
+    result, notes = run(tmp_path, request, budget_seconds=6.0)
+    (excluded,) = result.manifest["excluded"]
+    assert excluded["variant"] == function
+    assert said in excluded["reason"]
+    assert [note for note in notes if function in note and said in note], notes
+    samples = result.folder.read_samples()
+    assert {"yardstick", "fast"} <= set(samples["variant"].unique())
+    assert function not in set(samples["variant"].unique())
+    verdicts = {verdict.title: verdict.verdict for verdict in result.verdicts}
+    assert verdicts[f"{function} against yardstick"] == "not evidence"
+    assert verdicts["fast against yardstick"] in {"faster", "slower", "same", "inconclusive"}
+
+
+def test_importing_the_outside_file_may_fail(tmp_path):
+    file = tmp_path / "broken.py"
+    file.write_text("import nowhere_to_be_found\ndef mine(config, weights, *, max_length): ...\n")
+    request = Request(variants=("yardstick", "fast", "mine"), added=(f"{file}:mine",), workloads=("decode-tiny-c16",))
+    result, _ = run(tmp_path, request, budget_seconds=4.0)
+    assert "nowhere_to_be_found" in result.manifest["excluded"][0]["reason"]
+    assert any(book["rounds"] for book in result.manifest["experiments"])
+
+
+def test_a_hanging_variant_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "GATE_SECONDS", 15.0)
+    request = Request(
+        variants=("yardstick", "fast", "hangs"), added=(f"{OUTSIDE}:hangs",), workloads=("decode-tiny-c16",)
+    )
+    result, _ = run(tmp_path, request, budget_seconds=25.0)
+    assert "hangs" in result.manifest["excluded"][0]["reason"]
+    assert "fast" in set(result.folder.read_samples()["variant"].unique())
+
+
+@pytest.mark.parametrize(("function", "said"), [("kills_later", "exit code 7"), ("wrong_later", "timed call")])
+def test_a_variant_that_turns_bad_in_a_round_falls_out_then(tmp_path, function, said):
+    request = Request(
+        variants=("yardstick", "fast", function), added=(f"{OUTSIDE}:{function}",), workloads=("decode-tiny-c16",)
+    )
+    result, _ = run(tmp_path, request, budget_seconds=12.0)
+    (excluded,) = result.manifest["excluded"]
+    assert (excluded["variant"], said in excluded["reason"]) == (function, True), excluded
+    assert any(book["rounds"] > 10 for book in result.manifest["experiments"])
+
+
+def test_a_slower_variant_is_found_slower_and_a_copy_is_not(tmp_path):
+    request = Request(
+        variants=("fast", "good", "slow"),
+        added=(f"{OUTSIDE}:good", f"{OUTSIDE}:slow"),
+        workloads=("decode-tiny-c16",),
+    )
+    result, _ = run(tmp_path, request, budget_seconds=15.0)
+    verdicts = {verdict.title: verdict.verdict for verdict in result.verdicts}
+    assert verdicts["slow against fast"] == "slower"
+    assert verdicts["good against fast"] in {"same", "inconclusive"}
+
+
+def test_a_real_checkpoint_is_measured_in_place_of_the_synthetic_one(tmp_path):
+    from llama_workbench.harness import geometries
+    from llama_workbench.harness.checkpoints import synthesize
+
+    folder = synthesize(geometries.get("tiny-gqa"), seed=3, cache=tmp_path / "cache")
+    (tmp_path / "My Llama").symlink_to(folder)
+    request = Request(compare=("fast", "yardstick"), workloads=("decode-tiny-c16",))
+    result, _ = run(tmp_path, request, checkpoint=tmp_path / "My Llama", budget_seconds=4.0)
+    assert list(result.manifest["checkpoints"]) == [result.manifest["experiments"][0]["workload"]["geometry"]]
+    assert result.manifest["experiments"][0]["rounds"] > 0
+
+
+def _command(run_dir: Path, *words: str) -> list[str]:
+    return [
+        sys.executable, "-m", "pytest", "--benchmark", "--compare", "fast", "yardstick",
+        "--workloads", "decode-tiny-c16,prefill-tiny-t16", f"--run-dir={run_dir}", "-p", "no:cacheprovider", *words,
+    ]  # fmt: skip
+
+
+def _wait_for_rounds(run_dir: Path, process: subprocess.Popen, rounds: int = 5) -> None:
+    journal = run_dir / "samples.jsonl"
+    end = time.monotonic() + 90
+    while time.monotonic() < end and process.poll() is None:
+        if journal.is_file() and journal.read_bytes().count(b"\n") >= rounds:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no {rounds} rounds; exit code {process.poll()}")
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
+
+
+def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_path):
+    run_dir = tmp_path / "run"
+    with subprocess.Popen(_command(run_dir, "--budget=60"), cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        _wait_for_rounds(run_dir, process)
+        workers = _children(process.pid)
+        process.send_signal(signal.SIGKILL)
+    journal = (run_dir / "samples.jsonl").read_bytes().count(b"\n")
+    samples = RunFolder(run_dir).read_samples()
+    assert samples.groupby(["workload", "round"], observed=True).ngroups >= journal >= 5
+    judged = subprocess.run(
+        [sys.executable, "-m", "llama_workbench.harness.cli", "judge", str(run_dir)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert judged.returncode == 0, judged.stderr
+    assert "ad-hoc" in judged.stdout
+    assert json.loads((run_dir / "verdicts.json").read_text())[0]["claim"] == "ad-hoc"
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert workers
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def test_ctrl_c_keeps_and_judges_what_was_measured(tmp_path):
+    run_dir = tmp_path / "run"
+    with subprocess.Popen(
+        _command(run_dir, "--budget=60"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        _wait_for_rounds(run_dir, process)
+        os.kill(process.pid, signal.SIGINT)
+        output = process.stdout.read()
+    assert process.returncode == 2, output
+    assert "was interrupted" in output
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "interrupted"
+    assert (run_dir / "samples.parquet").is_file()
+    assert json.loads((run_dir / "verdicts.json").read_text())[0]["effects"][0]["rounds"] >= 1

@@ -1,0 +1,191 @@
+"""The pytest face, in real pytest processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llama_workbench import ROOT
+
+QUICK = ("--compare", "team006_before", "team006_after", "--workloads", "mask-create-apply-t32,mask-get-t8")
+
+
+def pytest_run(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, **environment}, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """One measured run with everything saved."""
+    folder = tmp_path_factory.mktemp("quick")
+    result = pytest_run(
+        "--benchmark", *QUICK, "--budget=15", f"--run-dir={folder / 'run'}",
+        f"--benchmark-json={folder / 'out.json'}", f"--benchmark-storage=file://{folder / 'storage'}",
+        "--benchmark-save=first",
+    )  # fmt: skip
+    return folder, result
+
+
+def test_it_measures_replays_and_judges(quick):
+    folder, result = quick
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "test_variant[mask-create-apply-t32-team006_before]" in result.stdout
+    assert "team006_before → team006_after" in result.stdout
+    assert "A/A noise" in result.stdout
+    assert "faster" in result.stdout
+    (verdict,) = json.loads((folder / "run" / "verdicts.json").read_text())
+    assert (verdict["claim"], verdict["verdict"]) == ("ad-hoc", "faster")
+    keys = {"workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings"}
+    assert all(set(effect) == keys for effect in verdict["effects"])
+
+
+def test_the_replayed_times_are_the_measured_ones(quick):
+    import pandas as pd
+
+    folder, _ = quick
+    samples = pd.read_parquet(folder / "run" / "samples.parquet")
+    stored = json.loads((folder / "out.json").read_text())["benchmarks"]
+    assert len(stored) == 4
+    for benchmark in stored:
+        facts = benchmark["extra_info"]
+        mine = samples[(samples["workload"] == facts["workload"]) & (samples["variant"] == facts["variant"])]
+        seconds = mine["cpu_ns"] / mine["repeats"] / 1e9
+        assert benchmark["stats"]["rounds"] == len(mine)
+        assert benchmark["stats"]["median"] == pytest.approx(seconds.median())
+        assert benchmark["group"] == facts["workload"]
+
+
+def test_pytest_benchmarks_own_compare_reads_it(quick):
+    folder, _ = quick
+    compared = subprocess.run(
+        [sys.executable, "-m", "pytest_benchmark", f"--storage=file://{folder / 'storage'}", "compare"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert compared.returncode == 0, compared.stderr
+    assert "team006_after" in compared.stdout
+    again = pytest_run(
+        "--benchmark", *QUICK[:3], "--workloads=mask-get-t8", "--budget=3", f"--run-dir={folder / 'again'}",
+        f"--benchmark-storage=file://{folder / 'storage'}", "--benchmark-compare",
+    )  # fmt: skip
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "(0001_first)" in again.stdout
+
+
+def test_k_selects(tmp_path):
+    result = pytest_run(
+        "--benchmark", *QUICK, "-k", "mask-get", "--budget=3", f"--run-dir={tmp_path / 'run'}"
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout
+    workloads = {e["workload"] for e in json.loads((tmp_path / "run" / "verdicts.json").read_text())[0]["effects"]}
+    assert workloads == {"mask-get-t8"}
+
+
+def test_k_that_leaves_one_side_says_so(tmp_path):
+    result = pytest_run("--benchmark", *QUICK, "-k", "team006_after", f"--run-dir={tmp_path / 'run'}")
+    assert result.returncode == 5
+    assert "select both sides" in result.stdout + result.stderr
+
+
+def test_benchmark_disable_passes_gates_only(tmp_path):
+    result = pytest_run(
+        "--benchmark", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16", "--benchmark-disable",
+        f"--run-dir={tmp_path / 'run'}",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout
+    assert "gates only" in result.stdout
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert manifest["experiments"][0]["gates"]["fast"]["passed"]
+    assert not (tmp_path / "run" / "samples.parquet").exists()
+
+
+def test_collecting_measures_nothing(tmp_path):
+    result = pytest_run("--benchmark", *QUICK, "--collect-only", "-q", f"--run-dir={tmp_path / 'run'}")
+    assert result.returncode == 0
+    assert "mask-get-t8-team006_after" in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_plain_pytest_runs_no_benchmarks():
+    result = pytest_run("--collect-only", "-q", "tests/test_plan.py")
+    assert result.returncode == 0
+    assert "test_variant[" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--compare", "fast", "fats"), "did you mean fast"),
+        (("--variants", "team05_hybrid"), "did you mean team005_hybrid"),
+        (("--workloads", "prefil-15m-t128"), "did you mean 'prefill-15m-t128'"),
+        (("--claims", "single-file"), "single-file-faster"),
+        (("--add-variant", "mine.py"), "FILE:FUNCTION"),
+        (("--budget", "-3"), "--budget -3"),
+        (("--threads", "999"), "--threads 999"),
+        (("--checkpoint", "no/such/folder"), "no such folder"),
+        (("--claims-dir", "no/such/folder"), "no/such/folder"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(words, said, tmp_path):
+    result = pytest_run("--benchmark", *words, f"--run-dir={tmp_path / 'run'}")
+    assert result.returncode == 4
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_malformed_claim_names_file_and_key(tmp_path):
+    (tmp_path / "mine.toml").write_text('id = "mine"\ntitel = "x"\n')
+    result = pytest_run("--benchmark", f"--claims-dir={tmp_path}")
+    assert result.returncode == 4
+    assert "mine.toml" in result.stderr
+    assert 'did you mean "title"' in result.stderr
+
+
+def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(tmp_path):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    from llama_workbench.harness import geometries
+    from llama_workbench.harness.checkpoints import synthesize
+
+    folder = tmp_path / "broken"
+    shutil.copytree(synthesize(geometries.get("tiny"), cache=tmp_path / "cache"), folder)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][3] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    result = pytest_run(
+        "--benchmark", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16", f"--checkpoint={folder}"
+    )  # fmt: skip
+    assert result.returncode == 4
+    assert "model.norm.weight" in result.stderr
+
+
+def test_profiles_and_memory_are_recorded(tmp_path):
+    result = pytest_run(
+        "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3", "--profile",
+        f"--run-dir={tmp_path / 'run'}",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout
+    memory = {entry["variant"]: entry for entry in json.loads((tmp_path / "run" / "memory.json").read_text())}
+    assert all(entry["reason"] is None and entry["peak_transient_bytes"] > 0 for entry in memory.values())
+    # KV of 2 layers, 4 heads of 16, K and V, float32, and the RoPE tables at least.
+    assert memory["yardstick"]["cache_bytes"] >= 2 * 2 * 4 * 16 * 16 * 4
+    # fast keeps fused copies of its projections.
+    assert memory["fast"]["cache_bytes"] > memory["yardstick"]["cache_bytes"]
+    for entry in json.loads((tmp_path / "run" / "profiles.json").read_text()):
+        if entry["reason"] is not None:  # ptrace refused: said so, and the run went on
+            assert "py-spy" in entry["reason"]
+            continue
+        folded = (tmp_path / "run" / entry["path"]).read_text()
+        assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == entry["samples"] > 50
+        assert "forward" in folded
+        assert str(ROOT) not in folded
