@@ -165,9 +165,7 @@ def judge_logits(
             where = f"{case.name}, call {step + 1}"
             if not isinstance(logits, Tensor) or logits.shape != reference.shape:
                 shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-                return Gate(
-                    False, len(cases), float("inf"), tolerance, f"{where}: {shape} for {list(reference.shape)}"
-                )
+                return Gate(False, len(cases), float("inf"), tolerance, f"{where}: {shape} for {list(reference.shape)}")
             if not bool(torch.isfinite(logits).all()):
                 return Gate(False, len(cases), float("inf"), tolerance, f"{where}: NaN or infinite logits")
             error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
@@ -266,7 +264,9 @@ def trace_difference(baseline: Trace, variant: Trace) -> str | None:
         return None
     for index, (ours, theirs) in enumerate(zip(baseline.ops, variant.ops, strict=False)):
         if ours != theirs:
-            return f"op {index + 1} of {len(baseline.ops)} / {len(variant.ops)}: {_short(ours)} against {_short(theirs)}"
+            return (
+                f"op {index + 1} of {len(baseline.ops)} / {len(variant.ops)}: {_short(ours)} against {_short(theirs)}"
+            )
     return f"{len(baseline.ops)} ops against {len(variant.ops)}"
 
 
@@ -278,4 +278,3 @@ def attention_kernels(ops: Trace) -> list[str]:
     """Names of the fused attention kernels in a trace: which backend scaled_dot_product_attention chose."""
     names = {op.split("(")[0].removeprefix("aten.") for op in ops.ops}
     return sorted(name for name in names if name.startswith("_scaled_dot_product"))
-

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +45,7 @@ class MeasureError(Exception):
 
 
 class WorkerFailed(Exception):
-    """A worker died, hung or refused a command. `variant_index` is the place of the variant that was running, if any."""
+    """A worker died, hung or refused a command. `variant_index`: place of the variant that was running, if any."""
 
     def __init__(self, reason: str, variant_index: int | None = None) -> None:
         self.reason = reason
@@ -136,7 +136,7 @@ class WorkerProcess:
     """A measuring process and the two pipes to it."""
 
     def __init__(self, *, process: int, threads: int, added: Mapping[str, str], cache: Path, log: Path) -> None:
-        self._marker = tempfile.TemporaryFile()
+        self._marker = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process; see close)
         self._marker.truncate(8)
         self._map = mmap.mmap(self._marker.fileno(), 8)
         environment = dict(os.environ)
@@ -209,10 +209,8 @@ class WorkerProcess:
     def close(self) -> None:
         """End the process, kindly first."""
         if self._process.stdin:
-            try:
+            with suppress(OSError):
                 self._process.stdin.close()
-            except OSError:
-                pass
         try:
             self._process.wait(2)
         except subprocess.TimeoutExpired:
@@ -224,10 +222,8 @@ class WorkerProcess:
         self._marker.close()
 
     def _kill(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
 
     def _running(self) -> int | None:
@@ -341,7 +337,9 @@ class Measurement:
             def told(book: Bookkeeping, name: str) -> None:
                 nonlocal done
                 done += 1
-                self.progress.step(f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan"))
+                self.progress.step(
+                    f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan")
+                )
 
             self._start(group, told)
 
@@ -355,7 +353,9 @@ class Measurement:
                 if group.process is not None:
                     group.process.close()
                     group.process = None
-                raise MeasureError(f"the measuring process {failure.reason} (its output lies in the run's log/)") from failure
+                raise MeasureError(
+                    f"the measuring process {failure.reason} (its output lies in the run's log/)"
+                ) from failure
             except _Restart:
                 continue
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")

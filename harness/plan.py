@@ -11,13 +11,12 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from llama_workbench import variants
 
 from . import workloads as workload_data
 from .claims import Claim, Comparison, Hypothesis, select
-from .geometries import DataError, Geometry, geometries, parameter_count
+from .geometries import Geometry, geometries, parameter_count
 from .regions import Region
 from .workloads import Workload
 
@@ -231,9 +230,7 @@ def _renamed(claim: Claim, rename) -> Claim:  # type: ignore[no-untyped-def]
 def _experiment(
     workload: Workload, targets: Sequence[Target], shapes: Mapping[str, Geometry], added: Mapping[str, str]
 ) -> Experiment:
-    names = tuple(
-        dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant))
-    )
+    names = tuple(dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant)))
     baseline = Counter(target.comparison.baseline for target in targets).most_common(1)[0][0]
     controls = [f"{baseline}@aa"]
     if workload.kind != "component":
@@ -262,5 +259,3 @@ def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
             if not {target.comparison.variant, target.comparison.baseline} & lost
         ),
     )
-
-

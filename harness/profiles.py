@@ -97,9 +97,7 @@ def _py_spy(process: WorkerProcess, book: Bookkeeping, variant: str, path: Path)
     return entry | {"path": str(path), "samples": samples, "median_ns": facts["median_ns"]}
 
 
-def _attach(
-    tool: str, pid: int, raw: Path, extra: list[str]
-) -> tuple[subprocess.Popen[bytes] | None, str]:
+def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subprocess.Popen[bytes] | None, str]:
     """py-spy, once it samples; or None and what it said."""
     # It says that it samples only after its first look at the process, so the loop does not start too early.
     process = subprocess.Popen(

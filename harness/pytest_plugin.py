@@ -144,11 +144,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
     from . import session
+    from .plan import Request
 
     get = config.getoption
     compare = get("workbench_compare")
     try:
-        request = session.Request(
+        request = Request(
             claims=_words(get("workbench_claims")),
             variants=_words(get("workbench_variants")),
             workloads=_words(get("workbench_workloads")),
@@ -184,8 +185,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if state is None:
         return []
     plan = state.plan
-    what = f"comparing {plan.ad_hoc[0][0]} with {plan.ad_hoc[0][1]}" if plan.mode == "compare" else (
-        f"{len(plan.claims)} claims"
+    what = (
+        f"comparing {plan.ad_hoc[0][0]} with {plan.ad_hoc[0][1]}"
+        if plan.mode == "compare"
+        else (f"{len(plan.claims)} claims")
     )
     return [
         f"workbench: {what}, {len(plan.comparisons())} effects on {len(plan.experiments)} workloads, "
@@ -297,7 +300,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
     else:
         show(verdict_report([verdict.to_json() for verdict in result.verdicts], result.manifest), out)
-    terminalreporter.write_line(f"run: {_shown(result.folder.path)} (workbench judge, workbench compare, make dashboard)")
+    terminalreporter.write_line(
+        f"run: {_shown(result.folder.path)} (workbench judge, workbench compare, make dashboard)"
+    )
 
 
 def _shown(path: Path) -> str:

@@ -81,7 +81,9 @@ def _real_geometry(options: Options) -> Geometry | None:
     from .checkpoints import check as check_checkpoint
 
     folder = options.checkpoint
-    return Geometry(_safe_name(folder), check_checkpoint(folder), f"real checkpoint {folder.name}", "given by --checkpoint")
+    return Geometry(
+        _safe_name(folder), check_checkpoint(folder), f"real checkpoint {folder.name}", "given by --checkpoint"
+    )
 
 
 def _safe_name(folder: Path) -> str:
@@ -296,7 +298,8 @@ class Run:
             "checkpoints": measurement.checkpoints if measurement else {},
             "experiments": [book.to_json() for book in measurement.books] if measurement else [],
             "excluded": [
-                {"variant": name, "reason": reason} for name, reason in (measurement.excluded if measurement else {}).items()
+                {"variant": name, "reason": reason}
+                for name, reason in (measurement.excluded if measurement else {}).items()
             ],
         }
 
@@ -334,7 +337,6 @@ def _command() -> list[str]:
     return [program, *(re.sub(r"(?:[^\s=,:]*/)+([^/\s=,:]+)", r"\1", word) for word in sys.argv[1:])]
 
 
-
 # --- what faces need around a run ----------------------------------------------------------------------------------
 
 USER_ERRORS: tuple[type[Exception], ...] = (
@@ -367,7 +369,7 @@ def check(request: Request, options: Options) -> None:
 
 
 def restricted(plan: Plan, selected: set[tuple[str, str]]) -> Plan:
-    """The plan for only these (workload, variant) pairs: effects that miss a side fall away, claims stay as they are."""
+    """The plan for only these (workload, variant) pairs: effects that miss a side fall away, claims stay."""
     experiments = []
     for experiment in plan.experiments:
         gone = [name for name in experiment.variants if (experiment.workload.name, name) not in selected]

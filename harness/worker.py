@@ -39,6 +39,7 @@ from llama_workbench.variants import Build, Model, Variant, components, outside
 from . import geometries, tokenizer
 from .checkpoints import Checkpoint, load
 from .gates import (
+    SMALL_LENGTH,
     TOLERANCES,
     Case,
     Gate,
@@ -50,7 +51,6 @@ from .gates import (
     small_gate,
     small_geometries,
     small_weights,
-    SMALL_LENGTH,
     trace,
     trace_difference,
 )
@@ -262,7 +262,11 @@ class Worker:
         bench = self.benches[workload]
         try:
             subject = Subject(self._variant(variant))
-            gate = self._component_gate(bench, subject) if bench.checkpoint is None else self._gate(bench, subject, variant)
+            gate = (
+                self._component_gate(bench, subject)
+                if bench.checkpoint is None
+                else self._gate(bench, subject, variant)
+            )
         except (outside.OutsideVariantError, ValueError, TypeError, RuntimeError, AttributeError, KeyError) as error:
             detail = str(error) if isinstance(error, outside.OutsideVariantError) else _told(error)
             return {"gate": Gate(False, 0, math.inf, 0.0, detail).to_json()}
@@ -363,7 +367,9 @@ class Worker:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as temporary:
             pass
-        save_file({f"{i}.{j}": t.contiguous() for i, row in enumerate(logits) for j, t in enumerate(row)}, temporary.name)
+        save_file(
+            {f"{i}.{j}": t.contiguous() for i, row in enumerate(logits) for j, t in enumerate(row)}, temporary.name
+        )
         os.replace(temporary.name, path)
         return logits
 
@@ -410,7 +416,7 @@ class Worker:
             length = bench.workload.tokens
             runner.prepare(length, 0, 1)
             runner.call()
-            calls_ns = []
+            calls_ns: list[int] = []
             wall, thread, process = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
             while not calls_ns or (len(calls_ns) < 20 and time.perf_counter_ns() - wall < CALIBRATION_NS):
                 runner.prepare(length, len(calls_ns), 1)
@@ -672,7 +678,11 @@ def _profiled_call(runner: Runner, length: int, index: int, calls_ns: list[int])
 
 def _kept(runner: Runner, bench: Bench) -> int:
     """Bytes of tensors that a built variant holds beyond the checkpoint's own: KV, tables, masks, repacked weights."""
-    given = {tensor.untyped_storage().data_ptr() for tensor in bench.checkpoint.weights.values()} if bench.checkpoint else set()
+    given = (
+        {tensor.untyped_storage().data_ptr() for tensor in bench.checkpoint.weights.values()}
+        if bench.checkpoint
+        else set()
+    )
     found: dict[int, int] = {}
     seen: set[int] = set()
     queue: list[Any] = [getattr(runner, "model", None)]
@@ -689,7 +699,7 @@ def _kept(runner: Runner, bench: Bench) -> int:
             queue.extend(item.values())
         elif isinstance(item, (list, tuple, set)):
             queue.extend(item)
-        elif hasattr(item, "__dict__") and not callable(item) or isinstance(item, torch.nn.Module):
+        elif (hasattr(item, "__dict__") and not callable(item)) or isinstance(item, torch.nn.Module):
             queue.extend(vars(item).values())
     return sum(found.values())
 

@@ -22,7 +22,7 @@ from llama_workbench.harness.confidence import (
 )
 
 ALPHA = 0.01
-METHODS: list[Method] = ["t", "exact"]
+METHODS: list[Method] = ["both", "t", "exact"]
 
 # -- the formula ---------------------------------------------------------------------------------------------------
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import runs
-from dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
 from llama_workbench.harness.store import RunError, RunFolder
+from tests import runs
+from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import urlsplit
 
 import pytest
-import runs
-from dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
 
 from llama_workbench.dashboard.words import WORD_JOINER
+from tests import runs
+from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

@@ -71,7 +71,9 @@ def test_a_comparison_end_to_end(tmp_path):
 
 
 def test_no_path_of_this_machine_gets_into_the_run(tmp_path):
-    result, _ = run(tmp_path, Request(compare=("fast", "yardstick"), workloads=("decode-tiny-c16",)), budget_seconds=3.0)
+    result, _ = run(
+        tmp_path, Request(compare=("fast", "yardstick"), workloads=("decode-tiny-c16",)), budget_seconds=3.0
+    )
     for name in ("run.json", "verdicts.json", "claims.json"):
         text = (result.folder.path / name).read_text()
         for place in (str(tmp_path), str(ROOT), str(Path.home())):
@@ -222,6 +224,7 @@ def test_ctrl_c_keeps_and_judges_what_was_measured(tmp_path):
     ) as process:
         _wait_for_rounds(run_dir, process)
         os.kill(process.pid, signal.SIGINT)
+        assert process.stdout is not None
         output = process.stdout.read()
     assert process.returncode == 2, output
     assert "was interrupted" in output

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import workloads
+from llama_workbench.harness import geometries, workloads
 from llama_workbench.harness.claims import ClaimError, load_claims, select
 from llama_workbench.harness.geometries import DataError, Geometry
 from llama_workbench.harness.plan import PlanError, Request, make_plan, without
@@ -86,7 +86,7 @@ def test_compare_needs_no_claim():
 
 
 def test_a_real_checkpoint_stands_in_for_every_geometry():
-    tiny = workloads.geometries()["tiny"]
+    tiny = geometries.get("tiny")
     config = replace(tiny.config, max_position_embeddings=4096)
     real = Geometry("my-llama", config, "mine", "given")
     plan = make_plan(Request(claims=("single-file-faster",)), CLAIMS, checkpoint=real)
@@ -118,7 +118,11 @@ def test_what_fell_out_takes_its_effects_and_controls_along():
         (Request(claims=("single-file-fast",)), ClaimError, "single-file-faster"),
         (Request(added=("nowhere.py:f",)), variants.outside.OutsideVariantError, "no file"),
         (Request(added=(f"{OUTSIDE}:good", f"{OUTSIDE}:good")), PlanError, "exists already"),
-        (Request(claims=("lookup-slower-than-creation",), variants=("fast", "candle")), PlanError, "nothing to measure"),
+        (
+            Request(claims=("lookup-slower-than-creation",), variants=("fast", "candle")),
+            PlanError,
+            "nothing to measure",
+        ),
     ],
 )
 def test_a_bad_request_is_explained(request_, error, said):

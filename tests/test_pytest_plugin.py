@@ -43,7 +43,19 @@ def test_it_measures_replays_and_judges(quick):
     assert "faster" in result.stdout
     (verdict,) = json.loads((folder / "run" / "verdicts.json").read_text())
     assert (verdict["claim"], verdict["verdict"]) == ("ad-hoc", "faster")
-    keys = {"workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings"}
+    keys = {
+        "workload",
+        "variant",
+        "baseline",
+        "metric",
+        "ratio",
+        "low",
+        "high",
+        "rounds",
+        "seconds",
+        "verdict",
+        "warnings",
+    }
     assert all(set(effect) == keys for effect in verdict["effects"])
 
 

@@ -8,6 +8,7 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -111,7 +112,9 @@ def test_is_causal_in_a_later_chunk_is_caught():
     real = F.scaled_dot_product_attention
 
     def misaligned(q, k, v, mask=None, **options):
-        return real(q, k, v, is_causal=q.shape[2] > 1, **{key: value for key, value in options.items() if key != "is_causal"})
+        return real(
+            q, k, v, is_causal=q.shape[2] > 1, **{key: value for key, value in options.items() if key != "is_causal"}
+        )
 
     patch = pytest.MonkeyPatch()
     patch.setattr(F, "scaled_dot_product_attention", misaligned)
@@ -247,15 +250,15 @@ def test_an_unknown_name_suggests_the_nearest():
 
 def test_the_yardstick_is_frozen():
     digest = hashlib.sha256((FOLDER / "yardstick.py").read_bytes()).hexdigest()
-    assert digest == "2801c751ce50cbd56bcc8b580ec78174e08b48b2c064787b7ce715bbadc17a28", "yardstick.py must not change: saved runs are compared by it"
+    assert digest == "2801c751ce50cbd56bcc8b580ec78174e08b48b2c064787b7ce715bbadc17a28", (
+        "yardstick.py must not change: saved runs are compared by it"
+    )
 
 
 def test_single_file_and_modular_do_not_know_each_other():
     def imported(path: Path) -> set[str]:
         tree = ast.parse(path.read_text())
-        return {
-            f"{'.' * node.level}{node.module or ''}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
-        }
+        return {f"{'.' * node.level}{node.module or ''}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
     assert not any("modular" in module for module in imported(FOLDER / "single_file.py"))
     assert not any("modular" in module for module in imported(FOLDER / "inline.py"))
@@ -293,8 +296,8 @@ def test_mask_caches_hold_what_their_policy_says():
     weights = gates.small_weights(config, torch.float32)
     ids = torch.arange(16)[None]
     with torch.inference_mode():
-        per_layer = variants.get("team006_after").build(config, weights, max_length=32)
-        per_model = variants.get("team005_hybrid").build(config, weights, max_length=32)
+        per_layer: Any = variants.get("team006_after").build(config, weights, max_length=32)
+        per_model: Any = variants.get("team005_hybrid").build(config, weights, max_length=32)
         for model in (per_layer, per_model):
             for length in (4, 7, 4, 9):
                 model.reset()

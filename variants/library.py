@@ -23,7 +23,7 @@ def _hf_config(config: LlamaConfig, attention: str) -> Any:
             "high_freq_factor": s.high_freq_factor,
             "original_max_position_embeddings": s.original_max_position_embeddings,
         }
-    return HFConfig(
+    return HFConfig(  # type: ignore[call-arg]  # attn_implementation is an argument that its base class takes
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
         intermediate_size=config.intermediate_size,

@@ -44,7 +44,9 @@ def load(path: Path, function: str) -> Variant:
         OutsideVariantError: the import raises, or the function is missing or not callable.
     """
     # A name of its own for each import: two entries of one file must not share code (see worker.import_privately).
-    name = next(f"_outside_{path.stem}_{n}" for n in itertools.count() if f"_outside_{path.stem}_{n}" not in sys.modules)
+    name = next(
+        f"_outside_{path.stem}_{n}" for n in itertools.count() if f"_outside_{path.stem}_{n}" not in sys.modules
+    )
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise OutsideVariantError(f"{path.name}: not a Python file")

@@ -286,9 +286,7 @@ class Embedding(nn.Module):
 class Llama(nn.Module):
     """Tokens [B, T] that start at `position` → logits [B, V] of the last one."""
 
-    def __init__(
-        self, config: LlamaConfig, settings: Settings, weights: Mapping[str, Tensor], max_length: int
-    ) -> None:
+    def __init__(self, config: LlamaConfig, settings: Settings, weights: Mapping[str, Tensor], max_length: int) -> None:
         super().__init__()
         dtype = weights["model.embed_tokens.weight"].dtype
         if settings.cache == "unified":

@@ -33,7 +33,7 @@ class PreallocatedKV:
 
 
 class CatKV:
-    """Grown by concatenation at every call (Candle's Llama, Hugging Face's dynamic cache): simple, copies all each time."""
+    """Grown by concatenation at every call (Candle's Llama, Hugging Face's dynamic cache): copies all each time."""
 
     def __init__(self, max_length: int) -> None:
         self.k: Tensor | None = None
@@ -53,4 +53,4 @@ class CatKV:
         self.k = self.v = None
 
 
-STORAGE = {"preallocated": PreallocatedKV, "cat": CatKV}
+STORAGE: dict[str, type[PreallocatedKV] | type[CatKV]] = {"preallocated": PreallocatedKV, "cat": CatKV}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -94,4 +95,9 @@ class ForwardMasks:
         return self.mask
 
 
-POLICIES = {"fresh": FreshMasks, "per_layer": CachedMasks, "per_model": CachedMasks, "per_forward": ForwardMasks}
+POLICIES: dict[str, Callable[[str, torch.dtype], Masks]] = {
+    "fresh": FreshMasks,
+    "per_layer": CachedMasks,
+    "per_model": CachedMasks,
+    "per_forward": ForwardMasks,
+}
