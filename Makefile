@@ -24,7 +24,7 @@ test: $(INSTALLED) ## run the tests
 	$(BIN)/pytest $(ARGS)
 
 dashboard: $(INSTALLED) ## show the results in a browser
-	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py $(ARGS)
+	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py -- $(ARGS)
 
 lint: $(INSTALLED) $(TYPING) ## check format, style and types
 	$(BIN)/ruff format --check .

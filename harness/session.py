@@ -35,10 +35,10 @@ PRECISION = 0.03
 """A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
 2-3x", would otherwise come with an interval too wide to be worth reading ..."""
 
-ENOUGH_ROUNDS = 30
+ENOUGH_ROUNDS = 24
 """... or until it had this many rounds."""
 
-CONTROL_PRECISION = 0.01
+CONTROL_PRECISION = 0.02
 """Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
 
 SNAPSHOT_SECONDS = 15.0
@@ -137,7 +137,7 @@ class SequentialReferee:
                 rounds.append(self._rounds_left(key, target.region))
         if not pairs:
             return Need((), False, 0.0, 0.0)
-        early = any(len(self.series.get((workload, *pair), [])) < first_look(self.alpha) for pair in pairs)
+        early = any(len(self.series.get((workload, *pair), [])) < first_look(self.alpha / 2) for pair in pairs)
         for name in experiment.controls:
             original, _, control = name.partition("@")
             pair = (original, name) if control else (name, experiment.baseline)
@@ -150,7 +150,7 @@ class SequentialReferee:
     def _rounds_left(self, key: tuple[str, str, str], region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
         values = self.series.get(key, [])
-        least = max(first_look(self.alpha) - len(values), 1)
+        least = max(first_look(self.alpha / 2) - len(values), 1)
         if len(values) < 2:
             return float(least)
         # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.

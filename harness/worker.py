@@ -64,7 +64,7 @@ LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 """A round gives each variant's samples as long as its rebuilding took, within these bounds: what is left of the noise
 within a round and between rounds then costs at most twice what the best split would."""
 
-THREE_PAIRS_NS = 35_000_000
+THREE_PAIRS_NS = 60_000_000
 """Samples shorter than this come at least three to a round: the median of three leaves out what a busy neighbour does
 to one (a pair's spread was three times a round's), and averages the effect of a sample's place in its pair."""
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from llama_workbench import ROOT
 from llama_workbench.harness import judge
 from llama_workbench.harness.claims import Claim, Comparison
-from llama_workbench.harness.confidence import first_look, half_width, running_bounds, running_interval
+from llama_workbench.harness.confidence import Method, first_look, half_width, running_bounds, running_interval
 from llama_workbench.harness.judge import (
     Differences,
     Effect,
@@ -313,9 +313,11 @@ def test_wide_noise_never_proves_equality() -> None:
 
 
 def test_few_rounds_never_prove_anything_however_alike() -> None:
-    for n in range(first_look(ALPHA)):
-        assert effect(np.zeros(n), Region.same_within_percent(1)).verdict == "inconclusive"
-    assert effect(np.zeros(first_look(ALPHA)), Region.same_within_percent(1)).verdict == "supported"
+    first: dict[Method, int] = {"both": 12, "t": first_look(ALPHA), "exact": 11}
+    for method, enough in first.items():
+        for n in range(enough):
+            assert effect(np.zeros(n), Region.same_within_percent(1), method=method).verdict == "inconclusive"
+        assert effect(np.zeros(enough), Region.same_within_percent(1), method=method).verdict == "supported"
 
 
 def test_an_open_effect_says_how_long_it_would_take() -> None:
@@ -344,7 +346,7 @@ def test_remaining_seconds_is_what_it_then_takes() -> None:
     )
     assert 4 < near / far < 5.5
     assert math.isinf(remaining_seconds([0.1], 1.0, region, alpha=ALPHA))
-    needed = first_look(ALPHA) - 5
+    needed = first_look(ALPHA / 2) - 5
     assert remaining_seconds(normal(0.5, n=5), 5.0, region, alpha=ALPHA) == pytest.approx(needed)
 
 
@@ -891,7 +893,7 @@ def test_one_wrong_interval_in_a_whole_report_is_as_rare_as_promised() -> None:
 def test_interval_and_half_width_agree() -> None:
     d = normal(0.0, sd=0.02, n=first_look(ALPHA))
     half = half_width(len(d), 0.02, ALPHA)
-    interval = running_interval(d, ALPHA)
+    interval = running_interval(d, ALPHA, "t")
     assert (interval.low, interval.centre, interval.high) == pytest.approx((-half, 0, half), abs=1e-12)
     assert interval.n == len(d) and not interval.unstable
 
