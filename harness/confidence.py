@@ -115,8 +115,9 @@ def half_width(n: ArrayLike, sd: ArrayLike, alpha: float) -> float | NDArray[np.
 def first_look(alpha: float) -> int:
     """Number of rounds before which the `t` sequence says nothing: 5 + 1.5 log2(1/alpha), rounded up.
 
-    That is 15 rounds at alpha = 0.01 and 24 at 0.01/60. In `both`, `t` has alpha/2 and starts at `first_look(alpha / 2)`,
-    with 17 and 26: plan rounds by that figure, although the signs need no such care and can decide from 12 and 18 on.
+    That is 15 rounds at alpha = 0.01 and 24 at 0.01/60. In `both`, `t` has alpha/2 and starts at
+    `first_look(alpha / 2)`, with 17 and 26: plan rounds by that figure, although the signs need no such care and can
+    decide from 12 and 18 on.
 
     The sequence is exact for normal differences and cautious for
     heavy tails, but not for light ones. Where the differences are +b or -b with hardly any noise (a call that is slower

@@ -214,8 +214,8 @@ def remaining_seconds(values: ArrayLike, seconds: float, region: Region, *, alph
     Rounds shrink the half width h about as 1/sqrt(t), so about t * (h/distance)^2 seconds are needed in all. Computed
     from `half_width` itself instead, because its logarithm adds to that, and because this has an answer before there
     is any interval: by `t` at alpha/2, its share of the default method, and from its first look on. The signs may
-    decide sooner, on a busy machine in a fraction of that, so this is more often too long than too short. Infinite where
-    fewer than two rounds give no spread, or where the effect lies on a boundary.
+    decide sooner, on a busy machine in a fraction of that, so this is more often too long than too short. Infinite
+    where fewer than two rounds give no spread, or where the effect lies on a boundary.
     """
     series = np.asarray(values, dtype=np.float64)
     if series.size < 2 or not seconds > 0:

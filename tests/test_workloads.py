@@ -35,7 +35,7 @@ def test_the_shipped_workloads() -> None:
         *names("prefill-110m-t{}", 8, 128, 512),
         *names("decode-110m-c{}", 64, 512),
         *names("prefill-7b-1layer-t{}", 8, 32, 128, 512),
-        *names("decode-7b-1layer-c{}", 64, 512),
+        *names("decode-7b-1layer-c{}", 1, 64, 512),
         *("prefill-7b-2layer-t32", "decode-7b-2layer-c64", "prefill-gqa-t128", "decode-gqa-c64"),
         *("prefill-tiny-t16", "decode-tiny-c16"),
         *names("mask-create-apply-t{}", 8, 32, 128, 512),
