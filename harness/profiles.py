@@ -24,7 +24,7 @@ from .store import MEMORY, PROFILES, RunFolder
 RATE_HZ = 250
 """py-spy at this rate costs 5-11 % and both sides of a comparison pay it."""
 
-SECONDS = 2.0
+SECONDS = 1.5
 PASS_SECONDS = 180.0
 ATTACH_SECONDS = 10.0
 
