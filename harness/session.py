@@ -150,12 +150,20 @@ class SequentialReferee:
     def _rounds_left(self, key: tuple[str, str, str], region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
         values = self.series.get(key, [])
-        least = max(first_look(self.alpha / 2) - len(values), 1)
+        least = float(max(first_look(self.alpha / 2) - len(values), 1))
         if len(values) < 2:
-            return float(least)
-        # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
-        left = judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha)
-        return max(left, float(least))
+            return least
+        interval = running_interval(values, self.alpha)
+        half = (interval.high - interval.low) / 2
+        if math.isinf(half) or interval.unstable:
+            # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
+            return max(judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha), least)
+        # From the interval itself, not from the spread: on a busy machine outliers make the spread say "hopeless" of
+        # what the signs will settle in a moment.
+        centre = float(np.median(values))
+        distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
+        wanted = PRECISION if judge.decided(interval, region) else distance
+        return max(len(values) * ((half / wanted) ** 2 - 1), least) if wanted > 0 else math.inf
 
     def _settled(self, key: tuple[str, str, str], region: Region) -> bool:
         values = self.series.get(key, [])
