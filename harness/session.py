@@ -401,6 +401,7 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
     replays: dict[tuple[str, str], Replay] = {}
     has_samples = any(experiment["rounds"] for experiment in result.manifest["experiments"])
     samples = result.folder.read_samples() if has_samples else None
+    profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.read_profiles()}
     run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
     for experiment in result.manifest["experiments"]:
         workload = experiment["workload"]["name"]
@@ -418,7 +419,7 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
                 "variant": variant,
                 "clock": "wall" if by_wall else "thread CPU",
                 "run": result.folder.path.name,
-                "profile": f"profiles/{workload}/{variant}.folded" if result.manifest.get("profiled") else None,
+                "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),
             }
             reason = excluded.get(variant, "gates only" if not has_samples else "not measured")

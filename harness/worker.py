@@ -267,9 +267,8 @@ class Worker:
                 if bench.checkpoint is None
                 else self._gate(bench, subject, variant)
             )
-        except (outside.OutsideVariantError, ValueError, TypeError, RuntimeError, AttributeError, KeyError) as error:
-            detail = str(error) if isinstance(error, outside.OutsideVariantError) else _told(error)
-            return {"gate": Gate(False, 0, math.inf, 0.0, detail).to_json()}
+        except outside.OutsideVariantError as error:
+            return {"gate": Gate(False, 0, math.inf, 0.0, str(error)).to_json()}
         except Exception as error:
             return {"gate": Gate(False, 0, math.inf, 0.0, _told(error)).to_json()}
         if not gate.passed:

@@ -184,9 +184,13 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(tmp_path):
 def test_profiles_and_memory_are_recorded(tmp_path):
     result = pytest_run(
         "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3", "--profile",
-        f"--run-dir={tmp_path / 'run'}",
+        f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
+    facts = {
+        b["extra_info"]["variant"]: b["extra_info"]
+        for b in json.loads((tmp_path / "out.json").read_text())["benchmarks"]
+    }
     memory = {entry["variant"]: entry for entry in json.loads((tmp_path / "run" / "memory.json").read_text())}
     assert all(entry["reason"] is None and entry["peak_transient_bytes"] > 0 for entry in memory.values())
     # KV of 2 layers, 4 heads of 16, K and V, float32, and the RoPE tables at least.
@@ -197,6 +201,7 @@ def test_profiles_and_memory_are_recorded(tmp_path):
         if entry["reason"] is not None:  # ptrace refused: said so, and the run went on
             assert "py-spy" in entry["reason"]
             continue
+        assert facts[entry["variant"]]["profile"] == entry["path"]
         folded = (tmp_path / "run" / entry["path"]).read_text()
         assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == entry["samples"] > 50
         assert "forward" in folded
