@@ -11,14 +11,17 @@ TYPING := .venv/typing/llama_workbench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test dashboard lint format clean
+.PHONY: help bench bench-all test dashboard lint format clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo '  Pass options with ARGS, for example: make bench ARGS="--claims rope-3x-5x --budget 120"'
 
 bench: $(INSTALLED) ## settle the claims by measurement and print the verdicts
 	$(BIN)/pytest --benchmark $(ARGS)
+
+bench-all: $(INSTALLED) ## the same for the whole register, with the long parts (45 minutes)
+	$(BIN)/pytest --benchmark --all $(ARGS)
 
 test: $(INSTALLED) ## run the tests
 	$(BIN)/pytest $(ARGS)

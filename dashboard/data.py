@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.harness.report import excluded_lines
+from llama_workbench.harness.report import excluded_lines, value_text
 from llama_workbench.harness.store import (
     CLAIMS,
     MANIFEST,
@@ -36,13 +36,17 @@ LARGEST_PROFILE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Effect:
-    """One row of evidence: `ratio` is t_baseline / t_variant with its interval; an open end is None."""
+    """One row of evidence: `value` with its interval; an open end is None.
+
+    Without a `unit` it is the ratio t_baseline / t_variant; with one it was read, not compared, and may lack a baseline.
+    """
 
     workload: str
     variant: str
     baseline: str
     metric: str
-    ratio: float | None
+    unit: str
+    value: float | None
     low: float | None
     high: float | None
     rounds: int
@@ -52,13 +56,26 @@ class Effect:
 
     @property
     def text(self) -> str:
-        """The ratio with its interval."""
-        return words.effect(self.ratio, self.low, self.high)
+        """The value with its interval."""
+        if self.unit:
+            return value_text({"value": self.value, "low": self.low, "high": self.high, "unit": self.unit})
+        return words.effect(self.value, self.low, self.high)
+
+    @property
+    def sides(self) -> str:
+        """Who was measured: "fast against team006_before", or what was read where no variant was."""
+        names = " against ".join(name for name in (self.variant, self.baseline) if name)
+        return names or self.metric
+
+    @property
+    def where(self) -> str:
+        """The workload; of a reading without one, what was read."""
+        return self.workload or self.metric
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim, or one part of it, with its verdict. `low` and `high` bound the claimed ratio; None is open."""
+    """One claim, or one part of it, with its verdict. `low` and `high` bound what is claimed; None is open."""
 
     id: str
     part: str
@@ -74,6 +91,11 @@ class Claim:
     low: float | None
     high: float | None
     effects: tuple[Effect, ...]
+
+    @property
+    def unit(self) -> str:
+        """What its effects were read in; empty where they are ratios of times."""
+        return next((effect.unit for effect in self.effects if effect.unit), "")
 
     @property
     def is_comparison(self) -> bool:
@@ -338,9 +360,12 @@ def sentence(claim: Claim) -> str:
 
 def measured(claim: Claim) -> str:
     """The effect in a few words: one interval, or the span of several."""
-    known = [effect for effect in claim.effects if effect.ratio is not None]
+    known = [effect for effect in claim.effects if effect.value is not None]
+    if len(known) > 1 and claim.unit:
+        ends = sorted(effect.value for effect in known if effect.value is not None)
+        return f"{ends[0]:.3g} to {ends[-1]:.3g} {claim.unit}"
     if len(known) > 1:
-        return words.span([effect.ratio for effect in known if effect.ratio is not None])
+        return words.span([effect.value for effect in known if effect.value is not None])
     return known[0].text if known else "not measured"
 
 
@@ -370,22 +395,25 @@ def _claim(verdict: Mapping[str, Any], definition: Mapping[str, Any]) -> Claim:
         reason=_text(verdict.get("reason")),
         alpha=_number(verdict.get("alpha")) or 0.01,
         claimed=_text(verdict.get("claimed")),
-        low=_positive(region.get("low")),
-        high=_positive(region.get("high")),
+        low=_number(region.get("low")),
+        high=_number(region.get("high")),
         effects=tuple(_effect(row) for row in _records(verdict.get("effects"))),
     )
 
 
 def _effect(row: Mapping[str, Any]) -> Effect:
     notes = row.get("warnings")
+    unit = _text(row.get("unit"))
+    read = _number if unit else _positive
     return Effect(
         workload=_text(row.get("workload")),
         variant=_text(row.get("variant")),
         baseline=_text(row.get("baseline")),
         metric=_text(row.get("metric")),
-        ratio=_positive(row.get("ratio")),
-        low=_positive(row.get("low")),
-        high=_positive(row.get("high")),
+        unit=unit,
+        value=read(row.get("value" if unit else "ratio")),
+        low=read(row.get("low")),
+        high=read(row.get("high")),
         rounds=int(_number(row.get("rounds")) or 0),
         seconds=_number(row.get("seconds")),
         verdict=_text(row.get("verdict")),

@@ -118,26 +118,31 @@ def palette(appearance: str | None) -> Palette:
 
 
 def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) -> go.Figure:
-    """One row per effect: the ratio with its interval, the claimed region, the line at 1 and the A/A floor.
+    """One row per effect: its value with its interval, the claimed region, the line at 1 and the A/A floor.
 
-    The x axis is logarithmic, so that twice as fast and half as fast are equally far from 1. A row is a line of text
+    The x axis is logarithmic, so that twice as fast and half as fast are equally far from 1; of readings, which have a
+    unit, it is linear and has neither the line nor a floor. A row is a line of text
     and a track under it, which needs no room at the side and so fits a phone. Rows stand in the order of the file,
     under a heading per baseline where there are several. An open end of an interval runs to the edge.
     """
     rows, headings, height = _rows(claim.effects)
-    left, right = _span(claim, floors)
+    if claim.unit:
+        floors = {}
+    left, right = _linear_span(claim) if claim.unit else _span(claim, floors)
     region = claim.low is not None or claim.high is not None
     shapes: list[Layout] = []
     for y, effect in rows:
         shapes.append(_box(y, left, right, TRACK_PX / 2, colours.track))
         if region:
-            low, high = claim.low or left, claim.high or right
+            low = left if claim.low is None else max(claim.low, left)
+            high = right if claim.high is None else min(claim.high, right)
             shapes.append(_box(y, low, high, TRACK_PX / 2, colours.region, name=_region_name(claim)))
-            shapes += [_rule(y, edge, colours.region_edge, "dot") for edge in (claim.low, claim.high) if edge]
+            shapes += [_rule(y, edge, colours.region_edge, "dot") for edge in (claim.low, claim.high) if edge is not None]
         if floor := floors.get(effect.workload):
             box = _box(y, floor.low, floor.high, TRACK_PX / 2 - 3, colours.floor, colours.floor_edge, FLOOR)
             shapes.append(box)
-        shapes.append(_rule(y, 1, colours.muted, "solid"))
+        if not claim.unit:
+            shapes.append(_rule(y, 1, colours.muted, "solid"))
     for name in (_region_name(claim), FLOOR):  # each once in the legend
         if first := next((shape for shape in shapes if shape["name"] == words.label(name, 40)), None):
             first["showlegend"] = True
@@ -145,18 +150,30 @@ def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) 
     notes = [_note(0, y, f"against <b>{words.label(name, 40)}</b>", "left", ink) for y, name in headings]
     for y, effect in rows:
         above = y + TRACK_PX / 2 + 10
-        notes.append(_note(0, above, words.label(effect.workload, 30), "left", ink))
+        notes.append(_note(0, above, words.label(effect.where, 30), "left", ink))
         notes.append(_note(1, above, f"{words.label(effect.text)} · {effect.rounds}", "right", ink))
-    column = f"speed-up [{words.percent(1 - claim.alpha)} interval] · rounds"
+    column = "value [interval] · count" if claim.unit else f"speed-up [{words.percent(1 - claim.alpha)} interval] · rounds"
     notes.append(_note(1, height - 8, column, "right", quiet))
-    notes.append(_note(0, 14 - FOOT_PX, "◂ variant slower", "left", quiet, under=True))
-    notes.append(_note(1, 14 - FOOT_PX, "variant faster ▸", "right", quiet, under=True))
+    if not claim.unit:
+        notes.append(_note(0, 14 - FOOT_PX, "◂ variant slower", "left", quiet, under=True))
+        notes.append(_note(1, 14 - FOOT_PX, "variant faster ▸", "right", quiet, under=True))
     traces = []
     for verdict in dict.fromkeys(effect.verdict for _, effect in rows):
-        chosen = [(y, effect) for y, effect in rows if effect.verdict == verdict and effect.ratio is not None]
+        chosen = [(y, effect) for y, effect in rows if effect.verdict == verdict and effect.value is not None]
         if chosen:
             traces.append(_intervals(verdict, chosen, claim, floors, (left, right), colours))
-    ticks = _ticks(left, right)
+    if claim.unit:
+        title = words.label(f"{claim.effects[0].metric} [{claim.unit}]", 80)
+        axis: Layout = {"type": "linear", "range": [left, right], "nticks": 6}
+    else:
+        ticks = _ticks(left, right)
+        title = "speed-up (t_baseline / t_variant), log scale"
+        axis = {
+            "type": "log",
+            "range": [math.log10(left), math.log10(right)],
+            "tickvals": list(ticks),
+            "ticktext": list(ticks.values()),
+        }
     # All at once: plotly checks every shape again with each one that is added, which took 0.3 s for eight rows.
     return go.Figure(
         data=traces,
@@ -164,15 +181,8 @@ def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) 
             "shapes": shapes,
             "annotations": notes,
             "xaxis": {
-                "type": "log",
-                "range": [math.log10(left), math.log10(right)],
-                "tickvals": list(ticks),
-                "ticktext": list(ticks.values()),
-                "title": {
-                    "text": "speed-up (t_baseline / t_variant), log scale",
-                    "font": {"size": SMALL + 1},
-                    "standoff": 10,
-                },
+                **axis,
+                "title": {"text": title, "font": {"size": SMALL + 1}, "standoff": 10},
                 "showgrid": False,
                 "zeroline": False,
                 "ticks": "outside",
@@ -238,7 +248,7 @@ def _intervals(
     """The rows of one verdict: one trace, so that the legend names the marker."""
     shown = words.look(verdict)
     colour = colours.verdict[shown.colour]
-    ratios = [effect.ratio or 1.0 for _, effect in chosen]
+    ratios = [1.0 if effect.value is None else effect.value for _, effect in chosen]
     return go.Scatter(
         x=ratios,
         y=[y for y, _ in chosen],
@@ -248,8 +258,12 @@ def _intervals(
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [(effect.high or ends[1]) - x for x, (_, effect) in zip(ratios, chosen, strict=True)],
-            "arrayminus": [x - (effect.low or ends[0]) for x, (_, effect) in zip(ratios, chosen, strict=True)],
+            "array": [
+                (ends[1] if effect.high is None else effect.high) - x for x, (_, effect) in zip(ratios, chosen, strict=True)
+            ],
+            "arrayminus": [
+                x - (ends[0] if effect.low is None else effect.low) for x, (_, effect) in zip(ratios, chosen, strict=True)
+            ],
             "color": colour,
             "thickness": 2,
             "width": 6,
@@ -266,8 +280,9 @@ def forest_text(claim: Claim, floors: Mapping[str, Floor]) -> str:
     for effect in claim.effects:
         floor = floors.get(effect.workload)
         known = f", A/A floor {floor.low:.3f} to {floor.high:.3f}" if floor else ""
-        rows.append(f"{effect.workload} against {effect.baseline}: {effect.text}, {effect.verdict}{known}")
-    return f"Speed-up per workload, {_region_name(claim)}. " + ". ".join(rows or ["No rows"]) + "."
+        against = f" against {effect.baseline}" if effect.baseline else ""
+        rows.append(f"{effect.where}{against}: {effect.text}, {effect.verdict}{known}")
+    return f"{'Value' if claim.unit else 'Speed-up'} per workload, {_region_name(claim)}. " + ". ".join(rows or ["No rows"]) + "."
 
 
 def _region_name(claim: Claim) -> str:
@@ -295,13 +310,24 @@ def _span(claim: Claim, floors: Mapping[str, Floor]) -> tuple[float, float]:
     """Ends of the axis: everything that is finite, and some air."""
     known = [1.0, claim.low, claim.high]
     for effect in claim.effects:
-        known += [effect.ratio, effect.low, effect.high]
+        known += [effect.value, effect.low, effect.high]
         if floor := floors.get(effect.workload):
             known += [floor.low, floor.high]
-    logs = [math.log(value) for value in known if value is not None]
+    logs = [math.log(value) for value in known if value is not None and value > 0]
     low, high = min(logs), max(logs)
     air = max(0.08 * (high - low), 0.003)
     return math.exp(low - air), math.exp(high + air)
+
+
+def _linear_span(claim: Claim) -> tuple[float, float]:
+    """The same for values with a unit; from 0 where nothing is below."""
+    known = [claim.low, claim.high]
+    for effect in claim.effects:
+        known += [effect.value, effect.low, effect.high]
+    values = [value for value in known if value is not None] or [0.0, 1.0]
+    low, high = min(0.0, *values), max(0.0, *values)
+    air = 0.05 * (high - low) or 1.0
+    return low - (air if low < 0 else 0.0), high + air
 
 
 def _ticks(left: float, right: float) -> dict[float, str]:
@@ -322,8 +348,8 @@ def _ticks(left: float, right: float) -> dict[float, str]:
 
 def _effect_text(effect: Effect, claim: Claim, floor: Floor | None) -> str:
     lines = [
-        f"<b>{words.label(effect.workload, 60)}</b>",
-        f"{words.label(effect.variant, 40)} against {words.label(effect.baseline, 40)}",
+        f"<b>{words.label(effect.where, 60)}</b>",
+        words.label(effect.sides, 90),
         f"{words.label(effect.text)} · {words.label(words.look(effect.verdict).word.lower())}",
         f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
     ]

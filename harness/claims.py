@@ -18,6 +18,17 @@ A file looks like this:
     workloads = ["prefill-15m-t8"]
     metric = "time"
     faster_than_percent = 1       # or one of slower_than_percent, ratio, gain_percent, same_within_percent
+    quick = false                 # left out unless the claim is asked for by name, or everything is
+
+A hypothesis whose metric is not a time is a reading, without two sides:
+
+    [[hypothesis]]
+    metric = "share"              # time of some phases in percent; or one of those in READINGS
+    variant = "team006_before"
+    workloads = ["prefill-15m-t128"]
+    phases = ["qkv"]
+    of = "layer"                  # the denominator
+    range = [58, 64]              # or one of above, at_most
 
 Whether a variant or a workload of that name exists is the plan's question, not this module's.
 """
@@ -33,12 +44,39 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
-from .regions import Region
+from .regions import Range, Region
 
 EXPECTATIONS = ("faster_than_percent", "slower_than_percent", "ratio", "gain_percent", "same_within_percent")
 """The keys that say what is claimed of t_baseline / t_variant. A hypothesis has exactly one of them."""
+
+TIMES = ("time", "time_to_first_token", "time_per_output_token")
+"""Metrics that compare two sides; the latter two on workloads that generate."""
+
+READINGS = ("share", "trend", "inflation", "memory", "count", "check", "none")
+"""Metrics that give one value.
+
+share   time of `phases` in percent of `of`, for `variant` on each of `workloads`
+trend   by how much the gain of `variant` over `baseline` rises from the shortest workload to the longest
+inflation  how many times too high a claim of `claimed` = [low, high] was: claimed over measured gain
+memory  `quantity` of `variant` on each of `workloads` (see harness/memory.py)
+count   `quantity` of the source of `variant`, or how many times that of `baseline` (see harness/counts.py)
+check   `quantity` names a check: something that works or does not (see harness/checks.py)
+none    nobody can measure this here; `reason` says why
+"""
+
+_RANGES = ("range", "above", "at_most")
 
 _NAME = "a name of letters, digits and any of . _ + - (no spaces)"
 _EXPECTED = {
@@ -57,15 +95,24 @@ _EXPECTED = {
     "variant": _NAME,
     "baseline": f"{_NAME}, or a list of such names without repeats",
     "workloads": "a list of one or more names without repeats",
-    "metric": '"time"',
+    "metric": f"one of {', '.join((*TIMES, *READINGS))}",
+    "quick": "true or false",
+    "phases": "a list of one or more phases without repeats",
+    "of": "the name of a denominator",
+    "quantity": "a name",
+    "range": "[low, high]",
+    "above": "a number",
+    "at_most": "a number",
+    "claimed": "[low, high] with 1 < low < high, the ratios t_old / t_new that were promised",
+    "reason": "a text of one sentence",
     "faster_than_percent": "a number of percent, 0 or more",
     "slower_than_percent": "a number of percent, 0 or more",
     "ratio": "[low, high] with 0 < low < high, of t_baseline / t_variant",
     "gain_percent": "[low, high] percent with -100 < low < high",
     "same_within_percent": "a number of percent above 0",
 }
-_EXPECTED_ITEM = {"who": "a name", "assumes": "a text", "baseline": _NAME, "workloads": _NAME}
-_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": ("time",)}
+_EXPECTED_ITEM = {"who": "a name", "assumes": "a text", "baseline": _NAME, "workloads": _NAME, "phases": "a phase"}
+_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": (*TIMES, *READINGS)}
 
 
 class ClaimError(ValueError):
@@ -92,6 +139,8 @@ def _rising(pair: tuple[float, float]) -> tuple[float, float]:
 _AtLeastZero = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
 _AboveZero = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
 _Percent = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=-100)]
+_AboveOne = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=1)]
+_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Text = Annotated[str, Field(strict=True, min_length=1, pattern=r"\S")]
 _Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 _Id = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -125,7 +174,8 @@ class Hypothesis(BaseModel):
     variant: _Name
     baseline: Annotated[_Names, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
     workloads: _Names
-    metric: Literal["time"]
+    metric: Literal["time", "time_to_first_token", "time_per_output_token"]
+    quick: Annotated[bool, Field(strict=True)] = True
     faster_than_percent: _AtLeastZero | None = None
     slower_than_percent: _AtLeastZero | None = None
     ratio: Annotated[tuple[_AboveZero, _AboveZero], AfterValidator(_rising)] | None = None
@@ -167,6 +217,106 @@ class Hypothesis(BaseModel):
                 yield Comparison(workload, self.variant, baseline)
 
 
+class Reading(BaseModel):
+    """What would make the claim true: a value (of each workload, where it names any) inside a range."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    part: _Text | None = None
+    metric: Literal["share", "trend", "inflation", "memory", "count", "check", "none"]
+    quick: Annotated[bool, Field(strict=True)] = True
+    variant: _Name | None = None
+    baseline: _Name | None = None
+    workloads: Annotated[tuple[_Name, ...], AfterValidator(_no_repeats)] = ()
+    phases: Annotated[tuple[_Name, ...], AfterValidator(_no_repeats)] = ()
+    of: _Name | None = None
+    quantity: _Name | None = None
+    range: Annotated[tuple[_Number, _Number], AfterValidator(_rising)] | None = None
+    above: _Number | None = None
+    at_most: _Number | None = None
+    claimed: Annotated[tuple[_AboveOne, _AboveOne], AfterValidator(_rising)] | None = None
+    reason: _Text | None = None
+
+    @model_validator(mode="after")
+    def _is_decidable(self) -> Reading:
+        needed, allowed = _KEYS[self.metric]
+        given = [key for key in type(self).model_fields if key not in ("part", "metric", "quick") and _set(self, key)]
+        if missing := [key for key in needed if key not in given]:
+            raise ValueError(f'metric = "{self.metric}" needs {", ".join(missing)}')
+        if foreign := [key for key in given if key not in (*needed, *allowed)]:
+            raise ValueError(
+                f'metric = "{self.metric}" has no {", ".join(foreign)} (keys here: {", ".join((*needed, *allowed))})'
+            )
+        ranges = [key for key in _RANGES if key in given]
+        if len(ranges) != (0 if self.metric in ("check", "none") else 1):
+            found = " and ".join(ranges) if ranges else "none"
+            raise ValueError(f"expected exactly one of {', '.join(_RANGES)}; found {found}")
+        if self.metric == "inflation" and self.range is None:
+            raise ValueError('metric = "inflation" needs range = [low, high], the factors')
+        if self.metric == "trend" and len(self.workloads) < 2:
+            raise ValueError('metric = "trend" needs two workloads or more')
+        return self
+
+    @property
+    def unit(self) -> str:
+        """What its value is counted in."""
+        if self.metric == "count" and self.baseline is not None:
+            return "times"
+        units = {"share": "%", "trend": "% rise", "inflation": "times", "memory": "%", "check": "%"}
+        return units.get(self.metric, self.quantity or "")
+
+    @property
+    def region(self) -> Range:
+        """The values that it allows; a check allows only that every case passes (100 %)."""
+        if self.range is not None:
+            return Range(*self.range, self.unit)
+        if self.above is not None:
+            return Range(self.above, math.inf, self.unit)
+        if self.at_most is not None:
+            return Range(-math.inf, self.at_most, self.unit)
+        return Range(100.0, 100.0, self.unit)
+
+    def describe(self) -> str:
+        """What is claimed of the value, in words."""
+        if self.metric == "none":
+            return ""
+        return "every case passes" if self.metric == "check" else self.region.describe()
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """The timed effects that it is computed from; only a trend and an inflation have any."""
+        if self.metric in ("trend", "inflation"):
+            assert self.variant is not None and self.baseline is not None
+            for workload in self.workloads:
+                yield Comparison(workload, self.variant, self.baseline)
+
+
+_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "share": (("variant", "workloads", "phases", "of"), _RANGES),
+    "trend": (("variant", "baseline", "workloads"), _RANGES),
+    "inflation": (("variant", "baseline", "workloads", "claimed"), _RANGES),
+    "memory": (("variant", "workloads", "quantity"), _RANGES),
+    "count": (("variant", "quantity"), ("baseline", *_RANGES)),
+    "check": (("quantity",), ()),
+    "none": (("reason",), ()),
+}
+"""By metric: the keys that a reading needs, and those that it may have."""
+
+
+def _set(reading: Reading, key: str) -> bool:
+    return getattr(reading, key) not in (None, ())
+
+
+def _kind(hypothesis: Any) -> str:
+    """Which of the two models a table is meant for; one of a wrong metric is told so as a comparison."""
+    metric = hypothesis.get("metric") if isinstance(hypothesis, Mapping) else getattr(hypothesis, "metric", None)
+    return "reading" if metric in READINGS else "comparison"
+
+
+_Either = Annotated[
+    Annotated[Hypothesis, Tag("comparison")] | Annotated[Reading, Tag("reading")], Discriminator(_kind)
+]
+
+
 class Claim(BaseModel):
     """One claim. `Claim.model_validate(claim.model_dump(mode="json"))` gives it back (see claims.json of a run)."""
 
@@ -179,7 +329,7 @@ class Claim(BaseModel):
     statement: _Text
     assumes: tuple[_Text, ...]
     decided_by: _Text
-    hypothesis: Annotated[tuple[Hypothesis, ...], Field(min_length=1)]
+    hypothesis: Annotated[tuple[_Either, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _parts_have_names(self) -> Claim:
@@ -197,13 +347,26 @@ class Claim(BaseModel):
         for hypothesis in self.hypothesis:
             yield from hypothesis.comparisons()
 
+    def readings(self) -> Iterator[Reading]:
+        """Every hypothesis that is not about a time."""
+        return (hypothesis for hypothesis in self.hypothesis if isinstance(hypothesis, Reading))
+
     def names(self) -> tuple[str, ...]:
-        """Names of all variants that it compares, baselines included, in order of appearance."""
-        return tuple(dict.fromkeys(name for pair in self.comparisons() for name in (pair.variant, pair.baseline)))
+        """Names of all variants that it asks about, baselines included, in order of appearance."""
+        names = [name for pair in self.comparisons() for name in (pair.variant, pair.baseline)]
+        names += [name for reading in self.readings() for name in (reading.variant, reading.baseline) if name]
+        return tuple(dict.fromkeys(names))
 
     def workloads(self) -> tuple[str, ...]:
         """Names of all workloads that it needs, in order of appearance."""
-        return tuple(dict.fromkeys(pair.workload for pair in self.comparisons()))
+        names = [pair.workload for pair in self.comparisons()]
+        names += [name for reading in self.readings() for name in reading.workloads]
+        return tuple(dict.fromkeys(names))
+
+    def quick(self) -> Claim | None:
+        """The claim without the parts that take long; None if nothing is left."""
+        parts = tuple(hypothesis for hypothesis in self.hypothesis if hypothesis.quick)
+        return self.model_copy(update={"hypothesis": parts}) if parts else None
 
 
 def load_claims(folder: Path) -> list[Claim]:
@@ -294,7 +457,7 @@ def _syntax_problem(path: Path, text: str, message: str) -> str:
 
 def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> str:
     """One pydantic fault as a line: the key's path, its value, what was expected, and the nearest valid word."""
-    location: tuple[str | int, ...] = fault["loc"]
+    location: tuple[str | int, ...] = tuple(step for step in fault["loc"] if step not in ("comparison", "reading"))
     keys = [step for step in location if isinstance(step, str)]
     key = keys[-1] if keys else ""
     if fault["type"] == "missing" and location and isinstance(location[-1], str):
@@ -304,7 +467,8 @@ def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> 
     location, value = _in_file(table, location)
     place = f"{where}: {_dotted(location)} = {_shown(value)}"
     if fault["type"] == "extra_forbidden":
-        model = Source if "source" in keys[:-1] else Hypothesis if "hypothesis" in keys[:-1] else Claim
+        kind = Reading if "reading" in fault["loc"] else Hypothesis
+        model: type[BaseModel] = Source if "source" in keys[:-1] else kind if "hypothesis" in keys[:-1] else Claim
         valid = list(model.model_fields)
         return f"{place}: unknown key{_nearest(key, valid)} (keys here: {', '.join(valid)})"
     expected = _EXPECTED[key]

@@ -27,6 +27,7 @@ from rich.text import Text
 from llama_workbench import ROOT
 
 if TYPE_CHECKING:
+    from .claims import Hypothesis, Reading
     from .store import RunFolder
 
 RUNS = Path("results/runs")
@@ -88,7 +89,9 @@ def list_claims(as_json: AsJson = False) -> None:
     --json prints a list of the claims as in claims/*.toml:
       [{"id", "title", "who": [..], "source": [{"document", "section"}], "statement", "assumes": [..], "decided_by",
         "hypothesis": [{"part", "evidence", "variant", "baseline": [..], "workloads": [..], "metric",
-                        "faster_than_percent", "slower_than_percent", "ratio", "gain_percent", "same_within_percent"}]}]
+                        "quick", "faster_than_percent", "slower_than_percent", "ratio", "gain_percent",
+                        "same_within_percent"}]}]
+    A hypothesis that is not about a time has other keys (see harness/claims.py).
 
     \b
     Examples:
@@ -107,14 +110,26 @@ def list_claims(as_json: AsJson = False) -> None:
         blocks.append(Text.assemble((claim.id, "bold"), f" · {', '.join(claim.who)}"))
         blocks.append(Padding(Text(claim.title), (0, 0, 0, 2)))
         for hypothesis in claim.hypothesis:
-            part = f"{hypothesis.part}: " if hypothesis.part else ""
-            count = len(hypothesis.workloads)
-            said = (
-                f"{part}{hypothesis.variant} against {', '.join(hypothesis.baseline)}: "
-                f"{hypothesis.region.describe()} ({count} workload{'s' * (count != 1)})"
-            )
+            said = _hypothesis_text(hypothesis)
             blocks.append(Padding(Text(said, style="dim"), (0, 0, 0, 4)))
     _print(Group(*blocks))
+
+
+def _hypothesis_text(hypothesis: Hypothesis | Reading) -> str:
+    """One hypothesis on a line: its part, what is measured, what is claimed, and how much there is of it."""
+    from .claims import Hypothesis
+
+    part = f"{hypothesis.part}: " if hypothesis.part else ""
+    count = len(hypothesis.workloads)
+    where = f" ({count} workload{'s' * (count != 1)})" if count else ""
+    slow = "" if hypothesis.quick else ", with --all only"
+    if isinstance(hypothesis, Hypothesis):
+        sides = f"{hypothesis.variant} against {', '.join(hypothesis.baseline)}: {hypothesis.region.describe()}"
+        return f"{part}{sides}{where}{slow}"
+    what = " ".join(word for word in (hypothesis.metric, hypothesis.quantity, " + ".join(hypothesis.phases)) if word)
+    sides = " against ".join(name for name in (hypothesis.variant, hypothesis.baseline) if name)
+    said = hypothesis.describe() or hypothesis.reason or ""
+    return f"{part}{what}{' of ' + sides if sides else ''}: {said}{where}{slow}"
 
 
 @app.command("variants")

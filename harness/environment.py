@@ -189,3 +189,12 @@ def _read(path: str) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
     except OSError:
         return None
+
+
+def child_environment() -> dict[str, str]:
+    """This process's environment, in which a new Python finds this very `llama_workbench`, also under -P."""
+    environment = dict(os.environ)
+    if ROOT.joinpath("pyproject.toml").is_file():
+        paths = [str(ROOT), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return environment

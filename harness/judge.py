@@ -13,7 +13,7 @@ whole report stays below alpha (Bonferroni; holds under any dependence between e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,9 +21,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from .claims import Claim, Comparison, Hypothesis
+from .claims import Claim, Comparison, Hypothesis, Reading
 from .confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
+from .gains import SizedGain, inflation, trend
+from .regions import Range
 from .regions import Region as Region
+from .shares import share
 
 Clock = Literal["cpu", "wall"]
 
@@ -127,10 +130,11 @@ def differences(samples: pd.DataFrame, *, workload: str, baseline: str, variant:
 
 @dataclass(frozen=True)
 class Effect:
-    """One comparison on one workload. Ratios are t_baseline / t_variant: above 1 the variant is faster.
+    """One comparison on one workload, or one reading. Ratios are t_baseline / t_variant: above 1 the variant is faster.
 
     `low` is 0 and `high` infinite while there are too few rounds for an interval; `ratio` is NaN without any. `metric`
-    says which clock: "cpu time" or "wall time". `verdict`: supported, refuted, inconclusive or not evidence; for a
+    says which clock: "cpu time" or "wall time". With a `unit` it is a reading: `ratio`, `low` and `high` are then a
+    value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted, inconclusive or not evidence; for a
     comparison without a claim faster, slower, same, inconclusive or not evidence. `warnings` say why, the reason for
     the verdict first.
     """
@@ -146,17 +150,19 @@ class Effect:
     seconds: float
     verdict: str
     warnings: tuple[str, ...] = ()
+    unit: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As in verdicts.json; bounds that are not there yet become null."""
+        """As in verdicts.json; bounds that are not there yet become null. A reading has no ratio but a value."""
+        known = _finite_or_null if self.unit else _or_null
         return {
             "workload": self.workload,
             "variant": self.variant,
             "baseline": self.baseline,
             "metric": self.metric,
-            "ratio": _or_null(self.ratio),
-            "low": _or_null(self.low),
-            "high": _or_null(self.high),
+            **({"unit": self.unit, "value": known(self.ratio)} if self.unit else {"ratio": known(self.ratio)}),
+            "low": known(self.low),
+            "high": known(self.high),
             "rounds": self.rounds,
             "seconds": self.seconds,
             "verdict": self.verdict,
@@ -178,7 +184,7 @@ class Verdict:
     reason: str
     alpha: float
     claimed: str
-    region: Region
+    region: Region | Range
     effects: tuple[Effect, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -456,13 +462,61 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One value that a pass found out, exact: bytes, lines, the cases of a check.
+
+    `subject` is (metric, quantity, workload, variant, baseline), with "" for what does not apply. `reason` says why
+    there is no value; then it is NaN.
+    """
+
+    subject: tuple[str, str, str, str, str]
+    value: float
+    count: int
+    detail: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As in findings.json."""
+        names = dict(zip(_SUBJECT, self.subject, strict=True))
+        return {
+            **names,
+            "value": _finite_or_null(self.value),
+            "count": self.count,
+            "detail": self.detail,
+            "reason": self.reason,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Finding:
+        """One record of findings.json. Raises ValueError for what cannot be one."""
+        try:
+            value = record["value"]
+            return cls(
+                subject=tuple(str(record[name]) for name in _SUBJECT),  # type: ignore[arg-type]
+                value=math.nan if value is None else float(value),
+                count=int(record["count"]),
+                detail=str(record.get("detail", "")),
+                reason=str(record.get("reason", "")),
+                seconds=float(record.get("seconds", 0.0)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a finding: {error!r}") from error
+
+
+_SUBJECT = ("metric", "quantity", "workload", "variant", "baseline")
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What judging takes from a run: its samples, and what its manifest says about them.
 
     measured: workload → variants that entered it, controls and those that fell out included. wall_variants: workload →
     variants that must be timed by wall, with `wall_default` for workloads that are wall altogether. trace_difference:
     (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry where they were not
-    compared. unusable: (workload, variant) → why its numbers do not count. alpha: of the whole report.
+    compared. sizes: tokens of each workload (of a decode: its context). phases: the table of phases.parquet, where there
+    is one. findings: what the passes found, by subject. unusable: (workload, variant) → why its numbers do not count. alpha: of the whole report.
     """
 
     samples: pd.DataFrame
@@ -474,6 +528,9 @@ class Evidence:
     noise: Noise = Noise((), "A/A noise: no controls in this run")
     fault_cost_ns: float = FAULT_COST_NS
     alpha: float = ALPHA
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    phases: pd.DataFrame | None = None
+    findings: Mapping[tuple[str, str, str, str, str], Finding] = field(default_factory=dict)
 
     def has(self, comparison: Comparison) -> bool:
         """Whether the run took both sides of it on."""
@@ -509,15 +566,27 @@ class Evidence:
         return 2 * max((control.shift for control in fired), default=0.0)
 
 
-def evidence_from_manifest(manifest: Mapping[str, Any], samples: pd.DataFrame) -> Evidence:
-    """Take from run.json (see FORMAT) what judging needs. An unfinished run's manifest, with parts missing, will do."""
+def evidence_from_manifest(
+    manifest: Mapping[str, Any],
+    samples: pd.DataFrame,
+    *,
+    phases: pd.DataFrame | None = None,
+    findings: Sequence[Finding] = (),
+) -> Evidence:
+    """Take from run.json (see FORMAT) what judging needs. An unfinished run's manifest, with parts missing, will do.
+
+    `phases` and `findings`: what the run's passes found, where it had any.
+    """
+    sizes: dict[str, float] = {}
     measured: dict[str, tuple[str, ...]] = {}
     wall_default: set[str] = set()
     wall_variants: dict[str, frozenset[str]] = {}
     unusable: dict[tuple[str, str], str] = {}
     traces: dict[tuple[str, frozenset[str]], str] = {}
     for experiment in manifest.get("experiments", ()):
-        workload: str = experiment["workload"]["name"]
+        facts = experiment["workload"]
+        workload: str = facts["name"]
+        sizes[workload] = float(facts.get("context", 0) if facts.get("kind") == "decode" else facts.get("tokens", 0))
         fallen = [*experiment.get("excluded", ()), *manifest.get("excluded", ())]
         for entry in fallen:
             unusable[workload, entry["variant"]] = entry["reason"]
@@ -541,6 +610,9 @@ def evidence_from_manifest(manifest: Mapping[str, Any], samples: pd.DataFrame) -
         unusable=unusable,
         fault_cost_ns=_fault_cost_ns(manifest.get("environment", {})),
         alpha=float(manifest.get("alpha", ALPHA)),
+        sizes=sizes,
+        phases=phases,
+        findings={finding.subject: finding for finding in findings},
     )
     return replace(evidence, noise=judge_controls(evidence))
 
@@ -608,14 +680,27 @@ def _noise_line(controls: Sequence[Control]) -> str:
 # -- the whole report --------------------------------------------------------------------------------------------------
 
 
-def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA) -> float:
-    """What each effect of a report is judged at: alpha over the number of different comparisons.
+def count_shares(claims: Iterable[Claim]) -> int:
+    """Readings that have an interval of their own, each with its share of alpha: shares of time, one a workload."""
+    return len(
+        {
+            (workload, reading.variant, frozenset(reading.phases), reading.of)
+            for claim in claims
+            for reading in claim.readings()
+            if reading.metric == "share"
+            for workload in reading.workloads
+        }
+    )
+
+
+def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA, *, shares: int = 0) -> float:
+    """What each effect of a report is judged at: alpha over the number of different comparisons, and of `shares`.
 
     The measuring loop must stop by the same figure. A pair that two claims ask about has one interval, wrong or right
     for both, and counts once, whichever side is called the baseline.
     """
     different = {(c.workload, frozenset((c.variant, c.baseline))) for c in comparisons}
-    return alpha / max(len(different), 1)
+    return alpha / max(len(different) + shares, 1)
 
 
 def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "both") -> list[Verdict]:
@@ -624,9 +709,14 @@ def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method 
     Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
     of which none is left is "not measurable here".
     """
-    alpha = effect_alpha((c for claim in claims for c in claim.comparisons() if evidence.has(c)), evidence.alpha)
+    timed = [c for claim in claims for c in claim.comparisons() if evidence.has(c)]
+    alpha = effect_alpha(timed, evidence.alpha, shares=count_shares(claims))
     return [
-        _judge_part(claim, hypothesis, evidence, alpha, method) for claim in claims for hypothesis in claim.hypothesis
+        _judge_part(claim, hypothesis, evidence, alpha, method)
+        if isinstance(hypothesis, Hypothesis)
+        else _judge_reading(claim, hypothesis, evidence, alpha, method)
+        for claim in claims
+        for hypothesis in claim.hypothesis
     ]
 
 
@@ -654,6 +744,166 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
         claimed=region.describe(),
         region=region,
         effects=effects,
+    )
+
+
+# -- readings ----------------------------------------------------------------------------------------------------------
+
+
+def _judge_reading(claim: Claim, reading: Reading, evidence: Evidence, alpha: float, method: Method) -> Verdict:
+    def ends(verdict: str, reason: str, effects: Sequence[Effect] = ()) -> Verdict:
+        return Verdict(
+            claim=claim.id,
+            part=reading.part,
+            who=claim.who,
+            title=claim.title,
+            statement=claim.statement,
+            verdict=verdict,
+            reason=reason,
+            alpha=alpha,
+            claimed=reading.describe(),
+            region=reading.region,
+            effects=tuple(effects),
+        )
+
+    if reading.metric == "none":
+        return ends("not measurable here", reading.reason or "")
+    if reading.metric in ("trend", "inflation"):
+        return _judge_gains(reading, evidence, alpha, method, ends)
+    if reading.metric == "share":
+        effects = [_share_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
+    else:
+        effects = [_found_effect(reading, workload, evidence) for workload in reading.workloads or ("",)]
+    missing = [effect for effect in effects if effect.verdict == "not measurable here"]
+    if len(missing) == len(effects):
+        return ends("not measurable here", _reasons(effects), effects)
+    verdict, reason = combine([effect for effect in effects if effect not in missing])
+    return ends(verdict, f"{reason}; not measured: {_reasons(missing)}" if missing else reason, effects)
+
+
+def _read(reading: Reading, workload: str, metric: str) -> Effect:
+    """An effect of a reading before it has a value."""
+    return Effect(
+        workload=workload,
+        variant=reading.variant or "",
+        baseline=reading.baseline or "",
+        metric=metric,
+        ratio=math.nan,
+        low=-math.inf,
+        high=math.inf,
+        rounds=0,
+        seconds=0.0,
+        verdict="not measurable here",
+        unit=reading.unit,
+    )
+
+
+def _in_range(effect: Effect, region: Range, *notes: str) -> Effect:
+    if region.contains(effect.low, effect.high):
+        return replace(effect, verdict="supported", warnings=notes)
+    if region.excludes(effect.low, effect.high):
+        return replace(effect, verdict="refuted", warnings=notes)
+    crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
+    told = (f"the interval reaches across {crossed} {region.unit}".rstrip(), *notes)
+    return replace(effect, verdict="inconclusive", warnings=told)
+
+
+def _share_effect(reading: Reading, workload: str, evidence: Evidence, alpha: float) -> Effect:
+    """A share of time in percent, with the interval over rounds."""
+    assert reading.variant is not None and reading.of is not None
+    effect = _read(reading, workload, f"share of {reading.of}: {' + '.join(reading.phases)}")
+    if reason := evidence.unusable.get((workload, reading.variant)):
+        return replace(effect, verdict="not evidence", warnings=(f"{reading.variant}: {reason}",))
+    if evidence.phases is None:
+        return replace(effect, warnings=("this run has no phases",))
+    found = share(evidence.phases, workload, reading.variant, reading.phases, reading.of, alpha=alpha)
+    if found is None:
+        return replace(effect, warnings=(f"no phases of {reading.variant} on {workload} in this run",))
+    effect = replace(
+        effect,
+        ratio=found.value * 100,
+        low=found.low * 100,
+        high=found.high * 100,
+        rounds=found.rounds,
+        seconds=found.seconds,
+    )
+    return _in_range(effect, reading.region)
+
+
+def _found_effect(reading: Reading, workload: str, evidence: Evidence) -> Effect:
+    """What a pass found: exact, so that its interval is a point."""
+    effect = _read(reading, workload, reading.quantity or reading.metric)
+    subject = (reading.metric, reading.quantity or "", workload, reading.variant or "", reading.baseline or "")
+    found = evidence.findings.get(subject)
+    if found is None:
+        return replace(effect, warnings=("this run has not looked",))
+    if math.isnan(found.value):
+        return replace(effect, warnings=(found.reason or "no value",))
+    value = found.value
+    effect = replace(effect, ratio=value, low=value, high=value, rounds=found.count, seconds=found.seconds)
+    return _in_range(effect, reading.region, *([found.detail] if found.detail else []))
+
+
+def _judge_gains(
+    reading: Reading, evidence: Evidence, alpha: float, method: Method, ends: Callable[..., Verdict]
+) -> Verdict:
+    """A trend or an inflation: computed from timed effects, whose intervals hold at once, so it needs no alpha."""
+    anything = Region(-math.inf, math.inf)
+    timed = [
+        _effect(evidence, comparison, anything, "operations", alpha, method)
+        for comparison in reading.comparisons()
+        if evidence.has(comparison)
+    ]
+    known = [effect for effect in timed if effect.verdict == "supported" and effect.low > 0]
+    open_ = [effect for effect in timed if effect not in known]
+    if open_ or not known or (reading.metric == "trend" and len(known) < len(reading.workloads)):
+        reason = _reasons(open_) if open_ else "this run lacks some of its workloads"
+        return ends("inconclusive" if open_ else "not measurable here", reason)
+    rounds, seconds = min(effect.rounds for effect in known), sum(effect.seconds for effect in known)
+    if reading.metric == "inflation":
+        assert reading.claimed is not None and reading.range is not None
+        effects = []
+        for one in known:
+            found = inflation(reading.claimed, one.low, one.high, reading.range)
+            middle = (sum(reading.claimed) / 2 - 1) / (one.ratio - 1) if one.ratio != 1 else math.inf
+            pieces = [piece for end in (found.low_end, found.high_end) for piece in end.pieces]
+            effects.append(
+                replace(
+                    _read(reading, one.workload, "claimed gain over measured gain"),
+                    ratio=middle,
+                    low=min(low for low, _ in pieces) if pieces else -math.inf,
+                    high=max(high for _, high in pieces) if pieces else math.inf,
+                    rounds=one.rounds,
+                    seconds=one.seconds,
+                    verdict=found.verdict,
+                    warnings=(found.reason,),
+                )
+            )
+        if len({effect.verdict for effect in effects}) == 1:
+            return ends(effects[0].verdict, _reasons(effects), effects)
+        words = {effect.verdict for effect in effects}
+        verdict = "depends" if words & {"supported", "depends"} and words & {"refuted", "depends"} else "inconclusive"
+        return ends(verdict, _reasons(effects), effects)
+    gains = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in known]
+    rising = trend(gains, _rise_region(reading.region))
+    effect = replace(
+        _read(reading, f"{known[0].workload} to {known[-1].workload}", "rise of the gain"),
+        ratio=(rising.rise - 1) * 100,
+        low=(rising.low - 1) * 100,
+        high=(rising.high - 1) * 100,
+        rounds=rounds,
+        seconds=seconds,
+        verdict=rising.verdict,
+        warnings=(rising.reason,),
+    )
+    return ends(rising.verdict, rising.reason, [effect])
+
+
+def _rise_region(region: Range) -> Region:
+    """Percent of rise as a region of log ratios."""
+    return Region(
+        math.log1p(region.low / 100) if math.isfinite(region.low) else -math.inf,
+        math.log1p(region.high / 100) if math.isfinite(region.high) else math.inf,
     )
 
 
@@ -713,6 +963,10 @@ def _exp(log_ratio: float) -> float:
         return math.exp(log_ratio)
     except OverflowError:
         return math.inf
+
+
+def _finite_or_null(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _or_null(ratio: float) -> float | None:

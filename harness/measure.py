@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import llama_workbench
-
+from .environment import child_environment
 from .plan import Experiment, Plan, without
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -139,7 +138,7 @@ class WorkerProcess:
         self._marker = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process; see close)
         self._marker.truncate(8)
         self._map = mmap.mmap(self._marker.fileno(), 8)
-        environment = dict(os.environ)
+        environment = child_environment()
         environment |= ALLOCATOR
         environment |= {
             "OMP_NUM_THREADS": str(threads),
@@ -150,11 +149,8 @@ class WorkerProcess:
             "TRANSFORMERS_OFFLINE": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
-        if llama_workbench.ROOT.joinpath("pyproject.toml").is_file():
-            paths = [str(llama_workbench.ROOT), environment.get("PYTHONPATH", "")]
-            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         self._log = log.open("ab")
+        # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "llama_workbench.harness.worker"],
             stdin=subprocess.PIPE,

@@ -8,6 +8,7 @@ by.
 from __future__ import annotations
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from llama_workbench import variants
 
 from . import workloads as workload_data
-from .claims import Claim, Comparison, Hypothesis, select
+from .claims import Claim, Comparison, Hypothesis, Reading, select
 from .geometries import Geometry, geometries, parameter_count
 from .regions import Region
 from .workloads import Workload
@@ -43,6 +44,7 @@ class Request:
     workloads: tuple[str, ...] = ()
     added: tuple[str, ...] = ()  # FILE:FUNCTION
     compare: tuple[str, str] | None = None  # baseline, variant
+    everything: bool = False  # also the parts of claims that take long
     threads: int | None = None
 
 
@@ -74,7 +76,8 @@ class Experiment:
 class Plan:
     """`claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
 
-    `added` maps the names of outside variants to FILE:FUNCTION.
+    `added` maps the names of outside variants to FILE:FUNCTION. `phases` are (workload, variant) whose time is taken
+    apart after the rounds, `readings` what other passes must find out.
     """
 
     mode: str  # "claims" or "compare"
@@ -82,6 +85,8 @@ class Plan:
     ad_hoc: tuple[tuple[str, str], ...]
     experiments: tuple[Experiment, ...]
     added: Mapping[str, str]
+    phases: tuple[tuple[str, str], ...] = ()
+    readings: tuple[Reading, ...] = ()
 
     def comparisons(self) -> list[Comparison]:
         """Every different effect of the report; alpha is divided by their number."""
@@ -126,12 +131,24 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         named = {name: workload.model_copy(update={"threads": request.threads}) for name, workload in named.items()}
 
     targets: dict[str, list[Target]] = {name: [] for name in named}
+    phases: dict[tuple[str, str], None] = {}
+    readings = []
     for claim in chosen:
+        for name in claim.names():
+            _check_variant(name, known, f"claim {claim.id}: ")
         for hypothesis in claim.hypothesis:
+            # What is computed from an effect needs it known well, wherever it lies.
+            timed = isinstance(hypothesis, Hypothesis)
+            region = hypothesis.region if timed else Region(-math.inf, math.inf)
+            evidence = hypothesis.evidence if timed else "operations"
             for comparison in hypothesis.comparisons():
-                for name in (comparison.variant, comparison.baseline):
-                    _check_variant(name, known, f"claim {claim.id}: ")
-                targets[comparison.workload].append(Target(comparison, hypothesis.region, hypothesis.evidence))
+                targets[comparison.workload].append(Target(comparison, region, evidence))
+            if timed:
+                continue
+            if hypothesis.metric == "share":
+                phases.update(dict.fromkeys((workload, hypothesis.variant) for workload in hypothesis.workloads))
+            elif hypothesis.metric in ("memory", "count", "check"):
+                readings.append(hypothesis)
     same = Region.same_within_percent(AD_HOC_PERCENT)
     for baseline, variant in pairs:
         for name, workload in named.items():
@@ -139,13 +156,19 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
                 continue
             targets[name].append(Target(Comparison(name, variant, baseline), same, "operations"))
 
+    looked_at = {name: [variant for workload, variant in phases if workload == name] for name in named}
+    for reading in readings:
+        for name in reading.workloads:
+            looked_at[name].append(reading.variant)
     experiments = tuple(
-        _experiment(workload, targets[name], shapes, added) for name, workload in named.items() if targets[name]
+        _experiment(workload, targets[name], looked_at[name], shapes)
+        for name, workload in named.items()
+        if targets[name] or looked_at[name]
     )
-    if not experiments:
+    if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
     mode = "compare" if request.compare is not None else "claims"
-    return Plan(mode, chosen, pairs, experiments, added)
+    return Plan(mode, chosen, pairs, experiments, added, tuple(phases), tuple(readings))
 
 
 def _added_names(texts: Iterable[str]) -> dict[str, str]:
@@ -169,12 +192,18 @@ def _check_variant(name: str, known: Sequence[str], where: str = "") -> None:
 def _selected(request: Request, claims: Sequence[Claim], known: Sequence[str]) -> tuple[Claim, ...]:
     """The claims asked for, each cut down to the workloads and variants asked for.
 
-    A claim that is named together with a workload it does not list is tried on that workload all the same.
+    A claim that is named together with a workload it does not list is tried on that workload all the same. A claim that
+    is named has all its parts; of the others only the quick ones are taken, unless everything is asked for.
     """
     chosen = []
     for claim in select(claims, request.claims or None):
-        parts = []
+        parts: list[Hypothesis | Reading] = []
         for hypothesis in claim.hypothesis:
+            if not (hypothesis.quick or request.everything or request.claims):
+                continue
+            if isinstance(hypothesis, Reading):
+                parts += _selected_reading(hypothesis, request)
+                continue
             names = hypothesis.workloads
             if request.workloads:
                 fitting = [name for name in request.workloads if name in names]
@@ -192,6 +221,18 @@ def _selected(request: Request, claims: Sequence[Claim], known: Sequence[str]) -
         if parts:
             chosen.append(claim.model_copy(update={"hypothesis": tuple(parts)}))
     return tuple(chosen)
+
+
+def _selected_reading(reading: Reading, request: Request) -> list[Reading]:
+    """The reading cut down to the workloads and variants asked for: one, or none if nothing is left of it."""
+    if request.variants and {reading.variant, reading.baseline} - {None, *request.variants}:
+        return []
+    if not request.workloads or not reading.workloads:
+        return [] if request.workloads else [reading]
+    names = tuple(name for name in reading.workloads if name in request.workloads)
+    if len(names) < (2 if reading.metric == "trend" else 1):
+        return []
+    return [reading.model_copy(update={"workloads": names})]
 
 
 def _ad_hoc_pairs(request: Request, chosen: Sequence[Claim], added: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -220,7 +261,7 @@ def _shapes(checkpoint: Geometry | None):  # type: ignore[no-untyped-def]
 
 
 def _renamed(claim: Claim, rename) -> Claim:  # type: ignore[no-untyped-def]
-    def moved(hypothesis: Hypothesis) -> Hypothesis:
+    def moved(hypothesis: Hypothesis | Reading) -> Hypothesis | Reading:
         names = tuple(dict.fromkeys(rename(workload_data.get(name)).name for name in hypothesis.workloads))
         return hypothesis.model_copy(update={"workloads": names})
 
@@ -228,9 +269,12 @@ def _renamed(claim: Claim, rename) -> Claim:  # type: ignore[no-untyped-def]
 
 
 def _experiment(
-    workload: Workload, targets: Sequence[Target], shapes: Mapping[str, Geometry], added: Mapping[str, str]
+    workload: Workload, targets: Sequence[Target], looked_at: Sequence[str], shapes: Mapping[str, Geometry]
 ) -> Experiment:
     names = tuple(dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant)))
+    names = tuple(dict.fromkeys((*names, *looked_at)))
+    if not targets:  # nothing is timed against anything
+        return Experiment(workload, names, names[0], (), ())
     baseline = Counter(target.comparison.baseline for target in targets).most_common(1)[0][0]
     controls = [f"{baseline}@aa"]
     if workload.kind != "component":

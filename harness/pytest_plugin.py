@@ -70,7 +70,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         metavar="SECONDS",
         default=None,
-        help="stop measuring after this many seconds (default 450); what is not settled then is inconclusive",
+        help="stop measuring after this many seconds (default 480; with --all 2100); what is open then is inconclusive",
+    )
+    option(
+        "all",
+        action="store_true",
+        default=False,
+        help="settle the whole register: also the claims and parts of claims that take long",
     )
     option("threads", type=int, metavar="N", default=None, help="threads of each workload (default: 1, as it says)")
     option("checkpoint", metavar="FOLDER", default=None, help="a real Llama (Hugging Face folder) for all geometries")
@@ -155,9 +161,12 @@ def pytest_configure(config: pytest.Config) -> None:
             workloads=_words(get("workbench_workloads")),
             added=tuple(get("workbench_add_variant")),
             compare=(compare[0], compare[1]) if compare else None,
+            everything=get("workbench_all"),
             threads=get("workbench_threads"),
         )
         options = session.Options(seed=get("workbench_seed"), profile=get("workbench_profile"))
+        if request.everything:
+            options = replace(options, budget_seconds=session.WHOLE_BUDGET_SECONDS)
         if get("workbench_budget") is not None:
             options = replace(options, budget_seconds=get("workbench_budget"))
         if get("workbench_run_dir"):

@@ -1,4 +1,4 @@
-"""The range of effects that a claim allows, as an interval of the log ratio.
+"""What a claim allows: a `Region` of log ratios where two times are compared, a `Range` of values where one is read.
 
 A ratio is t_baseline / t_variant, so above 1 the variant is the faster side; its logarithm makes "twice as fast" and
 "half as fast" mirror images, and makes intervals symmetric.
@@ -83,6 +83,50 @@ class Region:
         return {
             "low": math.exp(self.low) if math.isfinite(self.low) else None,
             "high": math.exp(self.high) if math.isfinite(self.high) else None,
+        }
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values from `low` to `high` in `unit` ("%", "MiB", "lines", ...); either may be infinite."""
+
+    low: float
+    high: float
+    unit: str
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:  # also catches NaN
+            raise ValueError(f"a range needs low <= high, not {self.low} and {self.high}")
+
+    def contains(self, low: float, high: float) -> bool:
+        """True if the whole interval from `low` to `high` lies in the range."""
+        return self.low <= low and high <= self.high
+
+    def excludes(self, low: float, high: float) -> bool:
+        """True if no point of the interval from `low` to `high` lies in the range."""
+        return high < self.low or self.high < low
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """The finite ends."""
+        return tuple(end for end in (self.low, self.high) if math.isfinite(end))
+
+    def describe(self) -> str:
+        """The range in words: "2-55 %", "above 10 %", "at most 50 lines"."""
+        unit = f" {self.unit}" if self.unit else ""
+        if math.isinf(self.high):
+            return f"above {self.low:.4g}{unit}"
+        if math.isinf(self.low):
+            return f"at most {self.high:.4g}{unit}"
+        if self.low == self.high:
+            return f"{self.low:.4g}{unit}"
+        return f"{self.low:.4g}-{self.high:.4g}{unit}"
+
+    def to_json(self) -> dict[str, float | None]:
+        """Both ends; null where there is none."""
+        return {
+            "low": self.low if math.isfinite(self.low) else None,
+            "high": self.high if math.isfinite(self.high) else None,
         }
 
 

@@ -64,9 +64,29 @@ def interval_text(low: float | None, high: float | None) -> str:
 
 def effect_text(effect: Json) -> str:
     """An effect with its interval: "1.013× [1.009, 1.018]"."""
+    if effect.get("unit"):
+        return value_text(effect)
     if effect.get("ratio") is None:
         return "no rounds"
     return f"{ratio_text(effect['ratio'])} {interval_text(effect.get('low'), effect.get('high'))}"
+
+
+def value_text(effect: Json) -> str:
+    """A reading with its interval and unit: "61.2 % [60.1, 62.3]"; an exact one without: "76 lines"."""
+    value, low, high, unit = effect.get("value"), effect.get("low"), effect.get("high"), effect["unit"]
+    if value is None and low is None and high is None:
+        return "no value"
+    if value is not None and low == high == value:
+        return f"{_short(value)} {unit}"
+    ends = f"[{'open' if low is None else _short(low)}, {'open' if high is None else _short(high)}]"
+    return f"{'?' if value is None else _short(value)} {unit} {ends}"
+
+
+def _short(value: float) -> str:
+    """Three digits that count, and all of a whole number."""
+    if abs(value) >= 100 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def duration_text(seconds: float) -> str:
@@ -176,7 +196,8 @@ def _verdict_block(verdict: Json, widths: Sequence[int]) -> list[RenderableType]
         lines.append(Padding(Text(one_text_line(verdict.get("reason") or "", 1000)), (0, 0, 0, 2)))
     pairs = dict.fromkeys((effect["baseline"], effect["variant"]) for effect in verdict["effects"])
     for baseline, variant in pairs:
-        lines.append(Padding(Text(f"{baseline} → {variant}", style="dim"), (0, 0, 0, 2)))
+        if pair := " → ".join(one_text_line(name) for name in (baseline, variant) if name):
+            lines.append(Padding(Text(pair, style="dim"), (0, 0, 0, 2)))
         told: Sequence[str] = ()
         for effect in verdict["effects"]:
             if (effect["baseline"], effect["variant"]) == (baseline, variant):
@@ -195,7 +216,7 @@ def _effect_lines(effect: Json, warnings: Iterable[str], widths: Sequence[int]) 
     grid.add_column(min_width=4, justify="right", no_wrap=True)
     grid.add_column(min_width=6, justify="right", no_wrap=True)
     grid.add_row(
-        Text(effect["workload"]),
+        Text(_where(effect)),
         Text(effect_text(effect)),
         Text(effect["verdict"], style=STYLES.get(effect["verdict"], "")),
         Text(str(effect["rounds"])),
@@ -205,11 +226,16 @@ def _effect_lines(effect: Json, warnings: Iterable[str], widths: Sequence[int]) 
     return [Padding(grid, (0, 0, 0, 4)), *notes]
 
 
+def _where(effect: Json) -> str:
+    """The workload; of a reading without one, what was read."""
+    return str(effect["workload"] or effect["metric"])
+
+
 def _widths(verdicts: Sequence[Json]) -> tuple[int, int, int]:
     """Widths of the first three columns, so that the effects of all verdicts line up."""
     effects = [effect for verdict in verdicts for effect in verdict["effects"]]
     return (
-        max((len(effect["workload"]) for effect in effects), default=0),
+        max((len(_where(effect)) for effect in effects), default=0),
         max((len(effect_text(effect)) for effect in effects), default=0),
         max((len(effect["verdict"]) for effect in effects), default=0),
     )
@@ -277,8 +303,8 @@ def markdown_table(verdicts: Sequence[Json], manifest: Json, *, command: str | N
     ]
     for verdict in verdicts:
         effects = sorted(
-            (effect for effect in verdict["effects"] if effect.get("ratio") is not None),
-            key=lambda effect: float(effect["ratio"]),
+            (effect for effect in verdict["effects"] if _value(effect) is not None),
+            key=lambda effect: float(_value(effect) or 0.0),
         )
         claimed = f": {markdown_cell(verdict['claimed'])}" if verdict.get("claimed") else ""
         cells = [
@@ -328,8 +354,13 @@ def update_readme(path: Path | str, markdown: str, *, check: bool = False) -> bo
     return new != text
 
 
+def _value(effect: Json) -> float | None:
+    value: float | None = effect.get("value") if effect.get("unit") else effect.get("ratio")
+    return value
+
+
 def _effect_cell(effect: Json) -> str:
-    return f"{effect_text(effect)} {markdown_cell(effect['workload'])}"
+    return f"{markdown_cell(effect_text(effect))} {markdown_cell(effect['workload'])}".rstrip()
 
 
 def _range(rounds: Sequence[int]) -> str:

@@ -23,12 +23,13 @@ from . import claims as claim_data
 from . import geometries, judge
 from .confidence import first_look, running_interval
 from .environment import fingerprint
+from .findings import find_out
 from .geometries import Geometry
 from .judge import Verdict
 from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .regions import Region
-from .store import RunError, RunFolder
+from .store import FINDINGS, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
 
 PRECISION = 0.03
@@ -42,7 +43,9 @@ CONTROL_PRECISION = 0.02
 """Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
 
 SNAPSHOT_SECONDS = 15.0
-DEFAULT_BUDGET_SECONDS = 450.0
+DEFAULT_BUDGET_SECONDS = 480.0
+WHOLE_BUDGET_SECONDS = 2100.0
+"""Of the rounds; passes come on top. `make bench` then ends within 10 minutes, `make bench-all` within 45."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class SequentialReferee:
     """Settles effects by the confidence sequence that will judge them, after every round."""
 
     def __init__(self, plan: Plan, wall: Mapping[str, frozenset[str]]) -> None:
-        self.alpha = judge.effect_alpha(plan.comparisons())
+        self.alpha = judge.effect_alpha(plan.comparisons(), shares=judge.count_shares(plan.claims))
         self.wall = wall
         self.series: dict[tuple[str, str, str], list[float]] = {}
         self.pairs: dict[str, list[tuple[str, str]]] = {}
@@ -240,11 +243,22 @@ class Run:
             referee = SequentialReferee(self.plan, wall)
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
             measurement.run(referee, self._keep(), seconds=max(seconds, 1.0))
+            self._find_out(measurement)
             if self.options.profile:
                 from .profiles import run_passes
 
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress)
+
+    def _find_out(self, measurement: Measurement) -> None:
+        """The passes that claims ask for, after the rounds: what they find feeds verdicts."""
+        if self.plan.readings:
+            self.progress.phase("checks and counts")
+            log = self.folder.path / "log" / "checks.log"
+            found = find_out(
+                self.plan.readings, cache=self.cache, seed=self.options.seed, log=log, progress=self.progress
+            )
+            self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
@@ -331,8 +345,13 @@ class Run:
 def judge_run(
     manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
-    """Verdicts and noise of a stored run, from its samples alone."""
-    evidence = judge.evidence_from_manifest(manifest, folder.read_samples())
+    """Verdicts and noise of a stored run, from its samples and from what its passes found."""
+    evidence = judge.evidence_from_manifest(
+        manifest,
+        folder.read_samples(),
+        phases=folder.read_phases(),
+        findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
+    )
     verdicts = judge.judge_claims(claims, evidence) if claims else []
     for baseline, variant in manifest.get("ad_hoc", []):
         verdicts.append(judge.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
@@ -382,7 +401,7 @@ def restricted(plan: Plan, selected: set[tuple[str, str]]) -> Plan:
     for experiment in plan.experiments:
         gone = [name for name in experiment.variants if (experiment.workload.name, name) not in selected]
         left = without(experiment, gone)
-        if left.targets:
+        if left.targets or (left.variants and not experiment.targets):
             experiments.append(left)
     return replace(plan, experiments=tuple(experiments))
 

@@ -36,6 +36,7 @@ CLAIMS = "claims.json"
 VERDICTS = "verdicts.json"
 PROFILES = "profiles.json"
 MEMORY = "memory.json"
+FINDINGS = "findings.json"
 
 SCHEMA = pa.schema(
     [
@@ -241,6 +242,13 @@ class RunFolder:
     def read_memory(self) -> list[dict[str, Any]]:
         """memory.json; an empty list where the run made no memory pass."""
         return self._read_records(MEMORY) if (self.path / MEMORY).exists() else []
+
+    def read_phases(self) -> pd.DataFrame | None:
+        return None
+
+    def read_findings(self) -> list[dict[str, Any]]:
+        """What the passes found out, one record a value; empty where the run had none."""
+        return self._read_records(FINDINGS) if (self.path / FINDINGS).exists() else []
 
     def describe(self) -> RunSummary:
         """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`."""

@@ -39,7 +39,8 @@ def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> data.Effect:
         variant="proposal",
         baseline="before",
         metric="cpu time",
-        ratio=1.02,
+        unit="",
+        value=1.02,
         low=1.01,
         high=1.03,
         rounds=84,
@@ -105,8 +106,8 @@ def texts(figure: go.Figure) -> list[str]:
 
 def test_forest_has_one_row_per_effect_with_its_interval() -> None:
     effects = [
-        an_effect("a", ratio=1.02, low=1.01, high=1.03),
-        an_effect("b", ratio=2.5, low=2.4, high=2.6, verdict="supported"),
+        an_effect("a", value=1.02, low=1.01, high=1.03),
+        an_effect("b", value=2.5, low=2.4, high=2.6, verdict="supported"),
     ]
     figure = figures.forest(a_claim(*effects), {})
     assert [trace.name for trace in figure.data] == ["refuted", "supported"]
@@ -156,7 +157,7 @@ def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
 
 
 def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
-    figure = figures.forest(a_claim(an_effect(low=None, high=None, ratio=1.5)), {})
+    figure = figures.forest(a_claim(an_effect(low=None, high=None, value=1.5)), {})
     trace, edges = figure.data[0], [10**end for end in figure.layout.xaxis.range]
     assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(edges[0])
     assert trace.x[0] + trace.error_x.array[0] == pytest.approx(edges[1])
@@ -164,7 +165,7 @@ def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
 
 
 def test_forest_keeps_a_row_for_what_was_not_measured() -> None:
-    figure = figures.forest(a_claim(an_effect(ratio=None, low=None, high=None, rounds=0)), {})
+    figure = figures.forest(a_claim(an_effect(value=None, low=None, high=None, rounds=0)), {})
     assert not figure.data
     assert {"prefill-15m-t128", "not measured · 0"} <= set(texts(figure))
 
@@ -186,7 +187,7 @@ def test_forest_groups_rows_by_baseline() -> None:
 def test_forest_shows_everything_finite_and_one(
     ratios: list[float], half: float, region: tuple[float | None, float | None]
 ) -> None:
-    effects = [an_effect(str(r), ratio=r, low=r * math.exp(-half), high=r * math.exp(half)) for r in ratios]
+    effects = [an_effect(str(r), value=r, low=r * math.exp(-half), high=r * math.exp(half)) for r in ratios]
     figure = figures.forest(a_claim(*effects, low=region[0], high=region[1]), {})
     low, high = (10**end for end in figure.layout.xaxis.range)
     inside = [1.0, *(edge for edge in region if edge), *(e.low for e in effects), *(e.high for e in effects)]

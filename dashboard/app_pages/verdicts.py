@@ -226,7 +226,7 @@ def show_claim(run: data.Run, claim: data.Claim) -> None:
         return
     sides = {(effect.variant, effect.baseline) for effect in claim.effects}
     if len(sides) == 1:
-        st.caption(words.markdown(" against ".join(sides.pop())))
+        st.caption(words.markdown(claim.effects[0].sides))
     st.plotly_chart(
         figures.forest(claim, run.floors, colours()),
         config=PLOT,
@@ -271,7 +271,7 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
                 "baseline": effect.baseline,
                 "verdict": words.look(effect.verdict).word,
                 "clock": effect.metric,
-                "speed-up": effect.ratio,
+                claim.unit or "speed-up": effect.value,
                 "low": effect.low,
                 "high": effect.high,
                 "A/A floor": f"{floor.low:.4f} – {floor.high:.4f}"
@@ -283,13 +283,13 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
             for effect in claim.effects
         ]
     )
-    number = st.column_config.NumberColumn(format="%.4f×")
+    number = st.column_config.NumberColumn(format="%.4g" if claim.unit else "%.4f×")
     st.dataframe(
         table,
         hide_index=True,
         row_height=30,
         column_config={
-            "speed-up": number,
+            claim.unit or "speed-up": number,
             "low": number,
             "high": number,
             "seconds": st.column_config.NumberColumn(format="%.1f s"),
@@ -299,7 +299,7 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
     notes: dict[str, list[str]] = {}
     for effect in claim.effects:
         for note in effect.warnings:
-            notes.setdefault(note, []).append(effect.workload)
+            notes.setdefault(note, []).append(effect.where)
     show_list("Notes", [f"{words.listing(list(dict.fromkeys(where)))}: {note}" for note, where in notes.items()])
 
 
@@ -321,7 +321,7 @@ def choose_effect(run: data.Run, claim: data.Claim) -> data.Effect:
         "Look inside",
         range(len(effects)),
         key="row",
-        format_func=lambda i: f"{effects[i].workload}: {effects[i].variant} against {effects[i].baseline}",
+        format_func=lambda i: f"{effects[i].where}: {effects[i].sides}",
         on_change=follow,
     )
     return effects[index if index is not None else default]

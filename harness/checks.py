@@ -1,0 +1,99 @@
+"""Claims that are settled by trying: does it work, yes or no, case by case.
+
+Each check runs in a process of its own (it imports torch, and what it tries may crash) and prints its cases as JSON:
+
+    python -m llama_workbench.harness.checks --cache FOLDER --seed 0 own-unified-cache-correct
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .environment import child_environment
+
+CHECK_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that was tried."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+class CheckError(Exception):
+    """A check could not be carried out; the text says why."""
+
+
+def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Case], float]:
+    """The cases of a check, and how many seconds it took. Raises CheckError where it came to no end."""
+    if name not in CHECKS:
+        raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
+    command = [sys.executable, "-P", "-m", __name__, "--cache", str(cache), "--seed", str(seed), name]
+    begun = time.monotonic()
+    try:
+        with log.open("ab") as errors:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                timeout=CHECK_SECONDS,
+                env=child_environment(),
+                check=False,
+            )
+    except subprocess.TimeoutExpired as error:
+        raise CheckError(f"no end after {CHECK_SECONDS:.0f} s") from error
+    if done.returncode:
+        raise CheckError(f"ends with exit code {done.returncode} (its output lies in {log.name})")
+    return [Case(**case) for case in json.loads(done.stdout)], time.monotonic() - begun
+
+
+# -- the checks --------------------------------------------------------------------------------------------------------
+
+
+def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
+    """The modular code with its own shared cache, against the library: every case of the logits gate on its own."""
+    import torch
+
+    from llama_workbench import variants
+
+    from .gates import SMALL_LENGTH, judge_logits, run_cases, small_cases, small_geometries, small_weights
+
+    for geometry, config in small_geometries().items():
+        weights = small_weights(config, torch.float64)
+        library = variants.get("transformers_eager").build(config, weights, max_length=SMALL_LENGTH)
+        ours = variants.get("team005_hybrid").build(config, weights, max_length=SMALL_LENGTH)
+        for case in small_cases(config):
+            gate = judge_logits([case], run_cases(ours, [case]), run_cases(library, [case]), torch.float64)
+            detail = gate.detail if not gate.passed else f"logits within {gate.max_error:.0e} of the largest"
+            yield Case(f"{case.name} ({geometry})", gate.passed, detail)
+
+
+CHECKS: Mapping[str, Callable[[Path, int], Iterator[Case] | Sequence[Case]]] = {
+    "own-unified-cache-correct": _unified_cache_correct,
+}
+"""By the name that a claim uses: what gives the cases, from a cache directory and a seed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one check and print its cases."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True, help="where checkpoints are kept")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("name", choices=sorted(CHECKS))
+    asked = parser.parse_args(arguments)
+    print(json.dumps([vars(case) for case in CHECKS[asked.name](asked.cache, asked.seed)]))
+
+
+if __name__ == "__main__":
+    main()

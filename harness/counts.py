@@ -1,0 +1,111 @@
+"""What can be counted in a variant's source: lines, functions, units that a test can take on alone. No torch.
+
+Counted are the files of `variants/` that a variant's `build` reaches by imports. The types that every variant shares
+(`config`, `settings`) are left out on all sides. A line counts if it holds code: blank lines, comments and docstrings
+do not.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from llama_workbench import variants
+
+SHARED = {"config", "settings"}
+"""Modules of `variants/` that no variant has to itself."""
+
+
+class CountError(ValueError):
+    """Nothing can be counted; the text says why, and what could be."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a variant: its dotted name inside `variants/` and its text."""
+
+    name: str
+    text: str
+
+
+def sources(variant: str) -> tuple[Source, ...]:
+    """The files behind a variant, its own first. Raises CountError for one that is not of this repository."""
+    start = getattr(variants.get(variant).build, "module", None)
+    if start is None:
+        raise CountError(f"variant {variant!r} has no source here to count")
+    folder = Path(variants.__file__).parent
+    found: dict[str, Source] = {}
+    queue = [start.lstrip(".")]
+    while queue:
+        name = queue.pop(0)
+        path = folder.joinpath(*name.split(".")).with_suffix(".py")
+        if name in found or name in SHARED or not path.is_file():
+            continue
+        found[name] = Source(name, path.read_text(encoding="utf-8"))
+        queue += _imported(found[name])
+    return tuple(found.values())
+
+
+def _imported(source: Source) -> list[str]:
+    """Names, inside `variants/`, of the modules that a file imports by relative imports."""
+    names = []
+    for node in ast.walk(ast.parse(source.text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            above = source.name.split(".")[: -node.level]
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            names += [module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)]
+    return names
+
+
+def lines(text: str) -> int:
+    """Lines that hold code."""
+    tree = ast.parse(text)
+    documentation: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+                documentation |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    silent = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
+        tokenize.ENDMARKER,
+    }  # fmt: skip
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in silent:
+            code |= set(range(token.start[0], token.end[0] + 1))
+    return len(code - documentation)
+
+
+def units(text: str) -> int:
+    """Functions and classes at the top of a file: what a test can import and take on by itself."""
+    kinds = ast.FunctionDef | ast.ClassDef
+    return sum(isinstance(node, kinds) and not node.name.startswith("_") for node in ast.parse(text).body)
+
+
+def functions(text: str) -> int:
+    """Functions and methods."""
+    return sum(isinstance(node, ast.FunctionDef) for node in ast.walk(ast.parse(text)))
+
+
+QUANTITIES: Mapping[str, Callable[[tuple[Source, ...]], int]] = {
+    "lines": lambda files: sum(lines(file.text) for file in files),
+    "lines_of_the_largest_file": lambda files: max(lines(file.text) for file in files),
+    "functions": lambda files: sum(functions(file.text) for file in files),
+    "units": lambda files: sum(units(file.text) for file in files),
+    "files": len,
+}
+"""What can be counted, by the name that a claim uses."""
+
+
+def count(variant: str, quantity: str) -> tuple[int, str]:
+    """How many, and in words of which files. Raises CountError for a quantity that is not there."""
+    if quantity not in QUANTITIES:
+        raise CountError(f"cannot count {quantity!r}; these can be: {', '.join(QUANTITIES)}")
+    files = sources(variant)
+    value = QUANTITIES[quantity](files)
+    return value, f"{variant}: {value} in {', '.join(file.name for file in files)}"

@@ -1,0 +1,254 @@
+"""Claims about one value instead of two times: how they are written, found out and judged."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from llama_workbench import ROOT, variants
+from llama_workbench.harness.checks import CHECKS, Case
+from llama_workbench.harness.claims import Claim, ClaimError, Reading, check_claim, load_claims
+from llama_workbench.harness.counts import QUANTITIES, CountError, count, lines, units
+from llama_workbench.harness.findings import find_out
+from llama_workbench.harness.judge import Finding, Verdict, evidence_from_manifest, judge_claims
+from llama_workbench.harness.plan import Request, make_plan
+from llama_workbench.harness.regions import Range
+from llama_workbench.harness.report import effect_text, markdown_table
+
+CLAIMS = load_claims(ROOT / "claims")
+
+
+def a_claim(**hypothesis: Any) -> Claim:
+    table = {
+        "id": "c",
+        "title": "t",
+        "who": ["TEAM-1"],
+        "source": [{"document": "d", "section": "s"}],
+        "statement": "s",
+        "assumes": [],
+        "decided_by": "d",
+        "hypothesis": [hypothesis],
+    }
+    return check_claim(table, "c.toml")
+
+
+def judged(*findings: Finding, samples: pd.DataFrame | None = None, **hypothesis: Any) -> Verdict:
+    names = ("a", "b", "c")
+    manifest = {
+        "experiments": [
+            {"workload": {"name": name, "kind": "prefill", "tokens": 8 * 4**index}, "variants": ["new", "old"]}
+            for index, name in enumerate(names)
+        ]
+    }
+    columns = ("workload", "variant", "process", "round", "sub_round", "repeats", "cpu_ns", "wall_ns", "faults")
+    empty = pd.DataFrame({column: [] for column in columns})
+    evidence = evidence_from_manifest(manifest, empty if samples is None else samples, findings=findings)
+    [verdict] = judge_claims([a_claim(**hypothesis)], evidence)
+    return verdict
+
+
+# -- how they are written ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "problem"),
+    [
+        ({"metric": "count", "quantity": "lines"}, 'metric = "count" needs variant'),
+        ({"metric": "count", "quantity": "lines", "variant": "v"}, "exactly one of range, above, at_most; found none"),
+        (
+            {"metric": "count", "quantity": "lines", "variant": "v", "above": 1, "at_most": 2},
+            "found above and at_most",
+        ),
+        ({"metric": "check", "quantity": "q", "above": 1}, 'metric = "check" has no above (keys here: quantity)'),
+        ({"metric": "none"}, 'metric = "none" needs reason'),
+        ({"metric": "share", "variant": "v", "workloads": ["w"], "above": 1}, 'metric = "share" needs phases, of'),
+        (
+            {"metric": "trend", "variant": "v", "baseline": "u", "workloads": ["w"], "above": 1},
+            'metric = "trend" needs two workloads or more',
+        ),
+        ({"metric": "count", "variant": "v", "quantity": "lines", "above": "1"}, 'above = "1": expected a number'),
+        ({"metric": "count", "variant": "v", "quantity": "lines", "over": 1}, "over = 1: unknown key"),
+        ({"metric": "counts"}, 'did you mean "count"?'),
+    ],
+)
+def test_a_faulty_reading_is_told_with_the_fix(hypothesis: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ClaimError) as caught:
+        a_claim(**hypothesis)
+    assert any(problem in line and line.startswith("c.toml: hypothesis[0]") for line in caught.value.problems), (
+        caught.value.problems
+    )
+
+
+def test_every_claim_survives_the_run_folder() -> None:
+    for claim in CLAIMS:
+        assert Claim.model_validate(claim.model_dump(mode="json")) == claim
+
+
+def test_a_range_says_what_it_allows() -> None:
+    assert Range(2, 55, "%").describe() == "2-55 %"
+    assert Range(10, math.inf, "%").describe() == "above 10 %"
+    assert Range(-math.inf, 60, "lines").describe() == "at most 60 lines"
+    assert Range(2, 55, "%").contains(2, 55) and not Range(2, 55, "%").contains(1.9, 3)
+    assert Range(2, 55, "%").excludes(56, 57) and not Range(2, 55, "%").excludes(54, 57)
+    with pytest.raises(ValueError, match="low <= high"):
+        Range(3, 2, "%")
+
+
+# -- what is planned -----------------------------------------------------------------------------------------------
+
+
+def test_long_parts_are_left_out_unless_named_or_all_is_asked_for() -> None:
+    def parts(request: Request) -> int:
+        return sum(len(claim.hypothesis) for claim in make_plan(request, CLAIMS).claims)
+
+    quick = sum(hypothesis.quick for claim in CLAIMS for hypothesis in claim.hypothesis)
+    assert parts(Request()) == quick < parts(Request(everything=True))
+    named = make_plan(Request(claims=("qkv-61",)), CLAIMS)
+    assert len(named.claims[0].hypothesis) == 3
+
+
+def test_a_share_is_planned_as_a_pass_and_takes_no_rounds() -> None:
+    plan = make_plan(Request(claims=("fragmentation-10pct",)), CLAIMS)
+    assert ("decode-15m-c64", "team006_after") in plan.phases
+    assert all(not experiment.targets and not experiment.controls for experiment in plan.experiments)
+    assert all("team006_after" in experiment.variants for experiment in plan.experiments)
+
+
+def test_what_the_claims_ask_for_exists() -> None:
+    for claim in CLAIMS:
+        for reading in claim.readings():
+            if reading.metric == "check":
+                assert reading.quantity in CHECKS, claim.id
+            if reading.metric == "count":
+                assert reading.quantity in QUANTITIES, claim.id
+
+
+# -- what is found out ---------------------------------------------------------------------------------------------
+
+
+def test_lines_that_hold_code_are_counted() -> None:
+    text = '"""Doc\nstring."""\n\n# comment\nx = """a\nb"""\n\n\ndef f():\n    """Doc."""\n    return (1,\n            2)\n'
+    assert lines(text) == 5  # the text over two lines, def, and a return over two
+    assert units(text + "def _private(): ...\nclass A: ...\n") == 2
+
+
+def test_a_variant_is_counted_with_all_it_imports() -> None:
+    whole, said = count("team006_after", "files")
+    assert whole == len(list((ROOT / "variants" / "modular").glob("*.py"))) - 1 and "modular.rope" in said
+    assert count("team005_proposal", "files")[0] == 1
+    assert count("team005_proposal", "lines")[0] == lines((ROOT / "variants" / "single_file.py").read_text())
+    with pytest.raises(CountError, match="cannot count 'words'"):
+        count("fast", "words")
+
+
+class Silent:
+    def phase(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+    def step(self, text: str, done: float, seconds_left: float) -> None: ...
+
+
+def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    asked = [
+        Reading(metric="check", quantity="own-unified-cache-correct"),
+        Reading(metric="check", quantity="no-such-check"),
+        Reading(metric="count", quantity="lines", variant="fast", baseline="transformers_sdpa", above=1),
+    ]
+    found = find_out(asked, cache=tmp_path, seed=0, log=tmp_path / "log", progress=Silent())
+    passed, missing, counted = found
+    assert passed.value == 100 and passed.count == 16, passed
+    assert math.isnan(missing.value) and "no-such-check" in missing.reason
+    assert counted.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
+    assert [Finding.from_json(finding.to_json()) for finding in (passed, counted)] == [passed, counted]
+
+
+def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from llama_workbench.harness import findings
+
+    cases = [Case("one", True), Case("two", False, "off by 3")]
+    monkeypatch.setattr(findings, "run_check", lambda *args, **more: (cases, 0.1))
+    [found] = find_out([Reading(metric="check", quantity="q")], cache=tmp_path, seed=0, log=tmp_path, progress=Silent())
+    assert found.value == 50 and found.detail == "two: off by 3"
+    verdict = judged(found, metric="check", quantity="q")
+    assert verdict.verdict == "refuted" and "two: off by 3" in verdict.effects[0].warnings
+
+
+# -- how they are judged -------------------------------------------------------------------------------------------
+
+
+def test_a_count_is_judged_by_where_it_lies() -> None:
+    def found(value: float) -> Finding:
+        return Finding(("count", "lines", "", "fast", ""), value, 1)
+
+    asked = {"metric": "count", "quantity": "lines", "variant": "fast", "at_most": 60}
+    assert judged(found(60), **asked).verdict == "supported"
+    refuted = judged(found(61), **asked)
+    assert refuted.verdict == "refuted"
+    [effect] = refuted.to_json()["effects"]
+    assert "ratio" not in effect and effect["value"] == effect["low"] == 61 and effect["unit"] == "lines"
+    assert effect_text(effect) == "61 lines"
+    assert "61 lines" in markdown_table([refuted.to_json()], {})
+
+
+def test_what_nobody_looked_at_is_not_measurable() -> None:
+    assert judged(metric="count", quantity="lines", variant="fast", at_most=60).verdict == "not measurable here"
+    share = judged(metric="share", variant="old", workloads=["a"], phases=["qkv"], of="forward", above=10)
+    assert share.verdict == "not measurable here" and "no phases" in share.reason
+    nobody = judged(metric="none", reason="it takes people")
+    assert nobody.verdict == "not measurable here" and nobody.reason == "it takes people" and nobody.claimed == ""
+
+
+def rounds(shifts: dict[str, float], *, count: int = 60, sd: float = 0.004) -> pd.DataFrame:
+    """Samples of `old` and `new` on workloads a, b, c; `shifts` is the gain of `new` in log units."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for workload, gain in shifts.items():
+        for name, shift in (("old", 0.0), ("new", -gain)):
+            for index in range(count):
+                ns = round(1e6 * math.exp(shift + rng.normal(0, sd)))
+                rows.append((workload, name, 0, index, 0, 1, ns, ns, 0))
+    columns = ("workload", "variant", "process", "round", "sub_round", "repeats", "cpu_ns", "wall_ns", "faults")
+    return pd.DataFrame(rows, columns=list(columns))
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [((0.01, 0.05, 0.09), "supported"), ((0.09, 0.05, 0.01), "refuted"), ((0.03, 0.03, 0.03), "refuted")],
+)
+def test_a_trend_is_read_off_all_lengths_at_once(gains: tuple[float, ...], verdict: str) -> None:
+    asked = {"metric": "trend", "variant": "new", "baseline": "old", "workloads": ["a", "b", "c"], "above": 2}
+    found = judged(samples=rounds(dict(zip("abc", gains, strict=True))), **asked)
+    assert found.verdict == verdict, found.reason
+    [effect] = found.effects
+    true = math.expm1(gains[2] - gains[0]) * 100
+    assert effect.low < true < effect.high and effect.unit == "% rise" and effect.rounds == 60
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict"),
+    [(0.045, "supported"), (0.3, "refuted"), (-0.05, "refuted")],  # 100-200 % over 4.6, 35 and -4.9 %
+)
+def test_how_far_a_claim_was_inflated(gain: float, verdict: str) -> None:
+    asked = {"metric": "inflation", "variant": "new", "baseline": "old", "workloads": ["a"], "claimed": [2.0, 3.0]}
+    found = judged(samples=rounds({"a": gain}), range=[20, 50], **asked)
+    assert found.verdict == verdict, found.reason
+    assert "measured gain" in found.effects[0].warnings[0]
+
+
+def test_a_gain_without_rounds_is_open() -> None:
+    found = judged(metric="inflation", variant="new", baseline="old", workloads=["a"], claimed=[2.0, 3.0], range=[2, 5])
+    assert found.verdict == "inconclusive" and "no rounds" in found.reason
+
+
+def test_shares_have_their_part_of_alpha() -> None:
+    sizes = {"metric": "share", "variant": "old", "phases": ["qkv"], "of": "forward", "above": 10}
+    claim = a_claim(workloads=["a", "b"], **sizes)
+    manifest = {"experiments": [{"workload": {"name": "a"}, "variants": ["old"]}]}
+    evidence = evidence_from_manifest(manifest, rounds({"a": 0.0}))
+    [verdict] = judge_claims([claim], evidence)
+    assert verdict.alpha == 0.005
+    assert variants.get("team006_before").settings is not None
