@@ -31,6 +31,9 @@ PIPELINE = (
     "profiles",
     "confidence",
     "judge",
+    "attribution",
+    "gains",
+    "decision",
     "report",
     "compare",
     "session",
@@ -38,7 +41,7 @@ PIPELINE = (
     "pytest_plugin",
     "cli",
 )
-PURE = ("confidence", "judge", "regions")
+PURE = ("confidence", "judge", "regions", "attribution", "gains", "decision")
 WITHOUT_TORCH = ("claims", "judge", "confidence", "store", "report", "compare", "pytest_plugin", "cli")
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}
