@@ -36,6 +36,8 @@ PIPELINE = (
     "shares",
     "judge",
     "findings",
+    "attribution",
+    "decision",
     "report",
     "compare",
     "session",
@@ -43,7 +45,7 @@ PIPELINE = (
     "pytest_plugin",
     "cli",
 )
-PURE = ("confidence", "judge", "regions")
+PURE = ("confidence", "judge", "regions", "attribution", "gains", "decision")
 WITHOUT_TORCH = ("claims", "judge", "confidence", "store", "report", "compare", "pytest_plugin", "cli")
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}

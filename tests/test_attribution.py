@@ -1,0 +1,424 @@
+"""The factorial: the right contrasts, the right split, no false alarms, and refusals where a cell cannot be trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from llama_workbench import variants
+from llama_workbench.harness.attribution import (
+    GRID,
+    Attribution,
+    Factor,
+    Grid,
+    attribute,
+    canonical,
+    contrasts,
+    dummy_series,
+    effect_count,
+    grid_times,
+    judge_factor,
+    measured_grid,
+    needed_variants,
+    open_effects,
+    refusal,
+    round_logs,
+    verdict_on,
+)
+from llama_workbench.harness.confidence import running_bounds
+from llama_workbench.harness.judge import Control, Evidence, Interval, Noise, evidence_from_manifest
+from llama_workbench.harness.regions import Region
+
+CELLS = GRID.cells()
+ALPHA = 0.01 / effect_count()
+SMALL = Grid("small", (Factor("a", "a0", "a1", "architecture"), Factor("o", "o0", "o1", "operations")))
+
+
+def log_times(gains: Mapping[str, float], *, rounds: int = 60, sub_rounds: int = 3, sd: float = 0.005, seed: int = 0):
+    """[rounds, sub_rounds, cells]: each factor's gain (log units) makes its new level faster; common drift on top."""
+    rng = np.random.default_rng(seed)
+    truth = sum((gain / 2 * contrasts()[name] * len(CELLS) / 2 for name, gain in gains.items()), np.zeros(len(CELLS)))
+    drift = rng.normal(0, 0.05, (rounds, sub_rounds, 1))
+    logs: NDArray[np.float64] = drift - truth + rng.normal(0, sd, (rounds, sub_rounds, len(CELLS)))
+    return logs
+
+
+def frame(logs: NDArray[np.float64], *, workload: str = "w", repeats: int = 4) -> pd.DataFrame:
+    """Samples of a call that takes 10 ms and more."""
+    at, sub_round, cell = (axis.ravel() for axis in np.indices(logs.shape))
+    total = np.round(np.exp(logs.ravel()) * 1e7 * repeats).astype(np.int64)
+    return pd.DataFrame(
+        {
+            "workload": workload,
+            "variant": np.array(CELLS)[cell],
+            "process": 1,
+            "round": at,
+            "sub_round": sub_round,
+            "position": cell,
+            "tokens": 8,
+            "repeats": repeats,
+            "cpu_ns": total,
+            "wall_ns": total * 2,
+            "faults": 0,
+        }
+    )
+
+
+def evidence(samples: pd.DataFrame, **changes: Any) -> Evidence:
+    """A run whose traces agree wherever the operations do."""
+    ops = {name: str(signs[2:]) for name, signs in zip(CELLS, GRID.signs(), strict=True)}
+    manifest = {
+        "experiments": [
+            {
+                "workload": {"name": "w"},
+                "variants": list(CELLS),
+                "traces": {name: {"digest": digest, "ops": 10} for name, digest in ops.items()},
+            }
+        ]
+    }
+    return replace(evidence_from_manifest(manifest, samples), **changes)
+
+
+def attributed(gains: Mapping[str, float], **arguments: Any) -> Attribution:
+    return attribute(measured_grid(evidence(frame(log_times(gains, **arguments))), "w", seed=3), alpha=ALPHA)
+
+
+# -- the grid and its contrasts ----------------------------------------------------------------------------------------
+
+
+def test_the_cells_are_the_presets_and_differ_by_the_factors_alone() -> None:
+    assert set(needed_variants()) == {name for name in variants.names() if name.startswith("grid_")}
+    axes = {"layout": {"layout"}, "cache": {"cache"}, "mask": {"mask"}}
+    axes["ops"] = {"norm", "softmax", "attention", "mask_application"}
+    signs = dict(zip(CELLS, GRID.signs(), strict=True))
+    for name in CELLS:
+        found = variants.get(name).factors
+        for index, factor in enumerate(GRID.factors):
+            neighbour = next(
+                other for other in CELLS if np.flatnonzero(signs[other] != signs[name]).tolist() == [index]
+            )
+            theirs = variants.get(neighbour).factors
+            assert {axis for axis in found if found[axis] != theirs[axis]} == axes[factor.name]
+            if factor.name != "ops":
+                assert found[factor.name] == (factor.new if signs[name][index] > 0 else factor.old)
+
+
+def test_contrasts_are_balanced_orthogonal_and_add_up() -> None:
+    weights = contrasts()
+    effects = np.array([weights[name] for name in GRID.terms()])
+    assert len(effects) == 15 and effect_count() == 19
+    assert effects @ effects.T == pytest.approx(np.eye(15) / 4)
+    for row in weights.values():
+        assert row[row > 0].sum() == pytest.approx(1) and row[row < 0].sum() == pytest.approx(-1)
+    corners = np.zeros(16)
+    corners[[0, -1]] = -1, 1
+    assert weights["total"] == pytest.approx(corners)
+    # Architecture first, then last: (modular, split) is cell 0 to 3, (single file, unified) is 12 to 15.
+    assert np.flatnonzero(weights["architecture"]).tolist() == [0, 3, 12, 15]
+    assert weights["architecture"][[0, 3, 12, 15]] == pytest.approx([-0.5, -0.5, 0.5, 0.5])
+    assert weights["operations"][[0, 3, 12, 15]] == pytest.approx([-0.5, 0.5, -0.5, 0.5])
+
+
+def test_an_effect_has_one_name() -> None:
+    assert canonical("cache:layout") == "layout:cache" and canonical("operations") == "operations"
+    for wrong in ("", "layouts", "layout:layout", "layout:", "layout:total", ":"):
+        with pytest.raises(ValueError, match=r"layout, cache, mask, ops.*layout:cache.*total"):
+            canonical(wrong)
+
+
+def test_estimates_are_those_of_least_squares() -> None:
+    gains = {"layout": 0.02, "ops": 0.3, "mask:ops": -0.05, "layout:cache:mask": 0.01}
+    samples = frame(log_times(gains, rounds=24, sub_rounds=1))
+    found = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
+    levels = pd.DataFrame(GRID.signs(), columns=[factor.name for factor in GRID.factors], index=CELLS)
+    table = samples.join(levels, on="variant")
+    table["speed"] = -np.log(table["cpu_ns"])
+    fitted = smf.ols("speed ~ layout * cache * mask * ops + C(round)", table).fit()
+    for effect in found.effects:
+        assert math.log(effect.ratio) == pytest.approx(2 * fitted.params[effect.name], abs=1e-12)
+        assert effect.low < math.exp(gains.get(effect.name, 0.0)) < effect.high and effect.rounds == 24
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_is_the_median_of_its_sub_rounds_by_cell() -> None:
+    logs = log_times({"ops": 0.1}, rounds=5)
+    found = grid_times(frame(logs), workload="w", clock="cpu")
+    assert found.logs == pytest.approx(np.median(logs, axis=1) + math.log(1e7), abs=1e-6)
+    assert found.rounds == tuple((1, index) for index in range(5))
+    assert (found.incomplete, found.invalid) == (0, 0)
+    assert found.seconds == pytest.approx(frame(logs)["wall_ns"].sum() / 1e9)
+    by_wall = grid_times(frame(logs), workload="w", clock="wall")
+    assert by_wall.logs - found.logs == pytest.approx(math.log(2))
+
+
+def test_rounds_that_lack_a_cell_or_have_no_time_are_left_out_whole() -> None:
+    samples = frame(log_times({}, rounds=6))
+    here = samples["variant"] == CELLS[5]
+    samples.loc[(samples["round"] == 1) & (samples["sub_round"] == 2) & here, "cpu_ns"] = 0
+    gone = (samples["round"] == 2) & here
+    one_sub_round = (samples["round"] == 3) & (samples["sub_round"] == 0) & here
+    foreign = frame(log_times({}, rounds=6, seed=9), workload="other")
+    found = grid_times(pd.concat([samples[~(gone | one_sub_round)], foreign]), workload="w", clock="cpu")
+    assert [number for _, number in found.rounds] == [0, 3, 4, 5]
+    assert (found.incomplete, found.invalid) == (1, 1)
+    whole = grid_times(samples, workload="w", clock="cpu")
+    assert found.logs[[0, 2, 3]] == pytest.approx(whole.logs[[0, 3, 4]])
+    nothing = grid_times(samples, workload="not there", clock="cpu")
+    assert nothing.logs.shape == (0, 16) and nothing.rounds == () and dummy_series(nothing, 0).size == 0
+
+
+def test_a_cell_that_is_there_twice_is_an_error() -> None:
+    samples = frame(log_times({}, rounds=2))
+    with pytest.raises(ValueError, match="duplicate"):
+        grid_times(pd.concat([samples, samples.iloc[:1]]), workload="w", clock="cpu")
+
+
+@given(st.integers(0, 1000), st.integers(1, 5), st.randoms(use_true_random=False))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_rows_and_the_way_in_do_not_matter(seed: int, rounds: int, random: Any) -> None:
+    """Stored samples, in any order and type, and the measuring loop's records give the same log times."""
+    samples = frame(log_times({"cache": 0.1}, rounds=rounds, seed=seed))
+    samples = samples.drop(index=random.sample(range(len(samples)), 2))
+    samples.loc[random.choice(samples.index.tolist()), "cpu_ns"] = 0
+    order = list(range(len(samples)))
+    random.shuffle(order)
+    stored = samples.iloc[order].astype({"workload": "category", "variant": "category", "cpu_ns": "int64"})
+    found = grid_times(stored, workload="w", clock="cpu")
+    assert np.array_equal(found.logs, grid_times(samples, workload="w", clock="cpu").logs)
+    columns = ["variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults"]
+    live = [round_logs(part[columns].values.tolist(), clock="cpu") for _, part in stored.groupby("round")]
+    whole = [logs for logs in live if logs is not None]
+    assert len(whole) == len(found.logs)
+    assert np.reshape(whole, found.logs.shape) == pytest.approx(found.logs)
+
+
+# -- error rates -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["normal", "busy"])
+def test_under_the_null_hardly_any_run_has_a_single_false_interval(noise: str) -> None:
+    """200 grids of 80 rounds, looked at after every round: any effect or split that ever leaves out the truth."""
+    alpha, runs, rounds = 0.05 / effect_count(), 200, 80
+    rng = np.random.default_rng(7)
+    logs = rng.normal(0, 0.01, (runs, rounds, 16))
+    if noise == "busy":
+        logs += (rng.random(logs.shape) < 0.1) * rng.uniform(0.2, 0.5, logs.shape)
+    truth = {"ops": 0.3, "mask": -0.02, "mask:ops": 0.05}
+    logs -= sum(gain / 2 * contrasts()[name] * 8 for name, gain in truth.items())
+    missed = np.zeros(runs, dtype=bool)
+    known = truth | {"operations": truth["ops"] + truth["mask"], "total": truth["ops"] + truth["mask"]}
+    for name, weights in contrasts().items():
+        low, high = running_bounds(-logs @ weights, alpha)
+        missed |= (low[:, -1] > known.get(name, 0.0)) | (high[:, -1] < known.get(name, 0.0))
+    assert missed.mean() <= 0.05
+
+
+def test_the_dummy_is_blind_to_real_effects_and_covers_nil() -> None:
+    fired = 0
+    for seed in range(60):
+        logs = log_times({"ops": 0.5, "layout": 0.1}, rounds=50, sub_rounds=1, seed=seed)
+        times = grid_times(frame(logs), workload="w", clock="cpu")
+        series = dummy_series(times, seed)
+        assert series.std() == pytest.approx(0.005 / 2, rel=0.5)
+        low, high = running_bounds(series, 0.05)
+        fired += bool(low[-1] > 0 or high[-1] < 0)
+    assert fired <= 3
+    assert np.array_equal(dummy_series(times, 1), dummy_series(times, 1))
+    assert not np.array_equal(dummy_series(times, 1), dummy_series(times, 2))
+
+
+# -- the split ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gains", "answer", "share"),
+    [
+        ({"ops": 0.3, "mask": 0.05}, "operations", 0.0),
+        ({"layout": 0.1, "cache": 0.02}, "architecture", 1.0),
+        ({"layout": 0.1, "ops": 0.3}, "both", 0.25),
+        ({"cache": -0.1, "ops": 0.3}, "operations", -0.5),
+        ({"layout:mask": 0.2, "cache:ops": -0.1}, "neither", None),
+        ({"layout:mask:ops": 0.1}, "architecture", 1.0),
+        ({"ops": -0.3}, "neither", None),
+        ({}, "neither", None),
+        ({"layout": math.log(1.01), "ops": 0.3}, "inconclusive", 0.032),
+    ],
+)
+def test_the_speed_up_goes_to_the_side_that_brings_it(
+    gains: dict[str, float], answer: str, share: float | None
+) -> None:
+    found = attributed(gains)
+    assert found.answer == answer
+    assert math.log(found.architecture.ratio) + math.log(found.operations.ratio) == pytest.approx(
+        math.log(found.total.ratio), abs=2e-3
+    )
+    if share is None:
+        assert found.share is None or found.share[2] - found.share[1] > 1
+    else:
+        assert found.share is not None
+        value, low, high = found.share
+        assert low <= share <= high and low <= value <= high and high - low < 0.4
+        assert "share of the total" in found.reason
+    assert found.dummy.verdict == "passed"
+    words = {effect.name: effect.verdict for effect in found.effects}
+    for name, gain in gains.items():
+        if answer != "inconclusive" or name == "ops":
+            assert words[name] == ("faster" if gain > 0 else "slower")
+    assert {words[name] for name in words if name not in gains} == {"same"}
+    assert ("do not just add up" in found.reason) == any(":" in name for name in gains)
+
+
+def test_verdicts_on_what_was_said() -> None:
+    found = attributed({"ops": 0.3})
+    assert verdict_on(found, "operations") == "supported" and verdict_on(found, "architecture") == "refuted"
+    assert verdict_on(replace(found, answer="inconclusive"), "architecture") == "inconclusive"
+    assert verdict_on(replace(found, answer="not evidence"), "both") == "not evidence"
+    with pytest.raises(ValueError, match="architecture, operations, both or neither"):
+        verdict_on(found, "layout")
+
+
+@given(
+    st.floats(-0.2, 0.4), st.floats(0, 0.05), st.floats(-0.2, 0.4), st.floats(0, 0.05), st.floats(0, 1), st.floats(0, 1)
+)
+def test_the_share_holds_for_every_truth_that_the_intervals_allow(
+    a: float, a_wide: float, o: float, o_wide: float, at: float, there: float
+) -> None:
+    from llama_workbench.harness.attribution import _share
+
+    base = attributed_once()
+    ours = replace(base.architecture, ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))
+    theirs = replace(base.operations, ratio=math.exp(o), low=math.exp(o - o_wide), high=math.exp(o + o_wide))
+    found = _share(ours, theirs, 0.0)
+    if a - a_wide + o - o_wide < -1e-9:
+        assert found is None
+    elif found is not None:
+        true_a, true_o = a + (2 * at - 1) * a_wide, o + (2 * there - 1) * o_wide
+        value, low, high = found
+        slack = 1e-6 * max(abs(low), abs(high), 1)
+        assert low - slack <= true_a / (true_a + true_o) <= high + slack and low - slack <= value <= high + slack
+
+
+def attributed_once(cache: list[Attribution] = []) -> Attribution:  # noqa: B006 (made once for all examples)
+    if not cache:
+        cache.append(attributed({}, rounds=2))
+    return cache[0]
+
+
+def test_one_factor_is_judged_against_what_a_claim_says() -> None:
+    measured = measured_grid(evidence(frame(log_times({"layout": 0.03}))), "w", seed=0)
+    faster = judge_factor(measured, "layout", Region.faster_than_percent(1), alpha=ALPHA)
+    assert faster.verdict == "supported" and faster.low < math.exp(0.03) < faster.high
+    assert "modular → single_file" in faster.baseline and faster.rounds == 60 and faster.metric == "cpu time"
+    assert judge_factor(measured, "cache:layout", Region.faster_than_percent(1), alpha=ALPHA).verdict == "refuted"
+    with pytest.raises(ValueError, match="layouts"):
+        judge_factor(measured, "layouts", Region.faster_than_percent(1), alpha=ALPHA)
+
+
+def test_page_faults_on_one_side_confound() -> None:
+    samples = frame(log_times({"mask": 0.012}, sd=0.001))
+    samples.loc[samples["variant"].str.contains("fresh"), "faults"] = 4 * 50  # 50 a call: 2 % of 10 ms
+    found = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
+    words = {effect.name: effect for effect in found.effects}
+    assert words["mask"].verdict == "inconclusive" and "page faults" in words["mask"].warnings[0]
+    assert words["layout"].verdict == "same"
+
+
+def test_a_control_that_fired_widens_effects_and_share() -> None:
+    samples = frame(log_times({"layout": 0.03, "ops": 0.3}))
+    quiet = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
+    control = Control("w", "aa", f"{CELLS[0]}@aa", CELLS[0], Interval(0.01, 0.005, 0.015, 50), True)
+    fired = attribute(measured_grid(evidence(samples, noise=Noise((control,), "")), "w", seed=0), alpha=ALPHA)
+    assert quiet.answer == "both" and fired.answer == "inconclusive" and "control fired" in fired.reason
+    assert quiet.share and fired.share and fired.share[1] < quiet.share[1] < quiet.share[2] < fired.share[2]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_evidence_says_why() -> None:
+    samples = frame(log_times({"ops": 0.3}))
+    good = evidence(samples)
+    assert refusal(good, "w") is None
+
+    fallen = replace(good, unusable={("w", CELLS[3]): "gates failed: NaN", ("w", CELLS[9]): "hangs"})
+    assert "fell out (and 1 more): gates failed: NaN" in str(refusal(fallen, "w"))
+    fewer = replace(good, measured={"w": CELLS[:-2]})
+    assert "14 of the grid's 16 cells" in str(refusal(fewer, "w")) and CELLS[-1] in str(refusal(fewer, "w"))
+    assert "0 of the grid's 16 cells" in str(refusal(good, "other"))
+
+    pair = frozenset((CELLS[0], CELLS[4]))  # modular, split and unified: cache ownership alone
+    differ = replace(good, trace_difference={**good.trace_difference, ("w", pair): "12 ops against 10"})
+    assert "op traces differ: 12 ops against 10" in str(refusal(differ, "w"))
+    uncompared = replace(good, trace_difference={})
+    assert "op traces were not compared" in str(refusal(uncompared, "w"))
+    operations = frozenset((CELLS[0], CELLS[1]))  # composite and fused: of course these differ
+    assert good.trace_difference["w", operations] != ""
+
+    for refused in (fallen, fewer, differ, uncompared):
+        found = attribute(measured_grid(refused, "w", seed=0), alpha=ALPHA)
+        assert found.answer == "not evidence" and found.reason == refusal(refused, "w")
+        assert {effect.verdict for effect in found.effects} == {"not evidence"} and found.share is None
+
+
+def test_too_many_invalid_rounds_or_none_decide_nothing() -> None:
+    samples = frame(log_times({"ops": 0.3}))
+    samples.loc[(samples["round"] % 10 == 0) & (samples["variant"] == CELLS[0]), "cpu_ns"] = 0
+    found = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
+    assert found.answer == "inconclusive" and "without a valid time" in found.reason and found.share is None
+    few = attributed({"ops": 0.3}, rounds=5)
+    assert few.answer == "inconclusive" and "too few rounds" in few.reason and few.share is None
+    none = attribute(measured_grid(evidence(samples.iloc[:0]), "w", seed=0), alpha=ALPHA)
+    assert none.answer == "inconclusive" and "no rounds were measured" in none.reason
+    text = json.dumps([few.to_json(), none.to_json()], allow_nan=False)
+    assert '"share": null' in text and '"low": null' in text
+
+
+def test_incomplete_rounds_are_told() -> None:
+    samples = frame(log_times({"ops": 0.3}))
+    samples = samples[~((samples["round"] < 3) & (samples["variant"] == CELLS[7]))]
+    found = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
+    assert found.answer == "operations" and found.total.rounds == 57
+    assert "3 of 60 rounds lack a cell" in found.total.warnings
+
+
+# -- stopping ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_loop_stops_by_the_intervals_that_judge() -> None:
+    """Fed round by round, an effect is open exactly as long as judging the same rounds says inconclusive."""
+    logs = log_times({"ops": 0.3, "layout": 0.02}, rounds=50, sub_rounds=1, sd=0.006)
+    samples = frame(logs)
+    for rounds in (0, 1, 8, 16, 24, 32, 50):
+        times = grid_times(samples[samples["round"] < rounds], workload="w", clock="cpu")
+        open_ = {effect.name for effect in open_effects(times.logs, alpha=ALPHA)}
+        here = samples[samples["round"] < rounds]
+        found = attribute(measured_grid(evidence(here), "w", seed=0), alpha=ALPHA)
+        judged = (*found.effects, found.architecture, found.operations, found.total)
+        assert open_ == {effect.name for effect in judged if effect.verdict == "inconclusive"}
+    assert open_ == set()
+    assert [effect.name for effect in open_effects([], alpha=ALPHA, wanted=["ops", "cache:layout"])] == [
+        "ops",
+        "layout:cache",
+    ]
+
+
+def test_another_grid_works_alike() -> None:
+    assert needed_variants(SMALL) == ("small_a0_o0", "small_a0_o1", "small_a1_o0", "small_a1_o1")
+    assert effect_count(SMALL) == 7
+    logs = np.random.default_rng(0).normal(0, 0.001, (8, 4)) - [0, 0, 0.1, 0.1]  # too few rounds: all are open
+    values = {effect.name: effect.values.mean() for effect in open_effects(logs, alpha=0.01, grid=SMALL)}
+    assert values["architecture"] == values["a"] == pytest.approx(0.1, abs=1e-3)
+    assert values["operations"] == pytest.approx(0, abs=1e-3)

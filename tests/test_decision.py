@@ -1,0 +1,180 @@
+"""The teams' own rules, at and around their thresholds, and the profiling form."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llama_workbench.harness.decision import (
+    CANNOT_TELL,
+    OPTIONS,
+    RULES,
+    Decision,
+    PhaseShare,
+    Range,
+    decide,
+    profiling_form,
+    profiling_markdown,
+)
+
+
+def about(value: float, width: float = 0.2) -> Range:
+    return Range(value, value - width, value + width)
+
+
+def picks(shares: dict[str, Range], effects: dict[str, Range]) -> dict[str, Decision]:
+    names = ("hand-off", "plan", "review", "keep")
+    return dict(zip(names, decide(shares, effects), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("mask", "cache", "plan", "review"),
+    [
+        (about(2), about(1), "C", "C"),
+        (about(7), about(1), "C", "B"),
+        (about(12), about(1), "B", "B"),
+        (about(1), about(7), "C", "D"),
+        (about(12), about(12), "D", "D"),
+        (about(10), about(1), CANNOT_TELL, "B"),
+        (Range(10, 9, 10), about(1), "C", "B"),  # "more than 10 %"
+        (about(1), about(5), "C", CANNOT_TELL),
+        (about(10), about(12), "D", "D"),  # whatever the mask, the caches decide
+    ],
+)
+def test_shares_against_ten_and_five_percent(mask: Range, cache: Range, plan: str, review: str) -> None:
+    found = picks({"mask create": mask, "cache": cache}, {})
+    assert (found["plan"].option, found["review"].option) == (plan, review)
+    for name in ("plan", "review"):
+        decision = found[name]
+        assert {number.measured for number in decision.used} == {mask, cache}
+        assert (decision.option == CANNOT_TELL) == (len(decision.choices) > 1)
+        if decision.option == CANNOT_TELL:
+            assert "straddles" in decision.reason
+        else:
+            assert decision.option in OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("proposal", "cache", "option"),
+    [
+        (Range(2.5, 2.3, 2.7), about(1, 0.002), "A"),
+        (Range(1.0, 0.99, 1.009), about(1.5, 0.1), "C"),
+        (Range(1.2, 1.1, 1.3), Range(1.05, 1.02, 1.08), "D"),
+        (Range(1.2, 1.1, 1.3), Range(1.0, 0.995, 1.005), "B"),
+        (Range(1.0, 0.98, 1.02), Range(1.0, 0.995, 1.005), CANNOT_TELL),
+        (Range(1.9, 1.5, 2.1), Range(1.05, 1.02, 1.08), CANNOT_TELL),
+    ],
+)
+def test_the_four_options_of_the_hand_off(proposal: Range, cache: Range, option: str) -> None:
+    found = picks({}, {"proposal": proposal, "cache": cache})["hand-off"]
+    assert found.option == option
+    assert {choice.option for choice in found.choices} <= set(OPTIONS)
+
+
+def test_the_possible_options_are_named_and_no_others() -> None:
+    effects = {"proposal": Range(1.9, 1.5, 2.1), "cache": Range(1.05, 1.02, 1.08)}
+    found = picks({}, effects)["hand-off"]
+    assert {choice.option for choice in found.choices} == {"A", "D"}
+    assert "gain of proposal 90 % [50, 110]: straddles 100 %" in found.reason
+    assert "gain of cache 5 % [2, 8]: above 1 %" in found.reason
+
+
+def test_their_own_gain_does_not_pass_their_own_test() -> None:
+    keep = picks({}, {"mask": Range(1.085, 1.06, 1.0999)})["keep"]
+    assert keep.option == "C" and "take the cached masks out again" in keep.choices[0].action
+    assert picks({}, {"mask": Range(1.085, 1.06, 1.11)})["keep"].option == CANNOT_TELL
+
+
+def test_what_was_not_measured_cannot_tell() -> None:
+    found = picks({}, {})
+    assert {decision.option for decision in found.values()} == {CANNOT_TELL}
+    assert all("not measured" in decision.reason for decision in found.values())
+    assert {choice.option for choice in found["hand-off"].choices} == set("ABCD")
+    assert picks({"cache": Range(math.nan, 0.0, math.inf)}, {"mask": Range(math.nan, 0.0, math.inf)}) == found
+    unbounded = Range(1.2, 0.0, math.inf)
+    assert "[no interval yet]" in picks({}, {"mask": unbounded})["keep"].reason
+    for wrong in (Range(-1, -2, 3), Range(101, 90, 102), Range(5, 6, 4), Range(5, math.nan, 6)):
+        with pytest.raises(ValueError, match="mask create"):
+            decide({"mask create": wrong}, {})
+
+
+@given(*[st.tuples(st.floats(0, 20), st.floats(0, 4), st.floats(0, 1)) for _ in range(2)])
+def test_the_true_shares_pick_among_the_choices(
+    mask: tuple[float, float, float], cache: tuple[float, float, float]
+) -> None:
+    """Whatever the truth inside the intervals, what the rule would pick on it is among the choices."""
+    ranges, truths = {}, {}
+    for name, (value, width, at) in {"mask create": mask, "cache": cache}.items():
+        ranges[name] = Range(value, value - width, value + width)
+        true = min(max(value - width + 2 * at * width, value - width), value + width)
+        truths[name] = Range(max(true, 0), true, true)
+    for measured, exact in zip(decide(ranges, {}), decide(truths, {}), strict=True):
+        assert set(exact.choices) <= set(measured.choices)
+        if measured.rule.document == "TEAM-006 EXECUTION PLAN":
+            assert len(exact.choices) == 1
+
+
+def test_every_rule_says_where_it_stands_and_what_is_our_reading() -> None:
+    for rule in RULES:
+        assert rule.team and rule.document and rule.section and rule.says and rule.remark
+        assert rule.thresholds and all(list(cuts) == sorted(cuts) for cuts in rule.thresholds.values())
+
+
+# -- the form ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
+    form = profiling_form(
+        "team006_before",
+        "prefill-15m-t128",
+        [
+            PhaseShare("mask create", 12, 11, 13),
+            PhaseShare("mlp", 45, 44, 46),
+            PhaseShare("qkv", 25, 24, 26),
+            PhaseShare("rope", 5, 5, 10),
+            PhaseShare("cache", 9, 7, 11),
+            PhaseShare("norm", 4, 3.5, 4.9),
+        ],
+    )
+    assert [c.phase for c in form.consumers] == ["mlp", "qkv", "mask create", "cache", "rope", "norm"]
+    assert [c.phase for c in form.at("critical")] == ["mlp", "qkv", "mask create"]
+    assert [c.phase for c in form.at("moderate")] == ["rope"] and [c.phase for c in form.at("minor")] == ["norm"]
+    assert [(c.phase, c.levels) for c in form.unsettled()] == [("cache", ("moderate", "critical"))]
+    assert {c.phase: remedy.split(" (")[0] for c, remedy in form.targets()} == {
+        "mlp": "the library's own operations: the plan says that these cannot be optimised",
+        "qkv": "the library's own operations: the plan says that these cannot be optimised",
+        "mask create": "cache masks",
+        "cache": "unify the caches",
+    }
+    text = profiling_markdown([form])
+    assert "## team006_before on prefill-15m-t128" in text
+    assert "| mask create | 12.0 % | [11.0, 13.0] | critical |" in text
+    assert "1. mlp: 45.0 % [44.0, 46.0]\n2. qkv" in text and "6. norm" not in text
+    assert "**Critical (above 10 %):** mlp, qkv, mask create" in text
+    assert "**Cannot tell (the interval straddles a limit):** cache (moderate or critical)" in text
+    assert "4. cache: 9.0 % [7.0, 11.0]: unify the caches (Phase 3B) (may be below the limit)" in text
+    assert "make up" not in text
+
+
+def test_a_form_without_bottlenecks_says_so() -> None:
+    text = profiling_markdown([profiling_form("v", "w", [PhaseShare("rope", 4, 3, 4.5)])])
+    assert "**Critical (above 10 %):** none" in text and "None: nothing is above the limit." in text
+    assert "The phases named here make up 4 % of the time." in text
+    assert profiling_markdown([]) == "# Profiling results\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([PhaseShare("a", 1, 1, 1), PhaseShare("a", 1, 1, 1)], "'a' occurs twice"),
+        ([PhaseShare("a", 0.3, 0.2, 101)], "expected 0 <= low"),
+        ([PhaseShare("a", 5, 6, 7)], "expected 0 <= low"),
+        ([PhaseShare("a", math.nan, 1, 2)], "expected 0 <= low"),
+    ],
+)
+def test_what_is_no_share_is_an_error(rows: list[PhaseShare], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        profiling_form("v", "w", rows)
