@@ -1,7 +1,7 @@
-"""Weights to measure with: drawn from a seed for a geometry, or read from any Hugging Face Llama folder.
+"""Weights to measure with: drawn from a seed for a geometry, or read from any Hugging Face Llama folder or GGUF file.
 
-Both are folders with config.json, model.safetensors (or shards) and tokenizer.json; nothing here reads or writes a
-pickle. Weights are memory-mapped: a process pays for a tensor when it first touches it, and processes share the pages.
+The folders have config.json, model.safetensors (or shards) and tokenizer.json; nothing here reads or writes a pickle.
+Weights are memory-mapped: a process pays for a tensor when it first touches it, and processes share the pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,8 +25,9 @@ from torch import Tensor
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
-from . import tokenizer
+from . import gguf_files, tokenizer
 from .geometries import DataError, Geometry, parameter_count
+from .gguf_metadata import GGUFError, is_gguf
 from .tokenizer import CacheError, cache_directory, partial_folder
 
 RECIPE = 1
@@ -42,7 +43,7 @@ _STALE_SECONDS = 3600.0
 
 
 class CheckpointError(DataError):
-    """A checkpoint folder cannot be used. The text names file and tensor, what was found and expected, and the fix."""
+    """A checkpoint cannot be used. The text names file and tensor, what was found and expected, and the fix."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,10 @@ class Checkpoint:
 
     `digest` says whether two checkpoints are the same without reading them whole: SHA-256 over config.json, the name,
     size and header of every safetensors file (names, shapes and dtypes of all tensors), and the first 4 KiB of every
-    tensor. It does not cover the other bytes of a tensor, nor tokenizer.json. Of synthetic weights it covers geometry,
-    seed and recipe instead of bytes, so that it is the same on every machine, although the last bit of a weight may
-    differ between CPUs.
+    tensor. It does not cover the other bytes of a tensor, nor tokenizer.json. Of a GGUF file it covers all before the
+    tensors (metadata, tokenizer, names, shapes and types), the size, and the first 4 KiB of every tensor. Of synthetic
+    weights it covers geometry, seed and recipe instead of bytes, so that it is the same on every machine, although the
+    last bit of a weight may differ between CPUs.
     """
 
     name: str
@@ -214,46 +216,122 @@ def _remove_stale(parent: Path) -> None:
 
 
 def load(
-    folder: Path | str,
+    source: Path | str,
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
     cache: Path | None = None,
 ) -> Checkpoint:
-    """A Llama from a Hugging Face folder, its weights in `dtype` on `device`.
+    """A Llama from a Hugging Face folder or a .gguf file, its weights in `dtype` on `device`.
 
     Takes one safetensors file or shards, tied embeddings, head_dim given or derived, Llama-3 RoPE scaling in the
     spelling of transformers 4 or 5, and float64, float32, bfloat16 or float16 tensors. Tensors that have `dtype`
-    already and stay on the CPU are views of the file; others are converted once.
+    already and stay on the CPU are views of the file; others are converted once. Of a GGUF file, q_proj and k_proj are
+    always copies (their rows are in another order), and quantized tensors are dequantized.
 
     That all values are finite is checked the first time a file is seen and then remembered in `cache` (default:
     `cache_directory()`) by path, size and time of change.
 
     Raises `CheckpointError` for: no such folder or file, a config without a key that is needed or of another
     architecture (other model type, activation, biases, RoPE type, quantised), a missing, unexpected or wrongly shaped
-    tensor, NaN or infinity, a missing, truncated or damaged file.
+    tensor, NaN or infinity, a missing, truncated or damaged file; of a GGUF file also for a quantization that is not
+    supported.
     """
-    raw, config, files, entries = _checked_folder(Path(folder), cache)
+    path = Path(source)
+    if is_gguf(path):
+        return _load_gguf(path, dtype, torch.device(device), cache)
+    raw, config, files, entries = _checked_folder(path, cache)
     weights: dict[str, Tensor] = {}
     for file in files:
         for name, tensor in _tensors(file, [name for name in file.entries if entries.get(name) is file]):
             weights[name] = _converted(tensor, dtype, torch.device(device), file.path, name)
-    if "lm_head.weight" not in weights:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     label = _synthetic_label(files)
     return Checkpoint(
-        name=str(label["geometry"]) if label else Path(folder).resolve().name,
+        name=str(label["geometry"]) if label else path.resolve().name,
         config=config,
-        weights={name: weights[name] for name in _shapes(config)},
+        weights=_with_head(weights, config),
         digest=_digest(raw, files, with_values=label is None),
         parameters=parameter_count(config),
         synthetic=label is not None,
     )
 
 
-def check(folder: Path | str, *, cache: Path | None = None) -> LlamaConfig:
+def check(source: Path | str, *, cache: Path | None = None) -> LlamaConfig:
     """Everything that `load` checks, without loading: the shape of a usable checkpoint, or a `CheckpointError`."""
-    return _checked_folder(Path(folder), cache)[1]
+    path = Path(source)
+    return _checked_gguf(path, cache).config if is_gguf(path) else _checked_folder(path, cache)[1]
+
+
+def _with_head(weights: Mapping[str, Tensor], config: LlamaConfig) -> dict[str, Tensor]:
+    """All weights in the order of the model; a head that is not stored is the embeddings."""
+    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return {name: weights.get(name, head) for name in _shapes(config)}
+
+
+# GGUF
+
+
+def write_gguf(folder: Path, file: Path, *, format: gguf_files.Format = "F32", cache: Path | None = None) -> Path:
+    """The GGUF file of a Hugging Face folder, tokenizer and all. Returns `file`.
+
+    Raises `CheckpointError` if the folder cannot be used (see `load`) or the tokenizer cannot be said in GGUF.
+    """
+    checkpoint, raw = load(folder, cache=cache), _read_json(folder / _CONFIG)
+
+    def end(key: str) -> int | None:
+        found = raw.get(key)
+        return found[0] if isinstance(found, list) else found  # of several, the first is the one to write
+
+    try:
+        content = (folder / tokenizer.FILE).read_text(encoding="utf-8")
+    except OSError as error:
+        _fail(folder / tokenizer.FILE, f"cannot be read ({error.strerror})", "copy it from the checkpoint's source")
+    with _as_checkpoint_error(folder):
+        return gguf_files.write(
+            file,
+            checkpoint.config,
+            checkpoint.weights,
+            content,
+            format=format,
+            bos=end("bos_token_id"),
+            eos=end("eos_token_id"),
+            name=checkpoint.name,
+        )
+
+
+def _load_gguf(path: Path, dtype: torch.dtype, device: torch.device, cache: Path | None) -> Checkpoint:
+    model = _checked_gguf(path, cache)
+    weights = {name: _converted(model.tensor(name), dtype, device, path, name) for name in model.entries}
+    digest = hashlib.sha256(f"{path.stat().st_size}\0".encode() + model.header)
+    for entry in model.entries.values():
+        digest.update(entry.data.reshape(-1).view("uint8")[:4096].tobytes())
+    return Checkpoint(
+        name=model.name,
+        config=model.config,
+        weights=_with_head(weights, model.config),
+        digest=digest.hexdigest(),
+        parameters=parameter_count(model.config),
+        synthetic=False,
+    )
+
+
+def _checked_gguf(path: Path, cache: Path | None) -> gguf_files.GGUFModel:
+    with _as_checkpoint_error():
+        model = gguf_files.opened(path, _shapes)
+    tensors = ((name, model.tensor(name)) for name in model.entries)
+    _check_finite(path, tensors, cache=cache or cache_directory())
+    return model
+
+
+@contextlib.contextmanager
+def _as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
+    try:
+        yield
+    except GGUFError as error:
+        raise CheckpointError(f"{folder / str(error)}" if folder else str(error)) from error
+
+
+# Hugging Face folders
 
 
 def _checked_folder(
@@ -263,14 +341,15 @@ def _checked_folder(
         _fail(
             folder,
             "is a file" if folder.exists() else "no such folder",
-            "name a folder with config.json and safetensors",
+            "name a folder with config.json and safetensors, or a .gguf file",
         )
     raw = _read_json(folder / _CONFIG)
     config = _llama_config(folder / _CONFIG, raw)
     files = [_read_header(file) for file in _weight_files(folder)]
     entries = _checked_entries(folder, config, files)
     for file in files:
-        _check_finite(file, cache=cache or cache_directory())
+        floating = [name for name, entry in file.entries.items() if entry.dtype in _DTYPES and entry.end > entry.start]
+        _check_finite(file.path, _tensors(file, floating), cache=cache or cache_directory())
 
     if config.tie_word_embeddings:
         _check_tied(files)
@@ -595,20 +674,19 @@ def _is_finite(tensor: Tensor) -> bool:
     return math.isfinite(low.item()) and math.isfinite(high.item())
 
 
-def _check_finite(file: _File, *, cache: Path) -> None:
-    """Every value is finite; skipped for a file that was found so and has the same path, size and time of change."""
+def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]], *, cache: Path) -> None:
+    """Every value of a file is finite; skipped for one that was found so and has the same path, size and time."""
     memory = cache / "finite.json"
-    key, status = str(file.path.resolve()), file.path.stat()
+    key, status = str(path.resolve()), path.stat()
     stamp = [status.st_size, status.st_mtime_ns]
     if _remembered(memory).get(key) == stamp:
         return
-    floating = [name for name, entry in file.entries.items() if entry.dtype in _DTYPES and entry.end > entry.start]
-    for name, tensor in _tensors(file, floating):
+    for name, tensor in tensors:
         if not _is_finite(tensor):
             count = int((~torch.isfinite(tensor)).sum())
             where = (~torch.isfinite(tensor)).nonzero()[0].tolist()
             said = f"{count} of {tensor.numel()} values are NaN or infinite, the first at {where}; expected finite ones"
-            _fail(f"{file.path}: {name}", said, "fetch or train the checkpoint again")
+            _fail(f"{path}: {name}", said, "fetch or train the checkpoint again")
     # A cache that cannot be written costs a second check next time, nothing else.
     with contextlib.suppress(CacheError), partial_folder(cache, memory.name, needed_bytes=0) as partial:
         kept = _remembered(memory) | {key: stamp}

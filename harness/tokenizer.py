@@ -33,7 +33,7 @@ FILE = "tokenizer.json"
 
 
 class TokenizerError(ValueError):
-    """A folder's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
+    """A checkpoint's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
 
 
 class CacheError(OSError):
@@ -120,18 +120,20 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
 
 
 def prompt_ids(
-    folder: Path, *, count: int, length: int, seed: int, vocab_size: int, cache: Path | None = None
+    checkpoint: Path, *, count: int, length: int, seed: int, vocab_size: int, cache: Path | None = None
 ) -> list[list[int]]:
-    """`count` prompts of `length` token ids, cut at random places from the text in the words of a folder's tokenizer.
+    """`count` prompts of `length` token ids, cut at random places from the text in a checkpoint's own words.
 
     All ids are below `vocab_size`; no special tokens are added. A prompt longer than the text goes on at its start.
-    The same seed gives the same prompts. Raises `TokenizerError` if `folder` has no usable tokenizer.json.
+    The same seed gives the same prompts. Raises `TokenizerError` if `checkpoint` (a folder with
+    tokenizer.json, or a .gguf file) has no usable tokenizer.
     """
-    ids = _text_ids(folder / FILE, cache=cache or cache_directory())
+    file, content = _content(checkpoint)
+    ids = _text_ids(file, content, cache=cache or cache_directory())
     largest = int(ids.max())
     if largest >= vocab_size:
         raise TokenizerError(
-            f"{folder / FILE}: gives the id {largest}, expected ids below the model's vocab_size = {vocab_size}; "
+            f"{file}: gives the id {largest}, expected ids below the model's vocab_size = {vocab_size}; "
             "put the tokenizer.json that belongs to this checkpoint into its folder"
         )
     rng = random.Random(f"prompts {seed}")
@@ -139,15 +141,27 @@ def prompt_ids(
     return [ids.take(np.arange(start, start + length), mode="wrap").tolist() for start in starts]
 
 
-def _text_ids(file: Path, *, cache: Path) -> NDArray[np.int32]:
-    """The whole text as ids of one tokenizer; kept in `cache` under the tokenizer's digest."""
+def _content(checkpoint: Path) -> tuple[Path, bytes]:
+    """The tokenizer.json of a checkpoint, and the file it comes from; of a GGUF file, rebuilt from its metadata."""
+    from . import gguf_metadata
+
+    if gguf_metadata.is_gguf(checkpoint):
+        try:
+            return checkpoint, gguf_metadata.tokenizer_json(checkpoint).encode()
+        except gguf_metadata.GGUFError as error:
+            raise TokenizerError(str(error)) from error
+    file = checkpoint / FILE
     try:
-        content = file.read_bytes()
+        return file, file.read_bytes()
     except OSError as error:
         raise TokenizerError(
             f"{file}: cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json; copy it there, or "
             "write it with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         ) from error
+
+
+def _text_ids(file: Path, content: bytes, *, cache: Path) -> NDArray[np.int32]:
+    """The whole text as ids of one tokenizer; kept in `cache` under the tokenizer's digest."""
     folder = cache / "tokenised"
     kept = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()[:16]}.npy"
     try:
