@@ -38,7 +38,7 @@ LARGEST_PROFILE_BYTES = 64 << 20
 class Effect:
     """One row of evidence: `value` with its interval; an open end is None.
 
-    Without a `unit` it is the ratio t_baseline / t_variant; with one it was read, not compared, and may lack a baseline.
+    Without a `unit` it is the ratio t_baseline / t_variant; with one it was read and not compared.
     """
 
     workload: str

@@ -137,7 +137,9 @@ def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) 
             low = left if claim.low is None else max(claim.low, left)
             high = right if claim.high is None else min(claim.high, right)
             shapes.append(_box(y, low, high, TRACK_PX / 2, colours.region, name=_region_name(claim)))
-            shapes += [_rule(y, edge, colours.region_edge, "dot") for edge in (claim.low, claim.high) if edge is not None]
+            shapes += [
+                _rule(y, edge, colours.region_edge, "dot") for edge in (claim.low, claim.high) if edge is not None
+            ]
         if floor := floors.get(effect.workload):
             box = _box(y, floor.low, floor.high, TRACK_PX / 2 - 3, colours.floor, colours.floor_edge, FLOOR)
             shapes.append(box)
@@ -152,7 +154,9 @@ def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) 
         above = y + TRACK_PX / 2 + 10
         notes.append(_note(0, above, words.label(effect.where, 30), "left", ink))
         notes.append(_note(1, above, f"{words.label(effect.text)} · {effect.rounds}", "right", ink))
-    column = "value [interval] · count" if claim.unit else f"speed-up [{words.percent(1 - claim.alpha)} interval] · rounds"
+    column = (
+        "value [interval] · count" if claim.unit else f"speed-up [{words.percent(1 - claim.alpha)} interval] · rounds"
+    )
     notes.append(_note(1, height - 8, column, "right", quiet))
     if not claim.unit:
         notes.append(_note(0, 14 - FOOT_PX, "◂ variant slower", "left", quiet, under=True))
@@ -249,6 +253,10 @@ def _intervals(
     shown = words.look(verdict)
     colour = colours.verdict[shown.colour]
     ratios = [1.0 if effect.value is None else effect.value for _, effect in chosen]
+    reach = [
+        (ends[0] if effect.low is None else effect.low, ends[1] if effect.high is None else effect.high)
+        for _, effect in chosen
+    ]
     return go.Scatter(
         x=ratios,
         y=[y for y, _ in chosen],
@@ -258,12 +266,8 @@ def _intervals(
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [
-                (ends[1] if effect.high is None else effect.high) - x for x, (_, effect) in zip(ratios, chosen, strict=True)
-            ],
-            "arrayminus": [
-                x - (ends[0] if effect.low is None else effect.low) for x, (_, effect) in zip(ratios, chosen, strict=True)
-            ],
+            "array": [end - x for x, (_, end) in zip(ratios, reach, strict=True)],
+            "arrayminus": [x - start for x, (start, _) in zip(ratios, reach, strict=True)],
             "color": colour,
             "thickness": 2,
             "width": 6,
@@ -282,7 +286,11 @@ def forest_text(claim: Claim, floors: Mapping[str, Floor]) -> str:
         known = f", A/A floor {floor.low:.3f} to {floor.high:.3f}" if floor else ""
         against = f" against {effect.baseline}" if effect.baseline else ""
         rows.append(f"{effect.where}{against}: {effect.text}, {effect.verdict}{known}")
-    return f"{'Value' if claim.unit else 'Speed-up'} per workload, {_region_name(claim)}. " + ". ".join(rows or ["No rows"]) + "."
+    return (
+        f"{'Value' if claim.unit else 'Speed-up'} per workload, {_region_name(claim)}. "
+        + ". ".join(rows or ["No rows"])
+        + "."
+    )
 
 
 def _region_name(claim: Claim) -> str:

@@ -64,17 +64,21 @@ EXPECTATIONS = ("faster_than_percent", "slower_than_percent", "ratio", "gain_per
 TIMES = ("time", "time_to_first_token", "time_per_output_token")
 """Metrics that compare two sides; the latter two on workloads that generate."""
 
-READINGS = ("share", "trend", "inflation", "memory", "count", "check", "none")
+READINGS = ("share", "trend", "inflation", "attribution", "memory", "count", "check", "none")
 """Metrics that give one value.
 
 share   time of `phases` in percent of `of`, for `variant` on each of `workloads`
 trend   by how much the gain of `variant` over `baseline` rises from the shortest workload to the longest
 inflation  how many times too high a claim of `claimed` = [low, high] was: claimed over measured gain
+attribution  what the speed-up of the grid on `workloads` is due to; `quantity` is architecture, operations, both or
+        neither
 memory  `quantity` of `variant` on each of `workloads` (see harness/memory.py)
 count   `quantity` of the source of `variant`, or how many times that of `baseline` (see harness/counts.py)
 check   `quantity` names a check: something that works or does not (see harness/checks.py)
 none    nobody can measure this here; `reason` says why
 """
+
+CAUSES = ("architecture", "operations", "both", "neither")
 
 _RANGES = ("range", "above", "at_most")
 
@@ -223,7 +227,7 @@ class Reading(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     part: _Text | None = None
-    metric: Literal["share", "trend", "inflation", "memory", "count", "check", "none"]
+    metric: Literal["share", "trend", "inflation", "attribution", "memory", "count", "check", "none"]
     quick: Annotated[bool, Field(strict=True)] = True
     variant: _Name | None = None
     baseline: _Name | None = None
@@ -248,11 +252,13 @@ class Reading(BaseModel):
                 f'metric = "{self.metric}" has no {", ".join(foreign)} (keys here: {", ".join((*needed, *allowed))})'
             )
         ranges = [key for key in _RANGES if key in given]
-        if len(ranges) != (0 if self.metric in ("check", "none") else 1):
+        if len(ranges) != (0 if self.metric in ("attribution", "check", "none") else 1):
             found = " and ".join(ranges) if ranges else "none"
             raise ValueError(f"expected exactly one of {', '.join(_RANGES)}; found {found}")
         if self.metric == "inflation" and self.range is None:
             raise ValueError('metric = "inflation" needs range = [low, high], the factors')
+        if self.metric == "attribution" and self.quantity not in CAUSES:
+            raise ValueError(f'metric = "attribution" needs quantity = one of {", ".join(CAUSES)}')
         if self.metric == "trend" and len(self.workloads) < 2:
             raise ValueError('metric = "trend" needs two workloads or more')
         return self
@@ -280,6 +286,8 @@ class Reading(BaseModel):
         """What is claimed of the value, in words."""
         if self.metric == "none":
             return ""
+        if self.metric == "attribution":
+            return f"the speed-up is due to {self.quantity}"
         return "every case passes" if self.metric == "check" else self.region.describe()
 
     def comparisons(self) -> Iterator[Comparison]:
@@ -296,6 +304,7 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inflation": (("variant", "baseline", "workloads", "claimed"), _RANGES),
     "memory": (("variant", "workloads", "quantity"), _RANGES),
     "count": (("variant", "quantity"), ("baseline", *_RANGES)),
+    "attribution": (("workloads", "quantity"), ()),
     "check": (("quantity",), ()),
     "none": (("reason",), ()),
 }
@@ -312,9 +321,7 @@ def _kind(hypothesis: Any) -> str:
     return "reading" if metric in READINGS else "comparison"
 
 
-_Either = Annotated[
-    Annotated[Hypothesis, Tag("comparison")] | Annotated[Reading, Tag("reading")], Discriminator(_kind)
-]
+_Either = Annotated[Annotated[Hypothesis, Tag("comparison")] | Annotated[Reading, Tag("reading")], Discriminator(_kind)]
 
 
 class Claim(BaseModel):

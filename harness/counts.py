@@ -66,10 +66,10 @@ def lines(text: str) -> int:
     tree = ast.parse(text)
     documentation: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-                documentation |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if documented and ast.get_docstring(node, clean=False) is not None:  # type: ignore[arg-type]
+            first = node.body[0]  # type: ignore[attr-defined]
+            documentation |= set(range(first.lineno, first.end_lineno + 1))
     silent = {
         tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
         tokenize.ENDMARKER,

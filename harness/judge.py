@@ -13,7 +13,7 @@ whole report stays below alpha (Bonferroni; holds under any dependence between e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,12 +21,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from .claims import Claim, Comparison, Hypothesis, Reading
+from .claims import Comparison
 from .confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
-from .gains import SizedGain, inflation, trend
 from .regions import Range
 from .regions import Region as Region
-from .shares import share
 
 Clock = Literal["cpu", "wall"]
 
@@ -134,9 +132,9 @@ class Effect:
 
     `low` is 0 and `high` infinite while there are too few rounds for an interval; `ratio` is NaN without any. `metric`
     says which clock: "cpu time" or "wall time". With a `unit` it is a reading: `ratio`, `low` and `high` are then a
-    value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted, inconclusive or not evidence; for a
-    comparison without a claim faster, slower, same, inconclusive or not evidence. `warnings` say why, the reason for
-    the verdict first.
+    value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted, inconclusive or not
+    evidence; for a comparison without a claim faster, slower, same, inconclusive or not evidence. `warnings` say why,
+    the reason for the verdict first.
     """
 
     workload: str
@@ -358,14 +356,14 @@ def combine(effects: Sequence[Effect]) -> tuple[str, str]:
     supported, refuted, excluded = (named.get(word, []) for word in ("supported", "refuted", "not evidence"))
     open_ = named.get("inconclusive", []) + excluded
     if supported and refuted:
-        reason = f"supported on {_list(supported)}; refuted on {_list(refuted)}"
-        return "depends", reason + (f"; open: {_list(open_)}" if open_ else "")
+        reason = f"supported on {listing(supported)}; refuted on {listing(refuted)}"
+        return "depends", reason + (f"; open: {listing(open_)}" if open_ else "")
     if supported and not open_:
-        return "supported", f"inside the claimed range on {_list(supported)}"
+        return "supported", f"inside the claimed range on {listing(supported)}"
     if refuted and not open_:
-        return "refuted", f"outside the claimed range on {_list(refuted)}"
+        return "refuted", f"outside the claimed range on {listing(refuted)}"
     if len(excluded) == len(effects):
-        return "not evidence", _reasons(effects)
+        return "not evidence", reasons(effects)
     return "inconclusive", _open_reason(effects, {"supported": supported, "refuted": refuted})
 
 
@@ -376,14 +374,14 @@ def combine_ad_hoc(effects: Sequence[Effect]) -> tuple[str, str]:
     excluded = named.get("not evidence", [])
     open_ = named.get("inconclusive", []) + excluded
     if len(settled) > 1:
-        reason = "; ".join(f"{word} on {_list(where)}" for word, where in settled.items())
-        return "depends", reason + (f"; open: {_list(open_)}" if open_ else "")
+        reason = "; ".join(f"{word} on {listing(where)}" for word, where in settled.items())
+        return "depends", reason + (f"; open: {listing(open_)}" if open_ else "")
     if len(excluded) == len(effects):
-        return "not evidence", _reasons(effects)
+        return "not evidence", reasons(effects)
     if open_:
         return "inconclusive", _open_reason(effects, settled)
     [(word, where)] = settled.items()
-    return word, f"{word} on {_list(where)}"
+    return word, f"{word} on {listing(where)}"
 
 
 def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
@@ -400,17 +398,17 @@ def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
 
 def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]) -> str:
     still_open = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
-    known = "; ".join(f"{word} on {_list(where)}" for word, where in settled.items() if where)
-    return f"open: {_reasons(still_open)}" + (f"; {known}" if known else "")
+    known = "; ".join(f"{word} on {listing(where)}" for word, where in settled.items() if where)
+    return f"open: {reasons(still_open)}" + (f"; {known}" if known else "")
 
 
-def _reasons(effects: Sequence[Effect]) -> str:
+def reasons(effects: Sequence[Effect]) -> str:
     """Each effect's own reason, those with the same reason together."""
     by_reason: dict[str, list[Effect]] = {}
     for effect in effects:
         by_reason.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, []).append(effect)
     return "; ".join(
-        f"{_list(list(dict.fromkeys(effect.workload for effect in group)))} ({reason})"
+        f"{listing(list(dict.fromkeys(effect.workload for effect in group)))} ({reason})"
         for reason, group in by_reason.items()
     )
 
@@ -515,8 +513,9 @@ class Evidence:
     measured: workload → variants that entered it, controls and those that fell out included. wall_variants: workload →
     variants that must be timed by wall, with `wall_default` for workloads that are wall altogether. trace_difference:
     (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry where they were not
-    compared. sizes: tokens of each workload (of a decode: its context). phases: the table of phases.parquet, where there
-    is one. findings: what the passes found, by subject. unusable: (workload, variant) → why its numbers do not count. alpha: of the whole report.
+    compared. sizes: tokens of each workload (of a decode: its context). phases: the table of phases.parquet, where
+    there is one. findings: what the passes found, by subject. unusable: (workload, variant) → why its numbers do not
+    count. alpha: of the whole report.
     """
 
     samples: pd.DataFrame
@@ -528,6 +527,7 @@ class Evidence:
     noise: Noise = Noise((), "A/A noise: no controls in this run")
     fault_cost_ns: float = FAULT_COST_NS
     alpha: float = ALPHA
+    seed: int = 0
     sizes: Mapping[str, float] = field(default_factory=dict)
     phases: pd.DataFrame | None = None
     findings: Mapping[tuple[str, str, str, str, str], Finding] = field(default_factory=dict)
@@ -610,6 +610,7 @@ def evidence_from_manifest(
         unusable=unusable,
         fault_cost_ns=_fault_cost_ns(manifest.get("environment", {})),
         alpha=float(manifest.get("alpha", ALPHA)),
+        seed=int(manifest.get("seed") or 0),
         sizes=sizes,
         phases=phases,
         findings={finding.subject: finding for finding in findings},
@@ -674,273 +675,26 @@ def _noise_line(controls: Sequence[Control]) -> str:
     if len(bounded) < len(controls):
         parts.append(f"{len(controls) - len(bounded)} with too few rounds")
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
-    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {_list(fired)}" if fired else "none fired")
+    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {listing(fired)}" if fired else "none fired")
 
 
-# -- the whole report --------------------------------------------------------------------------------------------------
+# -- effects of a run --------------------------------------------------------------------------------------------------
 
 
-def count_shares(claims: Iterable[Claim]) -> int:
-    """Readings that have an interval of their own, each with its share of alpha: shares of time, one a workload."""
-    return len(
-        {
-            (workload, reading.variant, frozenset(reading.phases), reading.of)
-            for claim in claims
-            for reading in claim.readings()
-            if reading.metric == "share"
-            for workload in reading.workloads
-        }
-    )
-
-
-def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA, *, shares: int = 0) -> float:
-    """What each effect of a report is judged at: alpha over the number of different comparisons, and of `shares`.
+def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA, *, others: int = 0) -> float:
+    """What each effect of a report is judged at: alpha over the number of different comparisons, plus `others`.
 
     The measuring loop must stop by the same figure. A pair that two claims ask about has one interval, wrong or right
     for both, and counts once, whichever side is called the baseline.
     """
     different = {(c.workload, frozenset((c.variant, c.baseline))) for c in comparisons}
-    return alpha / max(len(different) + shares, 1)
+    return alpha / max(len(different) + others, 1)
 
 
-def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "both") -> list[Verdict]:
-    """One verdict for each part of each claim, in order.
-
-    Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
-    of which none is left is "not measurable here".
-    """
-    timed = [c for claim in claims for c in claim.comparisons() if evidence.has(c)]
-    alpha = effect_alpha(timed, evidence.alpha, shares=count_shares(claims))
-    return [
-        _judge_part(claim, hypothesis, evidence, alpha, method)
-        if isinstance(hypothesis, Hypothesis)
-        else _judge_reading(claim, hypothesis, evidence, alpha, method)
-        for claim in claims
-        for hypothesis in claim.hypothesis
-    ]
-
-
-def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float, method: Method) -> Verdict:
-    region = hypothesis.region
-    wanted = list(hypothesis.comparisons())
-    effects = tuple(
-        _effect(evidence, comparison, region, hypothesis.evidence, alpha, method)
-        for comparison in wanted
-        if evidence.has(comparison)
-    )
-    verdict, reason = combine(effects) if effects else ("not measurable here", "this run has none of its comparisons")
-    left_out = [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]
-    if effects and left_out:
-        reason += f"; not in this run: {_list(left_out)}"
-    return Verdict(
-        claim=claim.id,
-        part=hypothesis.part,
-        who=claim.who,
-        title=claim.title,
-        statement=claim.statement,
-        verdict=verdict,
-        reason=reason,
-        alpha=alpha,
-        claimed=region.describe(),
-        region=region,
-        effects=effects,
-    )
-
-
-# -- readings ----------------------------------------------------------------------------------------------------------
-
-
-def _judge_reading(claim: Claim, reading: Reading, evidence: Evidence, alpha: float, method: Method) -> Verdict:
-    def ends(verdict: str, reason: str, effects: Sequence[Effect] = ()) -> Verdict:
-        return Verdict(
-            claim=claim.id,
-            part=reading.part,
-            who=claim.who,
-            title=claim.title,
-            statement=claim.statement,
-            verdict=verdict,
-            reason=reason,
-            alpha=alpha,
-            claimed=reading.describe(),
-            region=reading.region,
-            effects=tuple(effects),
-        )
-
-    if reading.metric == "none":
-        return ends("not measurable here", reading.reason or "")
-    if reading.metric in ("trend", "inflation"):
-        return _judge_gains(reading, evidence, alpha, method, ends)
-    if reading.metric == "share":
-        effects = [_share_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
-    else:
-        effects = [_found_effect(reading, workload, evidence) for workload in reading.workloads or ("",)]
-    missing = [effect for effect in effects if effect.verdict == "not measurable here"]
-    if len(missing) == len(effects):
-        return ends("not measurable here", _reasons(effects), effects)
-    verdict, reason = combine([effect for effect in effects if effect not in missing])
-    return ends(verdict, f"{reason}; not measured: {_reasons(missing)}" if missing else reason, effects)
-
-
-def _read(reading: Reading, workload: str, metric: str) -> Effect:
-    """An effect of a reading before it has a value."""
-    return Effect(
-        workload=workload,
-        variant=reading.variant or "",
-        baseline=reading.baseline or "",
-        metric=metric,
-        ratio=math.nan,
-        low=-math.inf,
-        high=math.inf,
-        rounds=0,
-        seconds=0.0,
-        verdict="not measurable here",
-        unit=reading.unit,
-    )
-
-
-def _in_range(effect: Effect, region: Range, *notes: str) -> Effect:
-    if region.contains(effect.low, effect.high):
-        return replace(effect, verdict="supported", warnings=notes)
-    if region.excludes(effect.low, effect.high):
-        return replace(effect, verdict="refuted", warnings=notes)
-    crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
-    told = (f"the interval reaches across {crossed} {region.unit}".rstrip(), *notes)
-    return replace(effect, verdict="inconclusive", warnings=told)
-
-
-def _share_effect(reading: Reading, workload: str, evidence: Evidence, alpha: float) -> Effect:
-    """A share of time in percent, with the interval over rounds."""
-    assert reading.variant is not None and reading.of is not None
-    effect = _read(reading, workload, f"share of {reading.of}: {' + '.join(reading.phases)}")
-    if reason := evidence.unusable.get((workload, reading.variant)):
-        return replace(effect, verdict="not evidence", warnings=(f"{reading.variant}: {reason}",))
-    if evidence.phases is None:
-        return replace(effect, warnings=("this run has no phases",))
-    found = share(evidence.phases, workload, reading.variant, reading.phases, reading.of, alpha=alpha)
-    if found is None:
-        return replace(effect, warnings=(f"no phases of {reading.variant} on {workload} in this run",))
-    effect = replace(
-        effect,
-        ratio=found.value * 100,
-        low=found.low * 100,
-        high=found.high * 100,
-        rounds=found.rounds,
-        seconds=found.seconds,
-    )
-    return _in_range(effect, reading.region)
-
-
-def _found_effect(reading: Reading, workload: str, evidence: Evidence) -> Effect:
-    """What a pass found: exact, so that its interval is a point."""
-    effect = _read(reading, workload, reading.quantity or reading.metric)
-    subject = (reading.metric, reading.quantity or "", workload, reading.variant or "", reading.baseline or "")
-    found = evidence.findings.get(subject)
-    if found is None:
-        return replace(effect, warnings=("this run has not looked",))
-    if math.isnan(found.value):
-        return replace(effect, warnings=(found.reason or "no value",))
-    value = found.value
-    effect = replace(effect, ratio=value, low=value, high=value, rounds=found.count, seconds=found.seconds)
-    return _in_range(effect, reading.region, *([found.detail] if found.detail else []))
-
-
-def _judge_gains(
-    reading: Reading, evidence: Evidence, alpha: float, method: Method, ends: Callable[..., Verdict]
-) -> Verdict:
-    """A trend or an inflation: computed from timed effects, whose intervals hold at once, so it needs no alpha."""
-    anything = Region(-math.inf, math.inf)
-    timed = [
-        _effect(evidence, comparison, anything, "operations", alpha, method)
-        for comparison in reading.comparisons()
-        if evidence.has(comparison)
-    ]
-    known = [effect for effect in timed if effect.verdict == "supported" and effect.low > 0]
-    open_ = [effect for effect in timed if effect not in known]
-    if open_ or not known or (reading.metric == "trend" and len(known) < len(reading.workloads)):
-        reason = _reasons(open_) if open_ else "this run lacks some of its workloads"
-        return ends("inconclusive" if open_ else "not measurable here", reason)
-    rounds, seconds = min(effect.rounds for effect in known), sum(effect.seconds for effect in known)
-    if reading.metric == "inflation":
-        assert reading.claimed is not None and reading.range is not None
-        effects = []
-        for one in known:
-            found = inflation(reading.claimed, one.low, one.high, reading.range)
-            middle = (sum(reading.claimed) / 2 - 1) / (one.ratio - 1) if one.ratio != 1 else math.inf
-            pieces = [piece for end in (found.low_end, found.high_end) for piece in end.pieces]
-            effects.append(
-                replace(
-                    _read(reading, one.workload, "claimed gain over measured gain"),
-                    ratio=middle,
-                    low=min(low for low, _ in pieces) if pieces else -math.inf,
-                    high=max(high for _, high in pieces) if pieces else math.inf,
-                    rounds=one.rounds,
-                    seconds=one.seconds,
-                    verdict=found.verdict,
-                    warnings=(found.reason,),
-                )
-            )
-        if len({effect.verdict for effect in effects}) == 1:
-            return ends(effects[0].verdict, _reasons(effects), effects)
-        words = {effect.verdict for effect in effects}
-        verdict = "depends" if words & {"supported", "depends"} and words & {"refuted", "depends"} else "inconclusive"
-        return ends(verdict, _reasons(effects), effects)
-    gains = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in known]
-    rising = trend(gains, _rise_region(reading.region))
-    effect = replace(
-        _read(reading, f"{known[0].workload} to {known[-1].workload}", "rise of the gain"),
-        ratio=(rising.rise - 1) * 100,
-        low=(rising.low - 1) * 100,
-        high=(rising.high - 1) * 100,
-        rounds=rounds,
-        seconds=seconds,
-        verdict=rising.verdict,
-        warnings=(rising.reason,),
-    )
-    return ends(rising.verdict, rising.reason, [effect])
-
-
-def _rise_region(region: Range) -> Region:
-    """Percent of rise as a region of log ratios."""
-    return Region(
-        math.log1p(region.low / 100) if math.isfinite(region.low) else -math.inf,
-        math.log1p(region.high / 100) if math.isfinite(region.high) else math.inf,
-    )
-
-
-def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str, method: Method = "both") -> Verdict:
-    """Compare two variants without a claim, on every workload that has both: faster, slower, or the same within 1 %."""
-    region = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
-    pairs = [Comparison(workload, variant, baseline) for workload in evidence.measured]
-    pairs = [pair for pair in pairs if evidence.has(pair)]
-    alpha = effect_alpha(pairs, evidence.alpha)
-    effects = tuple(_ad_hoc(_effect(evidence, pair, region, "operations", alpha, method)) for pair in pairs)
-    verdict, reason = (
-        combine_ad_hoc(effects) if effects else ("not evidence", "this run has no workload with both variants")
-    )
-    return Verdict(
-        claim="ad-hoc",
-        part=None,
-        who=(),
-        title=f"{variant} against {baseline}",
-        statement=f"Is {variant} faster than {baseline}?",
-        verdict=verdict,
-        reason=reason,
-        alpha=alpha,
-        claimed=region.describe(),
-        region=region,
-        effects=effects,
-    )
-
-
-def _ad_hoc(effect: Effect) -> Effect:
-    """An effect that was asked "the same?", in the words of a comparison."""
-    words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
-    return replace(effect, verdict=words.get(effect.verdict, effect.verdict))
-
-
-def _effect(
-    evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float, method: Method
+def compare_sides(
+    evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float, method: Method = "both"
 ) -> Effect:
+    """Judge one comparison of a run; `kind` is the kind of evidence that the claim takes it for."""
     workload, variant, baseline = comparison
     clock = evidence.clock(workload, variant, baseline)
     return judge_effect(
@@ -985,5 +739,5 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _list(words: Sequence[str]) -> str:
+def listing(words: Sequence[str]) -> str:
     return ", ".join(words)

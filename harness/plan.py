@@ -66,6 +66,7 @@ class Experiment:
     baseline: str
     controls: tuple[str, ...]
     targets: tuple[Target, ...]
+    grid: tuple[str, ...] = ()  # cells that are all timed in the same rounds, for attribution
 
     def entered(self) -> tuple[str, ...]:
         """Everything that is built and timed."""
@@ -157,13 +158,18 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
             targets[name].append(Target(Comparison(name, variant, baseline), same, "operations"))
 
     looked_at = {name: [variant for workload, variant in phases if workload == name] for name in named}
-    for reading in readings:
-        for name in reading.workloads:
-            looked_at[name].append(reading.variant)
+    grids = set()
+    for claim in chosen:
+        for reading in claim.readings():
+            if reading.metric == "memory":
+                for name in reading.workloads:
+                    looked_at[name].append(reading.variant)
+            if reading.metric == "attribution":
+                grids.update(reading.workloads)
     experiments = tuple(
-        _experiment(workload, targets[name], looked_at[name], shapes)
+        _experiment(workload, targets[name], looked_at[name], variants.grid_cells() if name in grids else (), shapes)
         for name, workload in named.items()
-        if targets[name] or looked_at[name]
+        if targets[name] or looked_at[name] or name in grids
     )
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
@@ -269,13 +275,18 @@ def _renamed(claim: Claim, rename) -> Claim:  # type: ignore[no-untyped-def]
 
 
 def _experiment(
-    workload: Workload, targets: Sequence[Target], looked_at: Sequence[str], shapes: Mapping[str, Geometry]
+    workload: Workload,
+    targets: Sequence[Target],
+    looked_at: Sequence[str],
+    grid: tuple[str, ...],
+    shapes: Mapping[str, Geometry],
 ) -> Experiment:
     names = tuple(dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant)))
-    names = tuple(dict.fromkeys((*names, *looked_at)))
-    if not targets:  # nothing is timed against anything
+    names = tuple(dict.fromkeys((*names, *looked_at, *grid)))
+    if not targets and not grid:  # nothing is timed against anything
         return Experiment(workload, names, names[0], (), ())
-    baseline = Counter(target.comparison.baseline for target in targets).most_common(1)[0][0]
+    common = Counter(target.comparison.baseline for target in targets).most_common(1)
+    baseline = common[0][0] if common else grid[0]
     controls = [f"{baseline}@aa"]
     if workload.kind != "component":
         tokens = max(workload.tokens, workload.context)  # a decode round fills its context first
@@ -286,7 +297,7 @@ def _experiment(
             controls.append(f"{other}@copy")
         if YARDSTICK not in names:
             controls.append(YARDSTICK)
-    return Experiment(workload, names, baseline, tuple(controls), tuple(targets))
+    return Experiment(workload, names, baseline, tuple(controls), tuple(targets), grid)
 
 
 def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
@@ -302,4 +313,5 @@ def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
             for target in experiment.targets
             if not {target.comparison.variant, target.comparison.baseline} & lost
         ),
+        grid=() if lost & {*experiment.grid} else experiment.grid,  # a grid is worth nothing without all its cells
     )

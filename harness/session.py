@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import llama_workbench
 from llama_workbench import variants
 
+from . import attribution, geometries, judge, verdicts
 from . import claims as claim_data
-from . import geometries, judge
 from .confidence import first_look, running_interval
 from .environment import fingerprint
 from .findings import find_out
@@ -99,11 +100,12 @@ class SequentialReferee:
     """Settles effects by the confidence sequence that will judge them, after every round."""
 
     def __init__(self, plan: Plan, wall: Mapping[str, frozenset[str]]) -> None:
-        self.alpha = judge.effect_alpha(plan.comparisons(), shares=judge.count_shares(plan.claims))
+        self.alpha = judge.effect_alpha(plan.comparisons(), others=verdicts.own_intervals(plan.claims))
         self.wall = wall
         self.series: dict[tuple[str, str, str], list[float]] = {}
         self.pairs: dict[str, list[tuple[str, str]]] = {}
         self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
+        self.grids: dict[str, list[Any]] = {e.workload.name: [] for e in plan.experiments if e.grid}
         for experiment in plan.experiments:
             pairs = [(t.comparison.baseline, t.comparison.variant) for t in experiment.targets]
             pairs += [(name, experiment.baseline) for name in experiment.controls if "@" not in name]
@@ -116,6 +118,11 @@ class SequentialReferee:
         for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _ in record["samples"]:
             times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns)
         by_wall = self.wall.get(workload, frozenset())
+        if workload in self.grids:
+            by = "wall" if self.threads[workload] > 1 or by_wall & set(times) else "cpu"
+            logs = attribution.round_logs(record["samples"], clock=by)
+            if logs is not None:
+                self.grids[workload].append(logs)
         for baseline, variant in self.pairs[workload]:
             common = sorted(times.get(baseline, {}).keys() & times.get(variant, {}).keys())
             if not common:
@@ -138,21 +145,34 @@ class SequentialReferee:
             if not self._settled(key, target.region):
                 pairs.append(key[1:])
                 rounds.append(self._rounds_left(key, target.region))
-        if not pairs:
+        open_ = self._open_in_grid(experiment)
+        rounds += [self._rounds_left_of(effect.values, effect.region) for effect in open_]
+        if not rounds:
             return Need((), False, 0.0, 0.0)
-        early = any(len(self.series.get((workload, *pair), [])) < first_look(self.alpha / 2) for pair in pairs)
+        least = first_look(self.alpha / 2)
+        early = any(len(self.series.get((workload, *pair), [])) < least for pair in pairs)
+        early = early or any(len(effect.values) < least for effect in open_)
         for name in experiment.controls:
             original, _, control = name.partition("@")
             pair = (original, name) if control else (name, experiment.baseline)
             if control == "aa" or not self._known((workload, *pair)):
                 pairs.append(pair)
-        wanted = {name for pair in pairs for name in pair}
+        wanted = {name for pair in pairs for name in pair} | ({*experiment.grid} if open_ else set())
         entered = tuple(name for name in experiment.entered() if name in wanted)
         return Need(entered, early, min(rounds), max(rounds))
 
+    def _open_in_grid(self, experiment: Experiment) -> tuple[attribution.OpenEffect, ...]:
+        """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""
+        if not experiment.grid:
+            return ()
+        logs = self.grids[experiment.workload.name]
+        return attribution.open_effects(logs, alpha=self.alpha, wanted=attribution.SIDES)
+
     def _rounds_left(self, key: tuple[str, str, str], region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
-        values = self.series.get(key, [])
+        return self._rounds_left_of(self.series.get(key, []), region)
+
+    def _rounds_left_of(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
         least = float(max(first_look(self.alpha / 2) - len(values), 1))
         if len(values) < 2:
             return least
@@ -352,10 +372,10 @@ def judge_run(
         phases=folder.read_phases(),
         findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
     )
-    verdicts = judge.judge_claims(claims, evidence) if claims else []
+    found = verdicts.judge_claims(claims, evidence) if claims else []
     for baseline, variant in manifest.get("ad_hoc", []):
-        verdicts.append(judge.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
-    return tuple(verdicts), evidence.noise.to_json()
+        found.append(verdicts.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
+    return tuple(found), evidence.noise.to_json()
 
 
 def _command() -> list[str]:

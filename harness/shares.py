@@ -1,4 +1,5 @@
 """Placeholder until merged."""
+
 from typing import Any
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from llama_workbench.harness import workloads
 from llama_workbench.harness.claims import Claim, check_claim
-from llama_workbench.harness.judge import evidence_from_manifest, judge_ad_hoc, judge_claims
+from llama_workbench.harness.judge import evidence_from_manifest
 from llama_workbench.harness.store import FORMAT, RoundRecord, RunFolder
+from llama_workbench.harness.verdicts import judge_ad_hoc, judge_claims
 
 SUB_ROUNDS = 5
 

@@ -40,6 +40,7 @@ PIPELINE = (
     "judge",
     "findings",
     "attribution",
+    "verdicts",
     "decision",
     "report",
     "compare",
@@ -48,7 +49,7 @@ PIPELINE = (
     "pytest_plugin",
     "cli",
 )
-PURE = ("confidence", "judge", "regions", "attribution", "gains", "decision")
+PURE = ("confidence", "judge", "regions", "attribution", "gains", "shares", "verdicts", "decision")
 WITHOUT_TORCH = ("claims", "judge", "confidence", "store", "report", "compare", "pytest_plugin", "cli")
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}

@@ -31,12 +31,11 @@ from llama_workbench.harness.judge import (
     differences,
     effect_alpha,
     evidence_from_manifest,
-    judge_ad_hoc,
-    judge_claims,
     judge_effect,
     remaining_seconds,
     round_value,
 )
+from llama_workbench.harness.verdicts import judge_ad_hoc, judge_claims
 
 ALPHA = 0.01
 PAIRS = 5

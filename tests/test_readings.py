@@ -15,10 +15,11 @@ from llama_workbench.harness.checks import CHECKS, Case
 from llama_workbench.harness.claims import Claim, ClaimError, Reading, check_claim, load_claims
 from llama_workbench.harness.counts import QUANTITIES, CountError, count, lines, units
 from llama_workbench.harness.findings import find_out
-from llama_workbench.harness.judge import Finding, Verdict, evidence_from_manifest, judge_claims
+from llama_workbench.harness.judge import Finding, Verdict, evidence_from_manifest
 from llama_workbench.harness.plan import Request, make_plan
 from llama_workbench.harness.regions import Range
 from llama_workbench.harness.report import effect_text, markdown_table
+from llama_workbench.harness.verdicts import judge_claims
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -132,7 +133,7 @@ def test_what_the_claims_ask_for_exists() -> None:
 
 
 def test_lines_that_hold_code_are_counted() -> None:
-    text = '"""Doc\nstring."""\n\n# comment\nx = """a\nb"""\n\n\ndef f():\n    """Doc."""\n    return (1,\n            2)\n'
+    text = '"""Doc\nstring."""\n\n# comment\nx = """a\nb"""\n\ndef f():\n    """Doc."""\n    return (1,\n        2)\n'
     assert lines(text) == 5  # the text over two lines, def, and a return over two
     assert units(text + "def _private(): ...\nclass A: ...\n") == 2
 

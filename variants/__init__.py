@@ -10,10 +10,21 @@ import difflib
 
 from .config import LlamaConfig, RopeScaling
 from .outside import installed
-from .presets import Build, Model, Variant, presets
+from .presets import Build, Model, Variant, grid_cells, presets
 from .settings import Settings
 
-__all__ = ["Build", "LlamaConfig", "Model", "RopeScaling", "Settings", "UnknownVariant", "Variant", "get", "names"]
+__all__ = [
+    "Build",
+    "LlamaConfig",
+    "Model",
+    "RopeScaling",
+    "Settings",
+    "UnknownVariant",
+    "Variant",
+    "get",
+    "grid_cells",
+    "names",
+]
 
 
 class UnknownVariant(KeyError):

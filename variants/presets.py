@@ -166,6 +166,11 @@ def _grid() -> list[Variant]:
     return cells
 
 
+def grid_cells() -> tuple[str, ...]:
+    """Names of the 16 cells, the one with all the old levels first."""
+    return tuple(cell.name for cell in _grid())
+
+
 def _others() -> list[Variant]:
     library = "transformers modeling_llama.py"
     return [

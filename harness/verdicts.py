@@ -1,0 +1,334 @@
+"""From claims to verdicts: one for each part of each claim, from what a run measured and found out. Pure functions.
+
+A hypothesis about times is the comparisons of `judge`, combined. A reading is a value with its interval, computed from
+a run's phases (`shares`), its timed effects (`gains`), its grid (`attribution`) or what was found out without a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from .attribution import (
+    FactorEffect,
+    attribute,
+    effect_count,
+    measured_grid,
+    verdict_on,
+)
+from .claims import Claim, Comparison, Hypothesis, Reading
+from .confidence import Method
+from .gains import SizedGain, inflation, trend
+from .judge import (
+    AD_HOC_MARGIN_PERCENT,
+    Effect,
+    Evidence,
+    Verdict,
+    combine,
+    combine_ad_hoc,
+    compare_sides,
+    effect_alpha,
+    listing,
+    reasons,
+)
+from .regions import Range, Region
+from .shares import share
+
+
+def own_intervals(claims: Iterable[Claim]) -> int:
+    """Intervals of readings, each with its part of alpha: of a share one a workload, of a grid one an effect."""
+    shares = {
+        (workload, reading.variant, frozenset(reading.phases), reading.of)
+        for claim in claims
+        for reading in claim.readings()
+        if reading.metric == "share"
+        for workload in reading.workloads
+    }
+    grids = {
+        workload
+        for claim in claims
+        for reading in claim.readings()
+        if reading.metric == "attribution"
+        for workload in reading.workloads
+    }
+    return len(shares) + effect_count() * len(grids)
+
+
+def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "both") -> list[Verdict]:
+    """One verdict for each part of each claim, in order.
+
+    Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
+    of which none is left is "not measurable here".
+    """
+    timed = [c for claim in claims for c in claim.comparisons() if evidence.has(c)]
+    alpha = effect_alpha(timed, evidence.alpha, others=own_intervals(claims))
+    return [
+        _judge_part(claim, hypothesis, evidence, alpha, method)
+        if isinstance(hypothesis, Hypothesis)
+        else _judge_reading(claim, hypothesis, evidence, alpha, method)
+        for claim in claims
+        for hypothesis in claim.hypothesis
+    ]
+
+
+def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float, method: Method) -> Verdict:
+    region = hypothesis.region
+    wanted = list(hypothesis.comparisons())
+    effects = tuple(
+        compare_sides(evidence, comparison, region, hypothesis.evidence, alpha, method)
+        for comparison in wanted
+        if evidence.has(comparison)
+    )
+    verdict, reason = combine(effects) if effects else ("not measurable here", "this run has none of its comparisons")
+    left_out = [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]
+    if effects and left_out:
+        reason += f"; not in this run: {listing(left_out)}"
+    return Verdict(
+        claim=claim.id,
+        part=hypothesis.part,
+        who=claim.who,
+        title=claim.title,
+        statement=claim.statement,
+        verdict=verdict,
+        reason=reason,
+        alpha=alpha,
+        claimed=region.describe(),
+        region=region,
+        effects=effects,
+    )
+
+
+# -- readings ----------------------------------------------------------------------------------------------------------
+
+
+def _judge_reading(claim: Claim, reading: Reading, evidence: Evidence, alpha: float, method: Method) -> Verdict:
+    def ends(verdict: str, reason: str, effects: Sequence[Effect] = ()) -> Verdict:
+        return Verdict(
+            claim=claim.id,
+            part=reading.part,
+            who=claim.who,
+            title=claim.title,
+            statement=claim.statement,
+            verdict=verdict,
+            reason=reason,
+            alpha=alpha,
+            claimed=reading.describe(),
+            region=reading.region,
+            effects=tuple(effects),
+        )
+
+    if reading.metric == "none":
+        return ends("not measurable here", reading.reason or "")
+    if reading.metric in ("trend", "inflation"):
+        return _judge_gains(reading, evidence, alpha, method, ends)
+    if reading.metric == "attribution":
+        return _judge_grid(reading, evidence, alpha, method, ends)
+    if reading.metric == "share":
+        effects = [_share_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
+    else:
+        effects = [_found_effect(reading, workload, evidence) for workload in reading.workloads or ("",)]
+    missing = [effect for effect in effects if effect.verdict == "not measurable here"]
+    if len(missing) == len(effects):
+        return ends("not measurable here", reasons(effects), effects)
+    verdict, reason = combine([effect for effect in effects if effect not in missing])
+    return ends(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, effects)
+
+
+def _read(reading: Reading, workload: str, metric: str) -> Effect:
+    """An effect of a reading before it has a value."""
+    return Effect(
+        workload=workload,
+        variant=reading.variant or "",
+        baseline=reading.baseline or "",
+        metric=metric,
+        ratio=math.nan,
+        low=-math.inf,
+        high=math.inf,
+        rounds=0,
+        seconds=0.0,
+        verdict="not measurable here",
+        unit=reading.unit,
+    )
+
+
+def _in_range(effect: Effect, region: Range, *notes: str) -> Effect:
+    if region.contains(effect.low, effect.high):
+        return replace(effect, verdict="supported", warnings=notes)
+    if region.excludes(effect.low, effect.high):
+        return replace(effect, verdict="refuted", warnings=notes)
+    crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
+    told = (f"the interval reaches across {crossed} {region.unit}".rstrip(), *notes)
+    return replace(effect, verdict="inconclusive", warnings=told)
+
+
+def _share_effect(reading: Reading, workload: str, evidence: Evidence, alpha: float) -> Effect:
+    """A share of time in percent, with the interval over rounds."""
+    assert reading.variant is not None and reading.of is not None
+    effect = _read(reading, workload, f"share of {reading.of}: {' + '.join(reading.phases)}")
+    if reason := evidence.unusable.get((workload, reading.variant)):
+        return replace(effect, verdict="not evidence", warnings=(f"{reading.variant}: {reason}",))
+    if evidence.phases is None:
+        return replace(effect, warnings=("this run has no phases",))
+    found = share(evidence.phases, workload, reading.variant, reading.phases, reading.of, alpha=alpha)
+    if found is None:
+        return replace(effect, warnings=(f"no phases of {reading.variant} on {workload} in this run",))
+    effect = replace(
+        effect,
+        ratio=found.value * 100,
+        low=found.low * 100,
+        high=found.high * 100,
+        rounds=found.rounds,
+        seconds=found.seconds,
+    )
+    return _in_range(effect, reading.region)
+
+
+def _found_effect(reading: Reading, workload: str, evidence: Evidence) -> Effect:
+    """What a pass found: exact, so that its interval is a point."""
+    effect = _read(reading, workload, reading.quantity or reading.metric)
+    subject = (reading.metric, reading.quantity or "", workload, reading.variant or "", reading.baseline or "")
+    found = evidence.findings.get(subject)
+    if found is None:
+        return replace(effect, warnings=("this run has not looked",))
+    if math.isnan(found.value):
+        return replace(effect, warnings=(found.reason or "no value",))
+    value = found.value
+    effect = replace(effect, ratio=value, low=value, high=value, rounds=found.count, seconds=found.seconds)
+    return _in_range(effect, reading.region, *([found.detail] if found.detail else []))
+
+
+def _judge_gains(
+    reading: Reading, evidence: Evidence, alpha: float, method: Method, ends: Callable[..., Verdict]
+) -> Verdict:
+    """A trend or an inflation: computed from timed effects, whose intervals hold at once, so it needs no alpha."""
+    anything = Region(-math.inf, math.inf)
+    timed = [
+        compare_sides(evidence, comparison, anything, "operations", alpha, method)
+        for comparison in reading.comparisons()
+        if evidence.has(comparison)
+    ]
+    known = [effect for effect in timed if effect.verdict == "supported" and effect.low > 0]
+    open_ = [effect for effect in timed if effect not in known]
+    if open_ or not known or (reading.metric == "trend" and len(known) < len(reading.workloads)):
+        reason = reasons(open_) if open_ else "this run lacks some of its workloads"
+        return ends("inconclusive" if open_ else "not measurable here", reason)
+    rounds, seconds = min(effect.rounds for effect in known), sum(effect.seconds for effect in known)
+    if reading.metric == "inflation":
+        assert reading.claimed is not None and reading.range is not None
+        effects = []
+        for one in known:
+            found = inflation(reading.claimed, one.low, one.high, reading.range)
+            middle = (sum(reading.claimed) / 2 - 1) / (one.ratio - 1) if one.ratio != 1 else math.inf
+            pieces = [piece for end in (found.low_end, found.high_end) for piece in end.pieces]
+            effects.append(
+                replace(
+                    _read(reading, one.workload, "claimed gain over measured gain"),
+                    ratio=middle,
+                    low=min(low for low, _ in pieces) if pieces else -math.inf,
+                    high=max(high for _, high in pieces) if pieces else math.inf,
+                    rounds=one.rounds,
+                    seconds=one.seconds,
+                    verdict=found.verdict,
+                    warnings=(found.reason,),
+                )
+            )
+        if len({effect.verdict for effect in effects}) == 1:
+            return ends(effects[0].verdict, reasons(effects), effects)
+        words = {effect.verdict for effect in effects}
+        verdict = "depends" if words & {"supported", "depends"} and words & {"refuted", "depends"} else "inconclusive"
+        return ends(verdict, reasons(effects), effects)
+    gains = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in known]
+    rising = trend(gains, _rise_region(reading.region))
+    effect = replace(
+        _read(reading, f"{known[0].workload} to {known[-1].workload}", "rise of the gain"),
+        ratio=(rising.rise - 1) * 100,
+        low=(rising.low - 1) * 100,
+        high=(rising.high - 1) * 100,
+        rounds=rounds,
+        seconds=seconds,
+        verdict=rising.verdict,
+        warnings=(rising.reason,),
+    )
+    return ends(rising.verdict, rising.reason, [effect])
+
+
+def _judge_grid(
+    reading: Reading, evidence: Evidence, alpha: float, method: Method, ends: Callable[..., Verdict]
+) -> Verdict:
+    """What the speed-up between the corners of the grid is due to, workload by workload."""
+    effects: list[Effect] = []
+    words: dict[str, list[str]] = {}
+    told = []
+    for workload in reading.workloads:
+        if workload not in evidence.measured:
+            continue
+        grid = measured_grid(evidence, workload, seed=evidence.seed)
+        found = attribute(grid, alpha=alpha, method=method)
+        verdict = verdict_on(found, reading.quantity or "")
+        words.setdefault(verdict, []).append(workload)
+        told.append(f"{workload}: {found.answer} ({found.reason})")
+        sides = [found.architecture, found.operations, found.total]
+        effects += [_factor_effect(one, workload, f"{grid.clock} time") for one in (*sides, *found.effects)]
+    if not words:
+        return ends("not measurable here", "this run has no grid")
+    reason = "; ".join(told)
+    if len(words) == 1:
+        return ends(next(iter(words)), reason, effects)
+    both = {"supported", "refuted"} <= set(words)
+    return ends("depends" if both else "inconclusive", reason, effects)
+
+
+def _factor_effect(found: FactorEffect, workload: str, metric: str) -> Effect:
+    return Effect(
+        workload=workload,
+        variant=f"{found.name} new",
+        baseline=f"{found.name} old",
+        metric=metric,
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        rounds=found.rounds,
+        seconds=0.0,
+        verdict=found.verdict,
+        warnings=found.warnings,
+    )
+
+
+def _rise_region(region: Range) -> Region:
+    """Percent of rise as a region of log ratios."""
+    return Region(
+        math.log1p(region.low / 100) if math.isfinite(region.low) else -math.inf,
+        math.log1p(region.high / 100) if math.isfinite(region.high) else math.inf,
+    )
+
+
+def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str, method: Method = "both") -> Verdict:
+    """Compare two variants without a claim, on every workload that has both: faster, slower, or the same within 1 %."""
+    region = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
+    pairs = [Comparison(workload, variant, baseline) for workload in evidence.measured]
+    pairs = [pair for pair in pairs if evidence.has(pair)]
+    alpha = effect_alpha(pairs, evidence.alpha)
+    effects = tuple(_ad_hoc(compare_sides(evidence, pair, region, "operations", alpha, method)) for pair in pairs)
+    verdict, reason = (
+        combine_ad_hoc(effects) if effects else ("not evidence", "this run has no workload with both variants")
+    )
+    return Verdict(
+        claim="ad-hoc",
+        part=None,
+        who=(),
+        title=f"{variant} against {baseline}",
+        statement=f"Is {variant} faster than {baseline}?",
+        verdict=verdict,
+        reason=reason,
+        alpha=alpha,
+        claimed=region.describe(),
+        region=region,
+        effects=effects,
+    )
+
+
+def _ad_hoc(effect: Effect) -> Effect:
+    """An effect that was asked "the same?", in the words of a comparison."""
+    words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
+    return replace(effect, verdict=words.get(effect.verdict, effect.verdict))
