@@ -132,24 +132,21 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         named = {name: workload.model_copy(update={"threads": request.threads}) for name, workload in named.items()}
 
     targets: dict[str, list[Target]] = {name: [] for name in named}
-    phases: dict[tuple[str, str], None] = {}
-    readings = []
+    readings: list[Reading] = []
     for claim in chosen:
         for name in claim.names():
             _check_variant(name, known, f"claim {claim.id}: ")
         for hypothesis in claim.hypothesis:
-            # What is computed from an effect needs it known well, wherever it lies.
-            timed = isinstance(hypothesis, Hypothesis)
-            region = hypothesis.region if timed else Region(-math.inf, math.inf)
-            evidence = hypothesis.evidence if timed else "operations"
+            if isinstance(hypothesis, Hypothesis):
+                region, evidence = hypothesis.region, hypothesis.evidence
+            else:  # what is computed from an effect needs it known well, wherever it lies
+                region, evidence = Region(-math.inf, math.inf), "operations"
             for comparison in hypothesis.comparisons():
                 targets[comparison.workload].append(Target(comparison, region, evidence))
-            if timed:
-                continue
-            if hypothesis.metric == "share":
-                phases.update(dict.fromkeys((workload, hypothesis.variant) for workload in hypothesis.workloads))
-            elif hypothesis.metric in ("memory", "count", "check"):
-                readings.append(hypothesis)
+        readings += list(claim.readings())
+    phases = dict.fromkeys(_subjects(readings, "share"))
+    looked_at = [*phases, *_subjects(readings, "memory")]
+    grids = {workload for reading in readings if reading.metric == "attribution" for workload in reading.workloads}
     same = Region.same_within_percent(AD_HOC_PERCENT)
     for baseline, variant in pairs:
         for name, workload in named.items():
@@ -157,24 +154,31 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
                 continue
             targets[name].append(Target(Comparison(name, variant, baseline), same, "operations"))
 
-    looked_at = {name: [variant for workload, variant in phases if workload == name] for name in named}
-    grids = set()
-    for claim in chosen:
-        for reading in claim.readings():
-            if reading.metric == "memory":
-                for name in reading.workloads:
-                    looked_at[name].append(reading.variant)
-            if reading.metric == "attribution":
-                grids.update(reading.workloads)
     experiments = tuple(
-        _experiment(workload, targets[name], looked_at[name], variants.grid_cells() if name in grids else (), shapes)
+        _experiment(
+            workload,
+            targets[name],
+            [variant for where, variant in looked_at if where == name],
+            variants.grid_cells() if name in grids else (),
+            shapes,
+        )
         for name, workload in named.items()
-        if targets[name] or looked_at[name] or name in grids
+        if targets[name] or name in grids or any(where == name for where, _ in looked_at)
     )
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
     mode = "compare" if request.compare is not None else "claims"
     return Plan(mode, chosen, pairs, experiments, added, tuple(phases), tuple(readings))
+
+
+def _subjects(readings: Sequence[Reading], metric: str) -> list[tuple[str, str]]:
+    """(workload, variant) of the readings of one metric."""
+    return [
+        (workload, reading.variant or "")
+        for reading in readings
+        if reading.metric == metric
+        for workload in reading.workloads
+    ]
 
 
 def _added_names(texts: Iterable[str]) -> dict[str, str]:

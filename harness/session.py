@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +119,7 @@ class SequentialReferee:
             times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns)
         by_wall = self.wall.get(workload, frozenset())
         if workload in self.grids:
-            by = "wall" if self.threads[workload] > 1 or by_wall & set(times) else "cpu"
+            by: Literal["cpu", "wall"] = "wall" if self.threads[workload] > 1 or by_wall & set(times) else "cpu"
             logs = attribution.round_logs(record["samples"], clock=by)
             if logs is not None:
                 self.grids[workload].append(logs)
