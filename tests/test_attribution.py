@@ -36,8 +36,8 @@ from llama_workbench.harness.attribution import (
     round_logs,
     verdict_on,
 )
-from llama_workbench.harness.confidence import running_bounds
-from llama_workbench.harness.judge import Control, Evidence, Interval, Noise, evidence_from_manifest
+from llama_workbench.harness.confidence import Interval, running_bounds
+from llama_workbench.harness.judge import Control, Evidence, Noise, evidence_from_manifest
 from llama_workbench.harness.regions import Region
 
 CELLS = GRID.cells()
@@ -203,6 +203,23 @@ def test_the_order_of_rows_and_the_way_in_do_not_matter(seed: int, rounds: int, 
     whole = [logs for logs in live if logs is not None]
     assert len(whole) == len(found.logs)
     assert np.reshape(whole, found.logs.shape) == pytest.approx(found.logs)
+
+
+@given(st.integers(0, 1000), st.sets(st.sampled_from([factor.name for factor in GRID.factors])))
+@settings(max_examples=15, deadline=None)
+def test_calling_old_new_turns_the_effects_of_that_factor_over(seed: int, turned: set[str]) -> None:
+    logs = log_times({"layout": 0.05, "ops": 0.2, "layout:ops": 0.1}, rounds=3, seed=seed)
+    signs = GRID.signs() * [-1 if factor.name in turned else 1 for factor in GRID.factors]
+    order = [int(np.flatnonzero((GRID.signs() == row).all(axis=1))[0]) for row in signs]
+    found, other = (
+        {effect.name: effect.values for effect in open_effects(np.median(times, axis=1), alpha=ALPHA)}
+        for times in (logs, logs[:, :, order])
+    )
+    for name in GRID.terms():
+        flips = len(turned & set(name.split(":"))) % 2
+        assert other[name] == pytest.approx(-found[name] if flips else found[name])
+    if turned == {"layout", "cache"}:
+        assert other["architecture"] == pytest.approx(-found["architecture"])
 
 
 # -- error rates -------------------------------------------------------------------------------------------------------

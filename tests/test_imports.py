@@ -50,7 +50,21 @@ PIPELINE = (
     "cli",
 )
 PURE = ("confidence", "judge", "regions", "attribution", "gains", "shares", "verdicts", "decision")
-WITHOUT_TORCH = ("claims", "judge", "confidence", "store", "report", "compare", "pytest_plugin", "cli")
+WITHOUT_TORCH = (
+    "claims",
+    "judge",
+    "attribution",
+    "gains",
+    "shares",
+    "verdicts",
+    "decision",
+    "confidence",
+    "store",
+    "report",
+    "compare",
+    "pytest_plugin",
+    "cli",
+)
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}
 FILE_CALL = re.compile(r"open|(read|write)_(text|bytes)|(read|to)_(parquet|csv|feather)|unlink|mkdir|savetxt|loadtxt")
