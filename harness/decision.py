@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-MASK_CREATION, CACHE_HANDLING = "mask create", "cache"
+MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
 """Names of the time shares that the rules ask for."""
 
-PROPOSAL, CACHE_ALONE, MASK_ALONE = "proposal", "cache", "mask"
-"""Names of the effects that the rules ask for: the whole rewrite against the code before it, the unified cache alone,
-the cached mask alone."""
+PROPOSAL, LAYOUT_ALONE, CACHE_ALONE, MASK_ALONE = "proposal", "layout", "cache", "mask"
+"""Names of the effects that the rules ask for: the whole rewrite against the code before it, and the single file, the
+unified cache and the cached mask alone."""
 
 CANNOT_TELL = "cannot tell"
 
@@ -92,7 +92,8 @@ class Used:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a rule picks. option: a letter of OPTIONS, or "cannot tell" with the choices that remain possible."""
+    """What a rule picks. option: a letter of OPTIONS, or "cannot tell" with the choices that remain possible (a letter
+    may have several). used: the numbers that the pick hangs on."""
 
     rule: Rule
     option: str
@@ -119,7 +120,9 @@ def _by_options(above: Above) -> Choice:
         return Choice("C", "reject the plan: no improvement")
     if above(_gain_of(CACHE_ALONE), 1):
         return Choice("D", "start with the unified cache only, then decide")
-    return Choice("B", "keep the parts that gain, leave the single file and the unified cache")
+    if above(_gain_of(LAYOUT_ALONE), 1):
+        return Choice("B", "keep the single file, leave the unified cache")
+    return Choice("B", "keep the modular files and what gains, leave the single file and the unified cache")
 
 
 def _by_gain(above: Above) -> Choice:
@@ -145,7 +148,7 @@ RULES: tuple[Rule, ...] = (
         HAND_OFF,
         "Phase 2: Decision",
         "A if there is significant improvement, C if there is none, D starts with the unified cache only, else B",
-        {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,)},
+        {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,), _gain_of(LAYOUT_ALONE): (1,)},
         _by_options,
         'the document has no figures: "significant" is read as its own promise (2x, a gain of 100 %), "no improvement" '
         "as 1 % or less; A also asks for worker crates that work and a realistic timeline, which is not measured",
@@ -215,14 +218,21 @@ def _apply(rule: Rule, known: Mapping[str, Range]) -> Decision:
     """Every combination of sides of the thresholds that the intervals allow, through the rule."""
     allowed = [_levels(known.get(name, UNKNOWN), cuts) for name, cuts in rule.thresholds.items()]
     choices: dict[Choice, None] = {}
+    asked: set[tuple[str, float]] = set()
     for levels in product(*allowed):
         at = dict(zip(rule.thresholds, levels, strict=True))
 
         def above(name: str, threshold: float, at: Mapping[str, int] = at) -> bool:
+            asked.add((name, threshold))
             return rule.thresholds[name].index(threshold) < at[name]
 
         choices[rule.choose(above)] = None
-    used = tuple(_used(name, known.get(name), cut) for name, cuts in rule.thresholds.items() for cut in cuts)
+    used = tuple(
+        _used(name, known.get(name), cut)
+        for name, cuts in rule.thresholds.items()
+        for cut in cuts
+        if (name, cut) in asked
+    )
     reason = "; ".join(dict.fromkeys(number.describe() for number in used))
     options = {choice.option for choice in choices}
     return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used, reason)
