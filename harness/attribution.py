@@ -55,8 +55,6 @@ MARGIN_PERCENT = 1.0
 ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
 """The two sides of the split, and their sum: from the all-old corner to the all-new one."""
 
-SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
-
 DUMMY = "dummy"
 
 Kind = Literal["architecture", "operations"]

@@ -35,7 +35,7 @@ OPTIONS: Mapping[str, str] = {
 differ."""
 
 
-class Range(NamedTuple):
+class Measured(NamedTuple):
     """A number with its interval; infinite ends where there is none."""
 
     value: float
@@ -43,7 +43,7 @@ class Range(NamedTuple):
     high: float
 
 
-UNKNOWN = Range(math.nan, -math.inf, math.inf)
+UNKNOWN = Measured(math.nan, -math.inf, math.inf)
 
 Above = Callable[[str, float], bool]
 """(quantity, threshold) → whether it lies above."""
@@ -77,7 +77,7 @@ class Used:
     """A number that a rule asked for, against one threshold: above, not above, straddles or not measured."""
 
     quantity: str
-    measured: Range
+    measured: Measured
     threshold: float
     answer: str
 
@@ -190,31 +190,31 @@ RULES: tuple[Rule, ...] = (
 
 
 def decide(
-    shares: Mapping[str, Range], effects: Mapping[str, Range], rules: Iterable[Rule] = RULES
+    shares: Mapping[str, Measured], effects: Mapping[str, Measured], rules: Iterable[Rule] = RULES
 ) -> tuple[Decision, ...]:
     """Apply the rules to one workload: its time shares (percent) and its effects (ratios t_old / t_new) by name.
 
     What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share below 0 or
     above 100, a ratio below 0, or an interval whose ends are the wrong way round.
     """
-    known: dict[str, Range] = {}
+    known: dict[str, Measured] = {}
     for name, share in shares.items():
         if not math.isnan(share[0]):
             known[_share_of(name)] = _checked(name, share, 100.0)
     for name, ratio in effects.items():
         if not math.isnan(ratio[0]):
             value, low, high = _checked(name, ratio, math.inf)
-            known[_gain_of(name)] = Range(*(100 * (end - 1) for end in (value, low, high)))
+            known[_gain_of(name)] = Measured(*(100 * (end - 1) for end in (value, low, high)))
     return tuple(_apply(rule, known) for rule in rules)
 
 
-def _checked(name: str, found: Range, most: float) -> Range:
+def _checked(name: str, found: Measured, most: float) -> Measured:
     if not (found.low <= found.high and 0 <= found.value <= most):
         raise ValueError(f"{name} = {tuple(found)}: expected (value, low, high), value from 0 to {most:g}, low <= high")
-    return Range(*found)
+    return Measured(*found)
 
 
-def _apply(rule: Rule, known: Mapping[str, Range]) -> Decision:
+def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
     """Every combination of sides of the thresholds that the intervals allow, through the rule."""
     allowed = [_levels(known.get(name, UNKNOWN), cuts) for name, cuts in rule.thresholds.items()]
     choices: dict[Choice, None] = {}
@@ -238,12 +238,12 @@ def _apply(rule: Rule, known: Mapping[str, Range]) -> Decision:
     return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used, reason)
 
 
-def _levels(measured: Range, cuts: Sequence[float]) -> range:
+def _levels(measured: Measured, cuts: Sequence[float]) -> range:
     """How many of the thresholds the true value may lie above; "above" is strict, as in "more than 10 %"."""
     return range(sum(cut < measured.low for cut in cuts), sum(cut < measured.high for cut in cuts) + 1)
 
 
-def _used(name: str, measured: Range | None, threshold: float) -> Used:
+def _used(name: str, measured: Measured | None, threshold: float) -> Used:
     if measured is None:
         return Used(name, UNKNOWN, threshold, "not measured")
     low, high = threshold < measured.low, threshold < measured.high

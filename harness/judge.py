@@ -712,6 +712,17 @@ def compare_sides(
     )
 
 
+def allowance(evidence: Evidence, comparison: Comparison) -> tuple[float, float]:
+    """By how much (log units) the true ratio may lie below and above an interval, for what disturbed this run: page
+    faults, and the bias that a fired control shows. `judge_effect` asks instead whether a verdict survives it."""
+    workload, variant, baseline = comparison
+    clock = evidence.clock(workload, variant, baseline)
+    measured = differences(evidence.samples, workload=workload, baseline=baseline, variant=variant, clock=clock)
+    low, high = _fault_stretch(measured, evidence.fault_cost_ns)
+    bias = evidence.bias(workload)
+    return low + bias, high + bias
+
+
 def _exp(log_ratio: float) -> float:
     try:
         return math.exp(log_ratio)

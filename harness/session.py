@@ -105,6 +105,7 @@ class SequentialReferee:
         self.series: dict[tuple[str, str, str], list[float]] = {}
         self.pairs: dict[str, list[tuple[str, str]]] = {}
         self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
+        self.cells = frozenset(attribution.needed_variants())
         self.grids: dict[str, list[Any]] = {e.workload.name: [] for e in plan.experiments if e.grid}
         for experiment in plan.experiments:
             pairs = [(t.comparison.baseline, t.comparison.variant) for t in experiment.targets]
@@ -119,7 +120,7 @@ class SequentialReferee:
             times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns)
         by_wall = self.wall.get(workload, frozenset())
         if workload in self.grids:
-            by: Literal["cpu", "wall"] = "wall" if self.threads[workload] > 1 or by_wall & set(times) else "cpu"
+            by: Literal["cpu", "wall"] = "wall" if self.threads[workload] > 1 or by_wall & self.cells else "cpu"
             logs = attribution.round_logs(record["samples"], clock=by)
             if logs is not None:
                 self.grids[workload].append(logs)
@@ -166,7 +167,9 @@ class SequentialReferee:
         if not experiment.grid:
             return ()
         logs = self.grids[experiment.workload.name]
-        return attribution.open_effects(logs, alpha=self.alpha, wanted=attribution.SIDES)
+        return attribution.open_effects(
+            logs, alpha=self.alpha, wanted=(attribution.ARCHITECTURE, attribution.OPERATIONS)
+        )
 
     def _rounds_left(self, key: tuple[str, str, str], region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""

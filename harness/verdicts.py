@@ -25,6 +25,7 @@ from .judge import (
     Effect,
     Evidence,
     Verdict,
+    allowance,
     combine,
     combine_ad_hoc,
     compare_sides,
@@ -208,8 +209,12 @@ def _judge_gains(
         for comparison in reading.comparisons()
         if evidence.has(comparison)
     ]
-    known = [effect for effect in timed if effect.verdict == "supported" and effect.low > 0]
-    open_ = [effect for effect in timed if effect not in known]
+    known = [_allowing_for_disturbances(effect, evidence) for effect in timed if _is_known(effect)]
+    open_ = [
+        effect if effect.verdict != "supported" else replace(effect, warnings=("too few rounds for an interval",))
+        for effect in timed
+        if not _is_known(effect)
+    ]
     if open_ or not known or (reading.metric == "trend" and len(known) < len(reading.workloads)):
         reason = reasons(open_) if open_ else "this run lacks some of its workloads"
         return ends("inconclusive" if open_ else "not measurable here", reason)
@@ -253,6 +258,16 @@ def _judge_gains(
     return ends(rising.verdict, rising.reason, [effect])
 
 
+def _is_known(effect: Effect) -> bool:
+    return effect.verdict == "supported" and effect.low > 0 and math.isfinite(effect.high)
+
+
+def _allowing_for_disturbances(effect: Effect, evidence: Evidence) -> Effect:
+    """The effect with its interval as wide as page faults and a control that fired may make it."""
+    low, high = allowance(evidence, Comparison(effect.workload, effect.variant, effect.baseline))
+    return replace(effect, low=effect.low * math.exp(-low), high=effect.high * math.exp(high))
+
+
 def _judge_grid(
     reading: Reading, evidence: Evidence, alpha: float, method: Method, ends: Callable[..., Verdict]
 ) -> Verdict:
@@ -269,7 +284,8 @@ def _judge_grid(
         words.setdefault(verdict, []).append(workload)
         told.append(f"{workload}: {found.answer} ({found.reason})")
         sides = [found.architecture, found.operations, found.total]
-        effects += [_factor_effect(one, workload, f"{grid.clock} time") for one in (*sides, *found.effects)]
+        shown = [*sides, *found.effects, found.dummy]
+        effects += [_factor_effect(one, workload, f"{grid.clock} time") for one in shown]
     if not words:
         return ends("not measurable here", "this run has no grid")
     reason = "; ".join(told)

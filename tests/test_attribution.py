@@ -98,6 +98,7 @@ def attributed(gains: Mapping[str, float], **arguments: Any) -> Attribution:
 
 
 def test_the_cells_are_the_presets_and_differ_by_the_factors_alone() -> None:
+    assert needed_variants() == variants.grid_cells()
     assert set(needed_variants()) == {name for name in variants.names() if name.startswith("grid_")}
     axes = {"layout": {"layout"}, "cache": {"cache"}, "mask": {"mask"}}
     axes["ops"] = {"norm", "softmax", "attention", "mask_application"}

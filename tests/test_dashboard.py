@@ -112,7 +112,7 @@ def test_forest_has_one_row_per_effect_with_its_interval() -> None:
     figure = figures.forest(a_claim(*effects), {})
     assert [trace.name for trace in figure.data] == ["refuted", "supported"]
     for trace, effect in zip(figure.data, effects, strict=True):
-        assert list(trace.x) == [effect.ratio]
+        assert list(trace.x) == [effect.value]
         assert trace.x[0] + trace.error_x.array[0] == pytest.approx(effect.high)
         assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(effect.low)
     assert figure.data[0].marker.symbol != figure.data[1].marker.symbol, "never by colour alone"

@@ -13,19 +13,19 @@ from llama_workbench.harness.decision import (
     OPTIONS,
     RULES,
     Decision,
+    Measured,
     PhaseShare,
-    Range,
     decide,
     profiling_form,
     profiling_markdown,
 )
 
 
-def about(value: float, width: float = 0.2) -> Range:
-    return Range(value, value - width, value + width)
+def about(value: float, width: float = 0.2) -> Measured:
+    return Measured(value, value - width, value + width)
 
 
-def picks(shares: dict[str, Range], effects: dict[str, Range]) -> dict[str, Decision]:
+def picks(shares: dict[str, Measured], effects: dict[str, Measured]) -> dict[str, Decision]:
     names = ("hand-off", "plan", "review", "keep")
     return dict(zip(names, decide(shares, effects), strict=True))
 
@@ -39,12 +39,16 @@ def picks(shares: dict[str, Range], effects: dict[str, Range]) -> dict[str, Deci
         (about(1), about(7), "C", "D"),
         (about(12), about(12), "D", "D"),
         (about(10), about(1), CANNOT_TELL, "B"),
-        (Range(10, 9, 10), about(1), "C", "B"),  # "more than 10 %"
+        (Measured(10, 9, 10), about(1), "C", "B"),  # "more than 10 %"
         (about(1), about(5), "C", CANNOT_TELL),
         (about(10), about(12), "D", "D"),  # whatever the mask, the caches decide
     ],
 )
+<<<<<<< HEAD
 def test_shares_against_ten_and_five_percent(mask: Range, cache: Range, plan: str, review: str) -> None:
+=======
+def test_shares_against_ten_and_five_percent(mask: Measured, cache: Measured, plan: str, review: str) -> None:
+>>>>>>> attribution
     found = picks({"mask_create": mask, "cache": cache}, {})
     assert (found["plan"].option, found["review"].option) == (plan, review)
     for name in ("plan", "review"):
@@ -62,15 +66,15 @@ def test_shares_against_ten_and_five_percent(mask: Range, cache: Range, plan: st
 @pytest.mark.parametrize(
     ("proposal", "cache", "option"),
     [
-        (Range(2.5, 2.3, 2.7), about(1, 0.002), "A"),
-        (Range(1.0, 0.99, 1.009), about(1.5, 0.1), "C"),
-        (Range(1.2, 1.1, 1.3), Range(1.05, 1.02, 1.08), "D"),
-        (Range(1.2, 1.1, 1.3), Range(1.0, 0.995, 1.005), "B"),
-        (Range(1.0, 0.98, 1.02), Range(1.0, 0.995, 1.005), CANNOT_TELL),
-        (Range(1.9, 1.5, 2.1), Range(1.05, 1.02, 1.08), CANNOT_TELL),
+        (Measured(2.5, 2.3, 2.7), about(1, 0.002), "A"),
+        (Measured(1.0, 0.99, 1.009), about(1.5, 0.1), "C"),
+        (Measured(1.2, 1.1, 1.3), Measured(1.05, 1.02, 1.08), "D"),
+        (Measured(1.2, 1.1, 1.3), Measured(1.0, 0.995, 1.005), "B"),
+        (Measured(1.0, 0.98, 1.02), Measured(1.0, 0.995, 1.005), CANNOT_TELL),
+        (Measured(1.9, 1.5, 2.1), Measured(1.05, 1.02, 1.08), CANNOT_TELL),
     ],
 )
-def test_the_four_options_of_the_hand_off(proposal: Range, cache: Range, option: str) -> None:
+def test_the_four_options_of_the_hand_off(proposal: Measured, cache: Measured, option: str) -> None:
     found = picks({}, {"proposal": proposal, "cache": cache})["hand-off"]
     assert found.option == option
     assert {choice.option for choice in found.choices} <= set(OPTIONS)
@@ -81,7 +85,7 @@ def test_the_four_options_of_the_hand_off(proposal: Range, cache: Range, option:
 
 
 def test_the_possible_options_are_named_and_no_others() -> None:
-    effects = {"proposal": Range(1.9, 1.5, 2.1), "cache": Range(1.05, 1.02, 1.08)}
+    effects = {"proposal": Measured(1.9, 1.5, 2.1), "cache": Measured(1.05, 1.02, 1.08)}
     found = picks({}, effects)["hand-off"]
     assert {choice.option for choice in found.choices} == {"A", "D"}
     assert "gain of proposal 90 % [50, 110]: straddles 100 %" in found.reason
@@ -89,9 +93,9 @@ def test_the_possible_options_are_named_and_no_others() -> None:
 
 
 def test_their_own_gain_does_not_pass_their_own_test() -> None:
-    keep = picks({}, {"mask": Range(1.085, 1.06, 1.0999)})["keep"]
+    keep = picks({}, {"mask": Measured(1.085, 1.06, 1.0999)})["keep"]
     assert keep.option == "C" and "take the cached masks out again" in keep.choices[0].action
-    assert picks({}, {"mask": Range(1.085, 1.06, 1.11)})["keep"].option == CANNOT_TELL
+    assert picks({}, {"mask": Measured(1.085, 1.06, 1.11)})["keep"].option == CANNOT_TELL
 
 
 def test_what_was_not_measured_cannot_tell() -> None:
@@ -99,10 +103,14 @@ def test_what_was_not_measured_cannot_tell() -> None:
     assert {decision.option for decision in found.values()} == {CANNOT_TELL}
     assert all("not measured" in decision.reason for decision in found.values())
     assert {choice.option for choice in found["hand-off"].choices} == set("ABCD")
-    assert picks({"cache": Range(math.nan, 0.0, math.inf)}, {"mask": Range(math.nan, 0.0, math.inf)}) == found
-    unbounded = Range(1.2, 0.0, math.inf)
+    assert picks({"cache": Measured(math.nan, 0.0, math.inf)}, {"mask": Measured(math.nan, 0.0, math.inf)}) == found
+    unbounded = Measured(1.2, 0.0, math.inf)
     assert "[no interval yet]" in picks({}, {"mask": unbounded})["keep"].reason
+<<<<<<< HEAD
     for wrong in (Range(-1, -2, 3), Range(101, 90, 102), Range(5, 6, 4), Range(5, math.nan, 6)):
+=======
+    for wrong in (Measured(-1, -2, 3), Measured(101, 90, 102), Measured(5, 6, 4), Measured(5, math.nan, 6)):
+>>>>>>> attribution
         with pytest.raises(ValueError, match="mask_create"):
             decide({"mask_create": wrong}, {})
 
@@ -114,9 +122,13 @@ def test_the_true_shares_pick_among_the_choices(
     """Whatever the truth inside the intervals, what the rule would pick on it is among the choices."""
     ranges, truths = {}, {}
     for name, (value, width, at) in {"mask_create": mask, "cache": cache}.items():
+<<<<<<< HEAD
         ranges[name] = Range(value, value - width, value + width)
+=======
+        ranges[name] = Measured(value, value - width, value + width)
+>>>>>>> attribution
         true = min(max(value - width + 2 * at * width, value - width), value + width)
-        truths[name] = Range(max(true, 0), true, true)
+        truths[name] = Measured(max(true, 0), true, true)
     for measured, exact in zip(decide(ranges, {}), decide(truths, {}), strict=True):
         assert set(exact.choices) <= set(measured.choices)
         if measured.rule.document == "TEAM-006 EXECUTION PLAN":
