@@ -25,10 +25,13 @@ PIPELINE = (
     "workloads",
     "plan",
     "gates",
+    "phase_map",
+    "phases",
     "worker",
     "measure",
     "store",
     "profiles",
+    "shares",
     "confidence",
     "judge",
     "report",
@@ -38,8 +41,10 @@ PIPELINE = (
     "pytest_plugin",
     "cli",
 )
-PURE = ("confidence", "judge", "regions")
-WITHOUT_TORCH = ("claims", "judge", "confidence", "store", "report", "compare", "pytest_plugin", "cli")
+PURE = ("confidence", "judge", "phase_map", "regions", "shares")
+WITHOUT_TORCH = (
+    "claims", "phase_map", "judge", "shares", "confidence", "store", "report", "compare", "pytest_plugin", "cli",
+)  # fmt: skip
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}
 FILE_CALL = re.compile(r"open|(read|write)_(text|bytes)|(read|to)_(parquet|csv|feather)|unlink|mkdir|savetxt|loadtxt")
