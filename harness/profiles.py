@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .measure import Bookkeeping, Measurement, Progress, WorkerFailed, WorkerProcess
-from .store import MEMORY, PROFILES, RunFolder
+from .measure import Bookkeeping, Group, Measurement, Progress, WorkerFailed, WorkerProcess
+from .store import MEMORY, PHASE_FACTS, PROFILES, RunFolder
 
 RATE_HZ = 250
 """py-spy at this rate costs 5-11 % and both sides of a comparison pay it."""
@@ -27,6 +28,9 @@ RATE_HZ = 250
 SECONDS = 1.5
 PASS_SECONDS = 180.0
 ATTACH_SECONDS = 10.0
+
+PHASE_ROUNDS = 12
+"""Rounds of the phase pass: fixed beforehand, as the t interval over them asks for."""
 
 
 def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
@@ -57,6 +61,74 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress) 
             memory.append({"workload": workload, "variant": name, **empty, "reason": failure.reason})
         folder.write_json(PROFILES, profiles)
         folder.write_json(MEMORY, memory)
+
+
+def run_phases(
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    wanted: Sequence[tuple[str, str]],
+    rounds: int = PHASE_ROUNDS,
+) -> None:
+    """Time the phases of each wanted (workload, variant); those of a workload take turns, in every round.
+
+    Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
+    else the clock, the readings of a call, and which lines of the source belong to which phase.
+    """
+    rows: list[list[Any]] = []
+    facts: list[dict[str, Any]] = []
+    work = [
+        (group, book, names)
+        for group in measurement.groups
+        for book in group.books
+        if (names := [n for n in book.remaining().variants if (book.experiment.workload.name, n) in wanted])
+    ]
+    for index, (group, book, names) in enumerate(work):
+        workload = book.experiment.workload.name
+        progress.step(f"phases {workload}: {len(names)} variants", index / len(work), float("nan"))
+        taken, said = _phases(measurement, group, book, names, rounds)
+        rows += [
+            [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
+            for name, round_index, call, tokens, plain_ns, spent in taken
+            for phase, ns in spent.items()
+        ]
+        facts += [{"workload": workload, "variant": name, "rounds": rounds, **fact} for name, fact in said.items()]
+        folder.write_phases(rows)
+        folder.write_json(PHASE_FACTS, facts)
+    told = {(fact["workload"], fact["variant"]) for fact in facts}
+    facts += [
+        {"workload": workload, "variant": name, "rounds": 0, "reason": "it is not measured in this run, or fell out"}
+        for workload, name in dict.fromkeys(wanted)
+        if (workload, name) not in told
+    ]
+    folder.write_phases(rows)
+    folder.write_json(PHASE_FACTS, facts)
+
+
+def _phases(
+    measurement: Measurement, group: Group, book: Bookkeeping, names: Sequence[str], rounds: int
+) -> tuple[list[list[Any]], dict[str, dict[str, Any]]]:
+    """Rows and facts of one workload; a variant that brings the process down gets a reason, and the rest start anew."""
+    workload = book.experiment.workload
+    left, facts = list(names), dict[str, dict[str, Any]]()
+    while left:
+        calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
+        try:
+            found = measurement.standing(group).ask(
+                "phases",
+                PASS_SECONDS + 20 * rounds * calls_seconds,
+                workload=workload.name,
+                variants=left,
+                rounds=rounds,
+                wall=workload.threads > 1 or any(name in book.wall_variants for name in left),
+            )
+        except WorkerFailed as failure:
+            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
+            facts |= {name: {"reason": failure.reason} for name in guilty}
+            left = [name for name in left if name not in guilty]
+            continue
+        return found["rows"], facts | found["facts"]
+    return [], facts
 
 
 def _py_spy(process: WorkerProcess, book: Bookkeeping, variant: str, path: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from .geometries import Geometry
 from .judge import Verdict
 from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
+from .profiles import run_phases
 from .regions import Region
 from .store import FINDINGS, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
@@ -275,7 +276,10 @@ class Run:
 
     def _find_out(self, measurement: Measurement) -> None:
         """The passes that claims ask for, after the rounds: what they find feeds verdicts."""
-        if self.plan.readings:
+        if self.plan.phases:
+            self.progress.phase("phases: where the time of a forward goes")
+            run_phases(measurement, self.folder, self.progress, self.plan.phases)
+        if any(reading.metric in ("check", "count") for reading in self.plan.readings):
             self.progress.phase("checks and counts")
             log = self.folder.path / "log" / "checks.log"
             found = find_out(
@@ -369,10 +373,11 @@ def judge_run(
     manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
     """Verdicts and noise of a stored run, from its samples and from what its passes found."""
+    phases = folder.read_phases()
     evidence = judge.evidence_from_manifest(
         manifest,
         folder.read_samples(),
-        phases=folder.read_phases(),
+        phases=None if phases.empty else phases,
         findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
     )
     found = verdicts.judge_claims(claims, evidence) if claims else []

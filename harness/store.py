@@ -37,6 +37,8 @@ VERDICTS = "verdicts.json"
 PROFILES = "profiles.json"
 MEMORY = "memory.json"
 FINDINGS = "findings.json"
+PHASES = "phases.parquet"
+PHASE_FACTS = "phases.json"
 
 SCHEMA = pa.schema(
     [
@@ -54,6 +56,21 @@ SCHEMA = pa.schema(
     ]
 )
 """One row is one timed sample; `cpu_ns` and `wall_ns` are totals over its `repeats` calls."""
+
+PHASE_SCHEMA = pa.schema(
+    [
+        pa.field("workload", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("variant", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("process", pa.int32(), nullable=False),
+        pa.field("round", pa.int32(), nullable=False),
+        pa.field("call", pa.int32(), nullable=False),
+        pa.field("tokens", pa.int32(), nullable=False),
+        pa.field("phase", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("ns", pa.int64(), nullable=False),
+        pa.field("plain_ns", pa.int64(), nullable=False),
+    ]
+)
+"""One row is one phase of one call; a call's rows sum to the call. `plain_ns`: a call without readings, same round."""
 
 _SAMPLE_FIELDS = ("variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults")
 _ROUND = ["workload", "process", "round"]
@@ -185,6 +202,16 @@ class RunFolder:
         self.snapshot()
         (self.path / JOURNAL).unlink(missing_ok=True)
 
+    def write_phases(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Replace phases.parquet whole; a row has the columns of PHASE_SCHEMA."""
+        names = PHASE_SCHEMA.names
+        columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+        table = pa.table(
+            [_column(list(values), field.type) for values, field in zip(columns, PHASE_SCHEMA, strict=True)],
+            schema=PHASE_SCHEMA,
+        )
+        self._replace(PHASES, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+
     def write_json(self, name: str, value: Any) -> None:
         """Replace `name` (a plain file name such as "verdicts.json") whole.
 
@@ -243,12 +270,25 @@ class RunFolder:
         """memory.json; an empty list where the run made no memory pass."""
         return self._read_records(MEMORY) if (self.path / MEMORY).exists() else []
 
-    def read_phases(self) -> pd.DataFrame | None:
-        return None
-
     def read_findings(self) -> list[dict[str, Any]]:
         """What the passes found out, one record a value; empty where the run had none."""
         return self._read_records(FINDINGS) if (self.path / FINDINGS).exists() else []
+
+    def read_phases(self) -> pd.DataFrame:
+        """phases.parquet, columns as PHASE_SCHEMA; an empty table where the run made no phase pass."""
+        path = self.path / PHASES
+        if not path.exists():
+            return PHASE_SCHEMA.empty_table().to_pandas()
+        frame: pd.DataFrame = _read_parquet(path, PHASE_SCHEMA).to_pandas()
+        if (frame["ns"] < 0).any() or (frame["plain_ns"] <= 0).any():
+            raise RunError(path, "holds a phase or a call with no time", _FIX_PARQUET)
+        if frame.duplicated([name for name in PHASE_SCHEMA.names if name not in ("ns", "plain_ns")]).any():
+            raise RunError(path, "holds a phase of a call twice", _FIX_PARQUET)
+        return frame
+
+    def read_phase_facts(self) -> list[dict[str, Any]]:
+        """phases.json: what the phase pass says of each workload and variant; empty where the run made none."""
+        return self._read_records(PHASE_FACTS) if (self.path / PHASE_FACTS).exists() else []
 
     def describe(self) -> RunSummary:
         """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`."""
@@ -604,7 +644,7 @@ def _column(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _open_parquet(path: Path) -> pq.ParquetFile:
+def _open_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pq.ParquetFile:
     """Open and check the columns; raises RunError."""
     try:
         if path.stat().st_size == 0:
@@ -615,7 +655,7 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     except OSError as error:
         raise RunError(path, f"cannot be read ({error.strerror or _first_line(error)})", _FIX_PARQUET) from error
     have = file.schema_arrow.names
-    lacking = [name for name in SCHEMA.names if name not in have]
+    lacking = [name for name in schema.names if name not in have]
     if lacking:
         file.close()
         raise RunError(path, f"lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}", _FIX_PARQUET)
@@ -625,12 +665,12 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
 _FIX_PARQUET = "Restore the file from a copy, or measure again."
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    file = _open_parquet(path)
+def _read_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pa.Table:
+    file = _open_parquet(path, schema)
     try:
-        table = file.read(columns=SCHEMA.names).select(SCHEMA.names)
+        table = file.read(columns=schema.names).select(schema.names)
         columns = []
-        for wanted in SCHEMA:
+        for wanted in schema:
             column = table.column(wanted.name)
             if column.null_count:
                 raise RunError(path, f"column {wanted.name} has empty cells", _FIX_PARQUET)
@@ -641,7 +681,7 @@ def _read_parquet(path: Path) -> pa.Table:
                 raise RunError(path, f"column {wanted.name} is {column.type}, not {wanted.type}", _FIX_PARQUET)
             else:
                 columns.append(column.cast(wanted.type).combine_chunks())
-        return pa.table(columns, schema=SCHEMA)
+        return pa.table(columns, schema=schema)
     except (pa.ArrowException, OSError) as error:
         raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
     finally:

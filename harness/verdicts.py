@@ -171,17 +171,12 @@ def _share_effect(reading: Reading, workload: str, evidence: Evidence, alpha: fl
         return replace(effect, verdict="not evidence", warnings=(f"{reading.variant}: {reason}",))
     if evidence.phases is None:
         return replace(effect, warnings=("this run has no phases",))
-    found = share(evidence.phases, workload, reading.variant, reading.phases, reading.of, alpha=alpha)
-    if found is None:
-        return replace(effect, warnings=(f"no phases of {reading.variant} on {workload} in this run",))
-    effect = replace(
-        effect,
-        ratio=found.value * 100,
-        low=found.low * 100,
-        high=found.high * 100,
-        rounds=found.rounds,
-        seconds=found.seconds,
-    )
+    try:
+        found = share(evidence.phases, workload, reading.variant, reading.phases, reading.of, alpha=alpha)
+    except ValueError as error:
+        return replace(effect, warnings=(str(error),))
+    value, low, high = (100 * part for part in (found.value, found.low, found.high))
+    effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds)
     return _in_range(effect, reading.region)
 
 

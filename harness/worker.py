@@ -54,6 +54,7 @@ from .gates import (
     trace,
     trace_difference,
 )
+from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
 from .workloads import Workload, call_lengths, longest_call, warmup_length
 
 SAMPLE_NS = 200_000
@@ -82,6 +83,15 @@ DECODE_ROOM = 64
 PROMPTS = 8
 OWN_THREADS_SHARE = 0.1
 """More CPU time than this share outside the calling thread means that a variant computes in threads of its own."""
+
+PHASE_ROUND_NS, MOST_PHASE_CALLS = 40_000_000, 9
+"""A round of the phase pass calls each variant this long, marked and plain together, within one and so many calls."""
+
+READING_SHARE = 0.005
+"""Phases are timed by thread CPU time, unless its readings (0.2-0.7 µs, a system call; wall time: 0.05) cost more."""
+
+PREEMPTED_SHARE, PREEMPTED_NS, RETAKES = 0.02, 20_000, 5
+"""By wall time, a call that waited longer than this for its processor is taken again, up to so many times."""
 
 LEAK_LIMIT_BYTES = 2 << 30
 """More than this between rounds, with everything freed, is a leak; what the allocator keeps for reuse stays below."""
@@ -209,6 +219,7 @@ class Worker:
         self.checkpoints: dict[tuple[str, str], Checkpoint] = {}
         self.benches: dict[str, Bench] = {}
         self.small_gates: dict[str, Gate] = {}
+        self.instrumented: dict[str, Instrumented] = {}
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
         torch.set_grad_enabled(False)
@@ -666,6 +677,152 @@ class Worker:
             parameters = sum(seen.values())
         return {"peak_transient_bytes": int(peak), "parameter_bytes": parameters, "cache_bytes": _kept(runner, bench)}
 
+    def phases(self, workload: str, variants: list[str], rounds: int, wall: bool) -> dict[str, Any]:
+        """Time by phase: rows [variant, round, call, tokens, plain_ns, {phase: ns}]; facts or a reason by variant.
+
+        `wall`: thread CPU time does not tell, because something computes in other threads.
+        """
+        bench = self.benches[workload]
+        if bench.checkpoint is None:
+            raise WorkerError("a component has no phases: it is one part of a forward, timed alone")
+        facts: dict[str, dict[str, Any]] = {}
+        marked: dict[str, Instrumented] = {}
+        readings: dict[str, int] = {}
+        for index, name in enumerate(variants):
+            self.mark(index)
+            try:
+                made = self._instrumented(name)
+                readings[name] = self._check_phases(bench, name, made)
+            except Exception as error:
+                reason = str(error) if isinstance(error, PhaseError) else _told(error)
+                facts[name] = {"reason": reason, "clock": None, "readings": 0, "lines": {}}
+                continue
+            marked[name] = made
+            facts[name] = {"reason": None, "readings": readings[name], "lines": made.lines}
+        self.mark(-1)
+        names = list(marked)
+        cost_ns = _reading_ns()
+        dear = any(readings[name] * cost_ns > READING_SHARE * bench.subjects[name].call_ns for name in names)
+        clock = time.perf_counter_ns if wall or dear else time.thread_time_ns
+        for name, made in marked.items():
+            made.set_clock(clock)
+            facts[name]["clock"] = "thread CPU" if clock is time.thread_time_ns else "wall"
+        rows: list[list[Any]] = []
+        for round_index in range(rounds if names else 0):
+            rows += self._phase_round(bench, marked, round_index, clock, retake=dear and not wall)
+        return {"rows": rows, "facts": facts}
+
+    def _instrumented(self, entered: str) -> Instrumented:
+        """The marked twin of a variant; one private import a process."""
+        if entered not in self.instrumented:
+            name = entered.partition("@")[0]
+            if name in self.added:
+                raise PhaseError(f"{name}: code from outside has no map of phases (harness/phase_map.py holds ours)")
+            self.instrumented[entered] = instrument(variants.get(name), f"phases_{entered.replace('@', '_')}")
+        return self.instrumented[entered]
+
+    def _check_phases(self, bench: Bench, name: str, made: Instrumented) -> int:
+        """Same logits to the bit as the plain variant, and every op in its phase; → readings of the dearest call."""
+        assert bench.checkpoint is not None
+        case = self._own_case(bench)
+        build = bench.subjects[name].variant.build
+        readings = 0
+        with torch.no_grad():
+            plain, twin = (
+                one(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+                for one in (build, made.variant.build)
+            )
+            for model in (plain, twin):
+                model.reset()
+            for tokens, position in case.steps:
+                ops, logits = ops_of_phases(made, partial(twin.forward, tokens, position))
+                check_ops(ops)
+                if not torch.equal(logits, plain.forward(tokens, position)):
+                    raise PhaseError(f"{name}: the marked variant gives other logits than the plain one")
+                readings = max(readings, len(made.log))
+        return readings
+
+    def _phase_round(
+        self, bench: Bench, marked: dict[str, Instrumented], round_index: int, clock: Callable[[], int], *, retake: bool
+    ) -> list[list[Any]]:
+        """All variants rebuilt, each marked and plain; calls of all of them in random order."""
+        work = bench.workload
+        rng = random.Random(f"phases {bench.seed} {work.name} {self.process} {round_index}")
+        slowest_ns = max(bench.subjects[name].call_ns for name in marked)
+        count = round(min(max(PHASE_ROUND_NS / 2 / slowest_ns, 1), MOST_PHASE_CALLS))
+        if slowest_ns < THREE_PAIRS_NS:
+            count = max(count, 3)
+        prime = slowest_ns < PRIME_NS and work.lengths == "repeated"
+        retakes = RETAKES if retake and work.lengths == "repeated" else 0
+        lengths = call_lengths(work, round_index=round_index, count=count, seed=bench.seed)
+        sides = [(name, made) for name in marked for made in (None, marked[name])]
+        runners: dict[tuple[str, bool], Runner] = {}
+        padding: list[Tensor] = []
+        rows: list[list[Any]] = []
+        with torch.inference_mode():
+            for name, made in rng.sample(sides, len(sides)):
+                self.mark(list(marked).index(name))
+                padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
+                runner = self._runner(bench, made.variant if made else bench.subjects[name].variant)
+                runner.prepare(warmup_length(work, lengths=lengths), round_index, 1)
+                runner.call()
+                runners[name, made is not None] = runner
+            gc.collect()
+            gc.disable()
+            try:
+                for call, length in enumerate(lengths):
+                    found: dict[tuple[str, bool], dict[str, int]] = {}
+                    for name, made in rng.sample(sides, len(sides)):
+                        self.mark(list(marked).index(name))
+                        runner = runners[name, made is not None]
+
+                        def prepare(runner: Runner = runner, length: int = length, call: int = call) -> None:
+                            prompt = round_index + (0 if work.kind == "decode" else call)
+                            runner.prepare(length, prompt, 1 + prime)
+                            if prime:
+                                runner.call()
+
+                        found[name, made is not None] = _phased_call(runner, made, clock, prepare, retakes)
+                    for name in marked:
+                        plain_ns = sum(found[name, False].values())
+                        rows.append([name, round_index, call, length, plain_ns, found[name, True]])
+            finally:
+                gc.enable()
+                self.mark(-1)
+        return rows
+
+
+def _phased_call(
+    runner: Runner, made: Instrumented | None, clock: Callable[[], int], prepare: Callable[[], None], retakes: int
+) -> dict[str, int]:
+    """Nanoseconds by phase of one call, of all in one where it is not marked; taken again where it had to wait."""
+    best: dict[str, int] = {}
+    least_waited = math.inf
+    for _ in range(1 + retakes):
+        prepare()
+        cpu = time.thread_time_ns()
+        start = clock()
+        if made is not None:
+            made.start(start)
+        runner.call()
+        end = clock()
+        cpu = time.thread_time_ns() - cpu
+        waited = end - start - cpu
+        if waited < least_waited:
+            least_waited = waited
+            best = {"": end - start} if made is None else durations(made.log, end)
+        if waited <= PREEMPTED_NS + PREEMPTED_SHARE * (end - start):
+            break
+    return best
+
+
+def _reading_ns() -> float:
+    """What a reading of the thread's CPU time costs here."""
+    start = time.perf_counter_ns()
+    for _ in range(1000):
+        time.thread_time_ns()
+    return (time.perf_counter_ns() - start) / 1000
+
 
 def _profiled_call(runner: Runner, length: int, index: int, calls_ns: list[int]) -> None:
     """One call of the profiled loop; a function of its own so that a profile shows where calls begin."""
@@ -788,6 +945,8 @@ def main() -> None:
                 result = worker.round(**command)
             elif verb == "memory":
                 result = worker.memory(**command)
+            elif verb == "phases":
+                result = worker.phases(**command)
             elif verb == "loop":
 
                 def wait() -> None:

@@ -30,6 +30,8 @@ PIPELINE = (
     "plan",
     "gates",
     "checks",
+    "phase_map",
+    "phases",
     "worker",
     "measure",
     "store",
@@ -49,7 +51,7 @@ PIPELINE = (
     "pytest_plugin",
     "cli",
 )
-PURE = ("confidence", "judge", "regions", "attribution", "gains", "shares", "verdicts", "decision")
+PURE = ("confidence", "judge", "phase_map", "regions", "attribution", "gains", "shares", "verdicts", "decision")
 WITHOUT_TORCH = (
     *PURE,
     "claims",

@@ -1,0 +1,418 @@
+"""Time by phase: the marked variants are the plain ones, the map fits the source, and a profile says the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from llama_workbench import ROOT, variants
+from llama_workbench.harness import geometries, measure, phases, profiles, session, shares, worker, workloads
+from llama_workbench.harness.checkpoints import synthesize
+from llama_workbench.harness.gates import small_weights
+from llama_workbench.harness.phase_map import MAPS, PHASES, VIEWS
+from llama_workbench.harness.phases import Instrumented, Marker, PhaseError, check_ops, instrument, ops_of_phases
+from llama_workbench.harness.plan import Request
+from llama_workbench.harness.store import PHASE_SCHEMA, RunError, RunFolder
+from llama_workbench.harness.tokenizer import cache_directory
+
+TOKENS = torch.arange(2 * 24).view(2, 24) * 7 % 500
+
+ONE_OF_EACH = (
+    "team003", "team006_after", "team005_proposal", "candle", "modular_per_forward", "single_file_inline",
+    "grid_modular_split_fresh_fused", "grid_single_file_unified_per_model_composite",
+    "grid_single_file_split_fresh_fused", "transformers_eager", "transformers_sdpa", "transformers_static", "fast",
+    "yardstick",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def made(name: str, request: pytest.FixtureRequest) -> Instrumented:
+    """A private import of its own for each test."""
+    tag = "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
+    return instrument(variants.get(name), f"{tag}_{name}")
+
+
+def model_of(variant: variants.Variant, geometry: str = "tiny-gqa") -> variants.Model:
+    config = geometries.get(geometry).config
+    return variant.build(config, small_weights(config, torch.float32), max_length=64)
+
+
+def ops_of(name: str, request: pytest.FixtureRequest) -> list[dict[str, dict[str, int]]]:
+    """Ops by phase, views aside, of a prefill, a decode step and a later chunk, with KV buffers made before."""
+    marked = made(name, request)
+    model = model_of(marked.variant)
+    model.forward(TOKENS, 0)
+    found = []
+    for start, stop in ((0, 16), (16, 17), (17, 24)):
+        ops, _ = ops_of_phases(marked, lambda: model.forward(TOKENS[:, start:stop], start))  # noqa: B023
+        found.append({phase: {op: n for op, n in ran.items() if op not in VIEWS} for phase, ran in ops.items()})
+    return found
+
+
+# --- the marked variants -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_marked_variants_give_the_same_bits_and_every_op_is_in_its_phase(name, request):
+    marked, plain = made(name, request), model_of(variants.get(name))
+    model = model_of(marked.variant)
+    for start, stop in ((0, 16), (16, 17), (17, 24), (0, 16)):
+        if start == 0:
+            model.reset()
+            plain.reset()
+        tokens = TOKENS[:, start:stop]
+        ops, logits = ops_of_phases(marked, lambda: model.forward(tokens, start))  # noqa: B023
+        check_ops(ops)
+        assert torch.equal(logits, plain.forward(tokens, start))
+        assert ("attention_fused" in ops) != ("softmax" in ops)
+
+
+@pytest.mark.parametrize("name", [name for name in variants.names() if name not in ONE_OF_EACH])
+def test_every_variant_has_a_map(name):
+    assert phases.map_of(variants.get(name))
+
+
+def test_maps_written_apart_agree_op_by_op(request):
+    """The same ops in the same order in three layouts: their phases must then be the same, to the count of each op."""
+    layered, single, inline = (
+        ops_of(name, request) for name in ("team005_hybrid", "team005_proposal", "single_file_inline")
+    )
+    assert layered == single == inline
+    prefill = layered[0]
+    layers = geometries.get("tiny-gqa").config.num_hidden_layers
+    expected = {"qkv": ("mm", 3), "scores": ("bmm", 1), "output": ("bmm", 1), "o_proj": ("mm", 1), "mlp": ("mm", 3)}
+    for phase, (op, count) in expected.items():
+        assert prefill[phase][op] == count * layers
+    assert prefill["other"] == {"add": 2 * layers}
+    assert prefill["lm_head"]["mm"] == 1
+
+
+def test_phases_come_in_order_and_sum_to_the_call(request):
+    marked = made("team006_before", request)
+    model = model_of(marked.variant, "tiny")
+    ticks = iter(range(10, 10_000))
+    marked.set_clock(lambda: next(ticks))
+    model.forward(TOKENS, 0)  # makes the KV buffers
+    marked.start(next(ticks))
+    start = marked.log[0][1]
+    model.forward(TOKENS, 0)
+    end = next(ticks)
+    order = [phase for phase, _ in groupby(PHASES[index] for index, _ in marked.log)]
+    layer = "norm other qkv rope cache mask_create scores mask_apply output softmax output o_proj other mlp norm mlp"
+    head = ["other", "lm_head", "final_norm", "lm_head"]
+    inside = [phase for phase, _ in groupby(["other", *([*layer.split(), "other"] * 2)])]
+    assert order == ["other", "embedding", "mask_create", *inside, *head[1:]]
+    spent = phases.durations(marked.log, end)
+    assert sum(spent.values()) == end - start
+    assert spent["qkv"] == 2  # one tick a layer: a phase ends where the next begins
+
+
+def test_nothing_is_left_behind_in_the_plain_variant(request):
+    """The library's classes are not patched, and a plain variant built afterwards marks nothing."""
+    from transformers.models.llama import modeling_llama
+
+    marked = made("transformers_eager", request)
+    marked.start(0)
+    plain = model_of(variants.get("transformers_eager"))
+    plain.forward(TOKENS, 0)
+    assert len(marked.log) == 1
+    assert phases._MARK not in vars(modeling_llama)
+    assert not any(isinstance(finder, phases._Finder) for finder in __import__("sys").meta_path)
+
+
+# --- the map -------------------------------------------------------------------------------------------------------
+
+INLINE = (ROOT / "variants" / "inline.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("        for layer, (", "        x = x * 1.0\n        for layer, (", "has no phase: 'x = x * 1.0'"),
+        ("scores = scores + mask", "scores = scores.add(mask)", "has no phase: 'scores = scores.add(mask)'"),
+        ("scores = scores + mask", "pass", "has no 'scores = scores + mask'"),
+        ("def forward(", "def forward_all(", "there is no function InlineLlama.forward"),
+        ("F.silu(", "F.gelu(", "has no phase"),
+        ("        end = position", "        assert length\n        end = position", "is a assert: not supported"),
+    ],
+)  # fmt: skip
+def test_changed_code_does_not_slip_into_a_phase(old, new, said):
+    source = INLINE.replace(old, new)
+    assert source != INLINE
+    Marker(INLINE.encode(), MAPS[".inline"]["inline"], "inline.py")
+    with pytest.raises(PhaseError, match="in line with the source") as caught:
+        Marker(source.encode(), MAPS[".inline"]["inline"], "inline.py")
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("inline.py: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("qkv           q = F.linear", "norm          q = F.linear", "norm runs mm"),
+        ("scores        scores = torch.matmul", "other         scores = torch.matmul", "other runs bmm, clone, mul"),
+        ("mask_apply    scores = scores + mask", "softmax       scores = scores + mask", "softmax runs add"),
+        ("final_norm    F.rms_norm", "norm          F.rms_norm", "final_norm runs none of _fused_rms_norm"),
+    ],
+)
+def test_a_line_in_a_wrong_phase_is_found_by_its_ops(old, new, said, monkeypatch, request):
+    text = MAPS[".inline"]["inline"]["InlineLlama.forward"]
+    assert old in text
+    wrong = {"inline": {"InlineLlama.forward": text.replace(old, new)}}
+    monkeypatch.setattr(phases, "MAPS", {**MAPS, ".inline": wrong})
+    ops = ops_of("single_file_inline", request)
+    with pytest.raises(PhaseError, match=said):
+        check_ops(ops[0])
+
+
+def test_a_mistake_in_the_map_is_named():
+    with pytest.raises(PhaseError, match="no phase 'norms'"):
+        phases.rules_of("norms  y = F.rms_norm(x)")
+    with pytest.raises(PhaseError, match="has two phases"):
+        Marker(b"def f(x):\n    y = g(x)\n", {"f": "norm y = g(x)\nmlp y = ..."}, "f.py")
+
+
+# --- shares --------------------------------------------------------------------------------------------------------
+
+
+def table(*rounds: dict[str, int], variant: str = "a", plain: int = 100) -> pd.DataFrame:
+    rows = [("w", variant, 1, i, 0, 8, phase, ns, plain) for i, r in enumerate(rounds) for phase, ns in r.items()]
+    return pd.DataFrame(rows, columns=PHASE_SCHEMA.names)
+
+
+def test_the_denominators_and_the_dispute_s_own_table():
+    """Their five lines in their denominator give their percentages; a whole layer gives others."""
+    theirs = {"qkv": 65500, "rope": 9200, "scores": 8500, "mask_apply": 1900, "softmax": 11700, "output": 10000}
+    more = {
+        "o_proj": 20000,
+        "mlp": 150000,
+        "norm": 1000,
+        "other": 1200,
+        "cache": 1000,
+        "embedding": 20,
+        "lm_head": 5000,
+    }
+    frame = table(theirs | more, theirs | more)
+
+    def percent(names: str, of: str) -> float:
+        return round(100 * shares.share(frame, "w", "a", names.split(), of).value, 1)
+
+    assert [percent(name, "attention-subset") for name in ("qkv", "rope", "scores", "mask_create mask_apply")] == [
+        61.3, 8.6, 8.0, 1.8,
+    ]  # fmt: skip
+    assert percent("softmax output", "attention-subset") == 20.3
+    attention = sum(theirs.values()) + 21000
+    assert percent("qkv", "attention") == round(6550000 / attention, 1)
+    assert percent("qkv", "layer") == round(6550000 / (attention + 152200 + 1000 - 1000), 1)
+    assert percent("qkv", "forward") == round(6550000 / (attention + 152200 + 5020), 1)
+    assert percent(" ".join(PHASES), "forward") == 100.0
+
+
+def test_the_interval_is_over_rounds_and_holds_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(3)
+    missed, series = 0, 100
+    for _ in range(series):
+        frame = table(*({"qkv": int(q), "mlp": 100_000 - int(q)} for q in 30_000 + 2_000 * rng.standard_normal(12)))
+        found = shares.share(frame, "w", "a", ["qkv"], "forward", alpha=0.05)
+        missed += not found.low <= 0.30 <= found.high
+        assert found.rounds == 12
+    assert 1 <= missed <= 12
+    assert found.error == pytest.approx((found.high - found.low) / 2 / 2.201, rel=1e-3)  # t, 11 degrees of freedom
+    alone = shares.share(table({"qkv": 1, "mlp": 3}), "w", "a", ["qkv"], "forward")
+    assert (alone.value, alone.low, alone.high, alone.error) == (0.25, 0.0, 1.0, math.inf)
+
+
+def test_a_call_that_is_held_up_changes_nothing_and_lengths_are_weighed_by_their_time():
+    names = PHASE_SCHEMA.names
+    rows = []
+    for round_index in (0, 1):
+        for call, (tokens, qkv, mlp) in enumerate([(8, 1, 3), (8, 1, 3), (8, 900, 3), (64, 60, 40)]):
+            rows += [("w", "a", 1, round_index, call, tokens, "qkv", qkv, 1)]
+            rows += [("w", "a", 1, round_index, call, tokens, "mlp", mlp, 1)]
+    found = shares.share(pd.DataFrame(rows, columns=names), "w", "a", ["qkv"], "forward")
+    assert found.value == found.low == found.high == pytest.approx(61 / 104)
+
+
+def test_shares_that_cannot_be_had_are_refused():
+    fused = table({"qkv": 50, "attention_fused": 50}, {"qkv": 40, "attention_fused": 60})
+    with pytest.raises(ValueError, match="one kernel here: scores"):
+        shares.share(fused, "w", "a", ["scores"], "forward")
+    together = shares.share(fused, "w", "a", ["scores", "softmax", "output", "mask_apply"], "attention")
+    assert together.value == pytest.approx(0.55)
+    for phases_, of, said in (
+        (["mlp"], "attention", "no part"),
+        (["x"], "layer", "no phase"),
+        (["mlp"], "x", "no den"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            shares.share(fused, "w", "a", phases_, of)
+    with pytest.raises(ValueError, match="no phases of b on w"):
+        shares.share(fused, "w", "b", ["qkv"], "forward")
+
+
+def test_top_consumers_grades_overhead_and_difference():
+    one = table(*({"qkv": 60 + i, "mlp": 30, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)))
+    two = table(*({"qkv": 50 + i, "mlp": 40, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)), variant="b", plain=80)
+    top = shares.top_consumers(one, "w", "a")
+    assert [(c.phase, c.grade) for c in top] == [
+        ("qkv", "critical"), ("mlp", "critical"), ("rope", "moderate"), ("cache", "minor"),
+    ]  # fmt: skip
+    assert [c.settled for c in top] == [True, True, True, False]  # three rounds: 2.7 % or up to 6
+    both = pd.concat([one, two])
+    assert shares.difference(both, "w", "a", "b", ["qkv"], "forward").value == pytest.approx(0.10)
+    assert shares.overhead(both, "w", "b").value == pytest.approx(1.25)
+
+
+# --- a profiler's samples ------------------------------------------------------------------------------------------
+
+LINES: shares.Lines = {
+    "variants/v.py": {"10": [["other"], ["mlp", "norm"]], "11": [["output", "softmax"], []], "12": [[], []]},
+    "variants/w.py": {"5": [["lm_head"], ["final_norm"]]},
+}
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        ("P.call (h/w.py:1);V.forward (variants/v.py:10)", {"other"}),
+        ("V.forward (variants/v.py:10);SwiGLU.forward (m/mlp.py:3);Linear.forward (m/linear.py:9)", {"mlp"}),
+        ("V.forward (variants/v.py:10);FusedRMSNorm.forward (m/norm.py:3);rms_norm (nn/functional.py:9)", {"norm"}),
+        ("V.forward (variants/w.py:5);FusedRMSNorm.forward (m/norm.py:3)", {"final_norm"}),
+        ("V.forward (variants/w.py:5);Linear.forward (m/linear.py:3)", {"lm_head"}),
+        ("V.forward (variants/v.py:10);Module._call_impl (m/module.py:3)", {"other"}),
+        ("V.forward (variants/v.py:11)", {"output", "softmax"}),
+        ("V.forward (variants/v.py:12);B.forward (variants/w.py:5)", {"lm_head"}),
+        ("V.forward (variants/v.py:12)", {"other"}),
+        ("P.call (h/w.py:1)", {"other"}),
+        ("_profiled_call (h/w.py:1)", None),
+        ("P.prepare (h/w.py:1);V.forward (variants/w.py:5)", None),
+    ],
+)
+def test_a_sample_goes_to_the_phase_of_the_line_nearest_to_its_leaf(stack, expected):
+    found = shares.sampled_phases(f"{stack} 3\n", LINES)
+    assert found == ({} if expected is None else {frozenset(expected): 3})
+
+
+def test_phases_that_a_line_mixes_are_compared_together():
+    frame = table(*[{"output": 30, "softmax": 20, "mlp": 50}] * 3)
+    sampled = {frozenset({"output", "softmax"}): 30, frozenset({"output"}): 18, frozenset({"mlp"}): 52}
+    two, one = sorted(shares.agreements(frame, "w", "a", sampled), key=lambda found: found.phases)
+    assert (one.phases, two.phases) == (("softmax", "output"), ("mlp",))
+    assert (one.sampled, two.sampled) == (0.48, 0.52)
+    assert one.apart == pytest.approx(0.02)
+    assert one.sampled_error == pytest.approx(math.sqrt(0.48 * 0.52 / 100))
+
+
+# --- on disk, and in real measuring processes ----------------------------------------------------------------------
+
+
+def test_phases_on_disk(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    assert folder.read_phases().empty
+    assert folder.read_phase_facts() == []
+    rows = [["w", "a", 1, 0, 0, 8, "qkv", 5, 9], ["w", "a", 1, 0, 0, 8, "mlp", 4, 9]]
+    folder.write_phases(rows)
+    frame = folder.read_phases()
+    assert frame.values.tolist() == rows
+    folder.write_phases([*rows, rows[0]])
+    with pytest.raises(RunError, match="a phase of a call twice"):
+        folder.read_phases()
+    folder.write_phases([])
+    assert folder.read_phases().empty
+
+
+class Quiet:
+    def phase(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def step(self, text: str, done: float, seconds_left: float) -> None: ...
+
+
+WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
+MEASURED = ("team006_before", "single_file_inline", "transformers_sdpa")
+
+
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, dict[str, Any], str]:
+    """A phase pass in a real measuring process; and what py-spy recorded of the first variant there."""
+    tmp = tmp_path_factory.mktemp("phases")
+    measurement = measure.Measurement(
+        session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), session.Options(run_dir=tmp / "run")),
+        folders={"15m": synthesize(geometries.get("15m"), seed=0, cache=cache_directory())},
+        parameters={}, cache=cache_directory(), logs=tmp, seed=0, progress=Quiet(),
+    )  # fmt: skip
+    folder = RunFolder.create(tmp / "run")
+    wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
+    stacks = tmp / "stacks.folded"
+    with measurement.processes(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profiles, "SECONDS", 3.0)
+        measurement.pass_gates()
+        profiles.run_phases(measurement, folder, Quiet(), wanted, rounds=3)
+        process = measurement.standing(measurement.groups[0])
+        entry = profiles._py_spy(process, measurement.books[0], MEASURED[0], stacks)
+    return folder, entry, stacks.read_text() if stacks.exists() else ""
+
+
+def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
+    folder, _, _ = passed
+    frame = folder.read_phases()
+    facts = {(fact["workload"], fact["variant"]): fact for fact in folder.read_phase_facts()}
+    for workload in WORKLOADS:
+        assert "not measured in this run" in facts[workload, "team003"]["reason"]
+        for name in MEASURED:
+            assert facts[workload, name]["reason"] is None
+            rows = frame[(frame["workload"] == workload) & (frame["variant"] == name)]
+            assert rows["round"].nunique() == 3
+            assert set(rows["phase"]) >= {"embedding", "norm", "qkv", "rope", "cache", "o_proj", "mlp", "lm_head"}
+            assert (set(rows["phase"]) >= {"scores", "softmax", "output"}) == (name != "transformers_sdpa")
+            assert shares.share(frame, workload, name, PHASES, "forward").value == pytest.approx(1.0)
+            assert shares.share(frame, workload, name, ["other"], "forward").value < 0.2
+    # A mask is made once and looked up after that, or made in every layer; at decode there is none.
+    made_anew, looked_up = (
+        shares.share(frame, WORKLOADS[0], name, ["mask_create"], "forward").value for name in MEASURED[:2]
+    )
+    assert looked_up < made_anew / 2
+    assert not set(frame[frame["workload"] == WORKLOADS[1]]["phase"]) & {"mask_apply"}
+
+
+def test_timed_and_sampled_phases_agree(passed):
+    """py-spy knows nothing of the marks: lines of the plain variant, read from outside, give the same shares."""
+    folder, entry, stacks = passed
+    if entry["reason"]:
+        pytest.skip(entry["reason"])
+    workload, variant = WORKLOADS[0], MEASURED[0]
+    fact = next(f for f in folder.read_phase_facts() if (f["workload"], f["variant"]) == (workload, variant))
+    sampled = shares.sampled_phases(stacks, fact["lines"])
+    found = shares.agreements(folder.read_phases(), workload, variant, sampled)
+    assert len(found) >= 12, found  # hardly any line mixes phases
+    for one in found:
+        allowed = 0.03 + 2.6 * one.sampled_error + one.timed.high - one.timed.value
+        assert one.apart <= allowed, (one, found)
+    assert sum(one.sampled for one in found) == pytest.approx(1.0)
+
+
+def test_what_has_no_phases_says_so():
+    subject = worker.Worker.__new__(worker.Worker)
+    subject.benches = {"rope-t8": worker.Bench(workloads.get("rope-t8"), None, Tensor(), 0, 0, torch.float32)}
+    with pytest.raises(worker.WorkerError, match="a component has no phases"):
+        subject.phases("rope-t8", ["fast"], 1, False)
+    subject.added, subject.instrumented = {"mine": "mine.py:mine"}, {}
+    with pytest.raises(PhaseError, match="mine: code from outside has no map"):
+        subject._instrumented("mine")
+    entry_point = variants.Variant("theirs", model_of, "", "")  # type: ignore[arg-type]
+    with pytest.raises(PhaseError, match="theirs: its source has no map"):
+        instrument(entry_point, "theirs")
