@@ -44,11 +44,7 @@ def picks(shares: dict[str, Measured], effects: dict[str, Measured]) -> dict[str
         (about(10), about(12), "D", "D"),  # whatever the mask, the caches decide
     ],
 )
-<<<<<<< HEAD
-def test_shares_against_ten_and_five_percent(mask: Range, cache: Range, plan: str, review: str) -> None:
-=======
 def test_shares_against_ten_and_five_percent(mask: Measured, cache: Measured, plan: str, review: str) -> None:
->>>>>>> attribution
     found = picks({"mask_create": mask, "cache": cache}, {})
     assert (found["plan"].option, found["review"].option) == (plan, review)
     for name in ("plan", "review"):
@@ -106,11 +102,7 @@ def test_what_was_not_measured_cannot_tell() -> None:
     assert picks({"cache": Measured(math.nan, 0.0, math.inf)}, {"mask": Measured(math.nan, 0.0, math.inf)}) == found
     unbounded = Measured(1.2, 0.0, math.inf)
     assert "[no interval yet]" in picks({}, {"mask": unbounded})["keep"].reason
-<<<<<<< HEAD
-    for wrong in (Range(-1, -2, 3), Range(101, 90, 102), Range(5, 6, 4), Range(5, math.nan, 6)):
-=======
     for wrong in (Measured(-1, -2, 3), Measured(101, 90, 102), Measured(5, 6, 4), Measured(5, math.nan, 6)):
->>>>>>> attribution
         with pytest.raises(ValueError, match="mask_create"):
             decide({"mask_create": wrong}, {})
 
@@ -122,11 +114,7 @@ def test_the_true_shares_pick_among_the_choices(
     """Whatever the truth inside the intervals, what the rule would pick on it is among the choices."""
     ranges, truths = {}, {}
     for name, (value, width, at) in {"mask_create": mask, "cache": cache}.items():
-<<<<<<< HEAD
-        ranges[name] = Range(value, value - width, value + width)
-=======
         ranges[name] = Measured(value, value - width, value + width)
->>>>>>> attribution
         true = min(max(value - width + 2 * at * width, value - width), value + width)
         truths[name] = Measured(max(true, 0), true, true)
     for measured, exact in zip(decide(ranges, {}), decide(truths, {}), strict=True):
