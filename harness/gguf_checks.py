@@ -1,6 +1,7 @@
 """Two checks about GGUF: that a file of ours is the model it was written from, and that its tokenizer is too.
 
-Each gives one `(case, passed, detail)` a case, and writes below `cache` only.
+Each gives one `(case, passed, detail)` a case, and writes below `cache` only. Where llama-cpp-python is installed,
+llama.cpp reads the same files, as cases of its own ("... in llama.cpp").
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -28,6 +30,7 @@ MODEL = "team005_hybrid"  # the modular variant
 # Largest difference of logits that may follow, as a share of the largest logit. Rounding to F16 moves a weight by
 # 2^-11 of itself, to Q8_0 by 1/254 of the largest of 32; a model as shallow as these adds up a few of either.
 TOLERANCE = {"F32": 0.0, "F16": 0.005, "Q8_0": 0.05}
+TOLERANCE_LLAMA_CPP = 1e-4
 
 
 def gguf_geometries() -> list[Geometry]:
@@ -51,7 +54,8 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
     """Each geometry written in each format and read back: same config, weights and logits as the folder's.
 
     F32 must be the same to the bit. The others must have every weight within the format's own rounding, and logits
-    within `TOLERANCE`; the detail has the largest difference as a share of the largest logit.
+    within `TOLERANCE`; the detail has the largest difference as a share of the largest logit. llama.cpp sums in another
+    order, so its logits need only be within `TOLERANCE_LLAMA_CPP`, of F32 files.
     """
     cases: list[Case] = []
     for geometry in gguf_geometries():
@@ -65,6 +69,10 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
                     folder, Path(temporary) / f"{geometry.name}.gguf", format=form, cache=cache
                 )
                 read = checkpoints.load(file, cache=Path(temporary))
+                theirs = _llama_cpp(file) if form == "F32" else None
+                if theirs is not None:
+                    found = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
+                    cases.append(_llama_cpp_case(f"{geometry.name} {form} in llama.cpp", found, expected))
                 difference = (_logits(read, tokens) - expected).abs().max().item() / expected.abs().max().item()
                 wrong = _wrong_weight(original, read, form)
             passed, detail = difference <= TOLERANCE[form], f"largest relative error of a logit {difference:.2g}"
@@ -76,6 +84,33 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
                 passed, detail = False, f"{wrong}; {detail}"
             cases.append((f"{geometry.name} {form}", passed, detail))
     return cases
+
+
+def _llama_cpp(file: Path) -> Any:
+    """A file opened by llama.cpp; None where that is not installed."""
+    try:
+        import llama_cpp
+    except ImportError:
+        return None
+    f32 = llama_cpp.GGML_TYPE_F32  # keys and values, which it would keep in F16
+    return llama_cpp.Llama(
+        str(file), n_ctx=64, n_threads=1, n_gpu_layers=0, type_k=f32, type_v=f32, logits_all=True, verbose=False
+    )
+
+
+def _llama_cpp_logits(model: Any, tokens: Tensor) -> Tensor:
+    """[V] of the last of `tokens` [T]."""
+    model.reset()
+    model.eval(tokens.tolist())
+    return torch.tensor(model.scores[len(tokens) - 1], dtype=torch.float64)
+
+
+def _llama_cpp_case(name: str, found: Tensor, expected: Tensor) -> Case:
+    difference = (found - expected).abs().max().item() / expected.abs().max().item()
+    detail = f"largest relative error of a logit {difference:.2g}"
+    if difference <= TOLERANCE_LLAMA_CPP:
+        return name, True, detail
+    return name, False, f"{detail}, expected at most {TOLERANCE_LLAMA_CPP:g}"
 
 
 def _logits(checkpoint: checkpoints.Checkpoint, tokens: Tensor) -> Tensor:
@@ -151,12 +186,28 @@ def check_tokenizer_matches(cache: Path, seed: int) -> list[Case]:
         with TemporaryDirectory(dir=cache, prefix=".gguf-") as temporary:
             file = checkpoints.write_gguf(folder, Path(temporary) / "tokenizer.gguf", cache=cache)
             ours = gguf_metadata.rebuilt(gguf_metadata.read_tokenizer_fields(file, gguf_metadata.opened(file)))
+            theirs = _llama_cpp(file)
         vocabularies = [made.get_vocab(with_added_tokens=True) for made in (fast, ours)]
         same = vocabularies[0] == vocabularies[1]
         cases.append((f"{rows} rows: vocabulary", same, f"{len(vocabularies[1])} of {len(vocabularies[0])} words"))
         texts = {"corpus": tokenizer.text(), **EDGE_CASES, "drawn": list(_drawn(seed))}
         cases += [(f"{rows} rows: {name}", *_compared(fast, ours, some)) for name, some in texts.items()]
+        if theirs is not None:
+            cases += [
+                (f"{rows} rows: {name} in llama.cpp", *_same_in(theirs, fast, some)) for name, some in texts.items()
+            ]
     return cases
+
+
+def _same_in(model: Any, fast: Tokenizer, texts: list[str]) -> tuple[bool, str]:
+    count = 0
+    for text in texts:
+        expected = fast.encode(text, add_special_tokens=False).ids
+        found = model.tokenize(text.encode(), add_bos=False, special=True)
+        if found != expected:
+            return False, f"{text[:40]!r}: ids {found[:12]}, expected {expected[:12]}"
+        count += len(found)
+    return True, f"{len(texts)} texts, {count} ids"
 
 
 def _compared(fast: Tokenizer, ours: Tokenizer, texts: list[str]) -> tuple[bool, str]:

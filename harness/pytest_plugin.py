@@ -79,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="settle the whole register: also the claims and parts of claims that take long",
     )
     option("threads", type=int, metavar="N", default=None, help="threads of each workload (default: 1, as it says)")
-    option("checkpoint", metavar="FOLDER", default=None, help="a real Llama (Hugging Face folder) for all geometries")
+    option("checkpoint", metavar="PATH", default=None, help="a real Llama (Hugging Face folder or .gguf file) for all")
     option("seed", type=int, metavar="N", default=0, help="seed of weights, prompts and orders (default 0)")
     option("run-dir", metavar="FOLDER", default=None, help="where the run is kept (default: results/runs/<time>)")
     option("profile", action="store_true", default=False, help="then profile each variant: py-spy stacks, memray peaks")
