@@ -37,7 +37,7 @@ from llama_workbench import variants
 from llama_workbench.variants import Build, Model, Variant, components, outside
 from llama_workbench.variants.generation import generate
 
-from . import geometries, tokenizer
+from . import geometries, loaders, tokenizer
 from .checkpoints import Checkpoint, load
 from .gates import (
     SMALL_LENGTH,
@@ -941,6 +941,10 @@ def main() -> None:
                     commands.readline()
 
                 result = worker.loop(**command, wait=wait)
+            elif verb == "prepare_loads":
+                result = loaders.prepare(cache=str(worker.cache), **command)
+            elif verb == "load":
+                result = loaders.measure(cache=str(worker.cache), **command)
             elif verb == "freeze":
                 gc.collect()
                 gc.freeze()  # imports and gates are done: rounds need not walk what they left
