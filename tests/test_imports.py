@@ -33,6 +33,7 @@ PIPELINE = (
     "confidence",
     "loading",
     "judge",
+    "trends",
     "report",
     "compare",
     "session",
@@ -40,11 +41,12 @@ PIPELINE = (
     "pytest_plugin",
     "cli",
 )
-PURE = ("confidence", "judge", "regions")
+PURE = ("confidence", "judge", "regions", "trends")
 WITHOUT_TORCH = (
     "claims",
     "judge",
     "loading",
+    "trends",
     "confidence",
     "store",
     "report",
