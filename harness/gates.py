@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from llama_workbench.variants import Build, LlamaConfig, Model, RopeScaling
+from llama_workbench.variants.generation import generate
 
 # --- logits --------------------------------------------------------------------------------------------------------
 
@@ -174,6 +175,52 @@ def judge_logits(
                 return Gate(False, len(cases), error, tolerance, detail)
             worst = max(worst, error)
     return Gate(True, len(cases), worst, tolerance, f"{len(cases)} cases")
+
+
+class _Watched:
+    """A model that remembers by how much the best logit led at each call."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.reset = model.reset
+        self.margins: list[Tensor] = []
+
+    def forward(self, tokens: Tensor, position: int) -> Tensor:
+        logits = self.model.forward(tokens, position)
+        best = logits.topk(2, dim=-1).values  # [B, 2]
+        self.margins.append((best[:, 0] - best[:, 1]) / logits.abs().max())
+        return logits
+
+
+def greedy(model: Model, prompt: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """A reference's generation: tokens [B, N], and by how much each led, as a share of that call's largest logit."""
+    watched = _Watched(model)
+    with torch.inference_mode():
+        tokens = torch.stack(list(generate(watched, prompt, count)), dim=1)
+        return tokens, torch.stack(watched.margins, dim=1)
+
+
+def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dtype) -> str | None:
+    """None where greedy tokens [B, N] are the reference's; else the first that is not, in words.
+
+    A near-tie is no fault: each of two logits may be off by the tolerance of the logits gate, so where the reference's
+    best led by no more than twice that (`margins`, see `greedy`) a right variant may take the second. What follows is
+    then another sequence, and the rest of that row is not compared.
+    """
+    if got.shape != expected.shape:
+        return f"{list(got.shape)} tokens for {list(expected.shape)}"
+    for row, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
+        differing = (ours != theirs).nonzero()
+        if not len(differing):
+            continue
+        first = int(differing[0])
+        lead = float(margins[row, first])
+        if not lead <= 2 * TOLERANCES[dtype]:
+            return (
+                f"token {first + 1} of sequence {row + 1} is {int(ours[first])}, expected {int(theirs[first])}, "
+                f"which leads by {lead:.1e} of the largest logit"
+            )
+    return None
 
 
 def small_gate(build: Build, reference: Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]]) -> Gate:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,10 @@ from .regions import Range
 from .regions import Region as Region
 
 Clock = Literal["cpu", "wall"]
+
+Metric = Literal["time", "time_to_first_token", "time_per_output_token"]
+"""What is compared: a whole call, or the two parts of a generation. Throughput needs no word of its own: a generation's
+tokens per second are `batch * new_tokens` over its time, so their ratio is that of the times, turned round."""
 
 ALPHA = 0.01
 """Chance of any false verdict in a report."""
@@ -80,21 +84,61 @@ def round_value(
     return float(np.median(np.log(baseline) - np.log(variant)))
 
 
-def differences(samples: pd.DataFrame, *, workload: str, baseline: str, variant: str, clock: Clock) -> Differences:
-    """Pair the samples of two variants on one workload. `samples` has the columns of samples.parquet, in any order.
+def call_times_ns(samples: pd.DataFrame, *, clock: Clock, metric: Metric = "time", new_tokens: int = 0) -> pd.Series:
+    """Time a call of every sample by one metric, in nanoseconds (float64, the index of `samples`).
 
-    Rounds in which a side is missing are skipped; a round with a time or a repeat count that is not positive is
-    invalid and left out whole. Raises ValueError where a variant occurs twice in one sub-round.
+    time: a whole call. time_to_first_token: from the start of a generation until its first token was there.
+    time_per_output_token: what came after that, over the `new_tokens` - 1 other tokens of each sequence. Not positive
+    where the samples' workload generates nothing. `samples` has the columns of samples.parquet.
+
+    Raises ValueError for an unknown clock or metric, and for time_per_output_token without `new_tokens` of 2 or more.
     """
     if clock not in ("cpu", "wall"):
         raise ValueError(f'clock must be "cpu" or "wall", not {clock!r}')
+    total = samples[f"{clock}_ns"] / samples["repeats"].where(samples["repeats"] > 0)
+    if metric == "time":
+        return total
+    first = samples[f"first_{clock}_ns"].astype(np.float64)
+    if metric == "time_to_first_token":
+        return first
+    if metric != "time_per_output_token":
+        raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
+    if new_tokens < 2:
+        raise ValueError(f"time_per_output_token needs the workload's new_tokens, 2 or more, not {new_tokens}")
+    return ((total - first) / (new_tokens - 1)).where(first > 0, 0.0)
+
+
+def tokens_per_second(call_ns: float, *, new_tokens: int, batch: int = 1) -> float:
+    """Throughput of a generation that takes `call_ns` for `batch` times `new_tokens` tokens, prefill included."""
+    return batch * new_tokens / call_ns * 1e9
+
+
+def differences(
+    samples: pd.DataFrame,
+    *,
+    workload: str,
+    baseline: str,
+    variant: str,
+    clock: Clock,
+    metric: Metric = "time",
+    new_tokens: int = 0,
+) -> Differences:
+    """Pair the samples of two variants on one workload. `samples` has the columns of samples.parquet, in any order.
+
+    Rounds in which a side is missing are skipped; a round with a time or a repeat count that is not positive is
+    invalid and left out whole. For `metric` and `new_tokens` see `call_times_ns`; page faults are those of the whole
+    call by any metric. Raises ValueError where a variant occurs twice in one sub-round.
+    """
     key = ["process", "round", "sub_round"]
-    here = samples.loc[samples["workload"] == workload, [*key, "variant", "repeats", "cpu_ns", "wall_ns", "faults"]]
+    here = samples.loc[samples["workload"] == workload]
+    here = here[[*key, "variant", "repeats", "wall_ns", "faults"]].assign(
+        call_ns=call_times_ns(here, clock=clock, metric=metric, new_tokens=new_tokens)
+    )
     sides = [here[here["variant"] == name] for name in (baseline, variant)]
     pairs = sides[0].merge(sides[1], on=key, suffixes=("_b", "_v"), validate="one_to_one")
     if pairs.empty:
         return Differences(np.empty(0), 0.0, 0.0, 0.0, 0.0)
-    positive = pairs[[f"{clock}_ns_b", f"{clock}_ns_v", "repeats_b", "repeats_v"]].gt(0).all(axis=1)
+    positive = pairs[["call_ns_b", "call_ns_v", "repeats_b", "repeats_v"]].gt(0).all(axis=1)
     pairs["valid"] = positive.groupby([pairs["process"], pairs["round"]]).transform("all")
     rounds = len(pairs.drop_duplicates(["process", "round"]))
     pairs = pairs[pairs["valid"]]
@@ -102,8 +146,8 @@ def differences(samples: pd.DataFrame, *, workload: str, baseline: str, variant:
         {
             "process": pairs["process"],
             "round": pairs["round"],
-            "baseline": np.log(pairs[f"{clock}_ns_b"] / pairs["repeats_b"]),
-            "variant": np.log(pairs[f"{clock}_ns_v"] / pairs["repeats_v"]),
+            "baseline": np.log(pairs["call_ns_b"]),
+            "variant": np.log(pairs["call_ns_v"]),
             "faults_baseline": pairs["faults_b"] / pairs["repeats_b"],
             "faults_variant": pairs["faults_v"] / pairs["repeats_v"],
         }

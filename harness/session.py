@@ -117,7 +117,7 @@ class SequentialReferee:
     def add(self, record: Mapping[str, Any]) -> None:
         workload = record["workload"]
         times: dict[str, dict[int, tuple[int, int, int]]] = {}
-        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _ in record["samples"]:
+        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, *_ in record["samples"]:
             times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns)
         by_wall = self.wall.get(workload, frozenset())
         if workload in self.grids:

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +40,7 @@ MEMORY = "memory.json"
 FINDINGS = "findings.json"
 PHASES = "phases.parquet"
 PHASE_FACTS = "phases.json"
+LOADING = "loading.json"
 
 SCHEMA = pa.schema(
     [
@@ -53,9 +55,14 @@ SCHEMA = pa.schema(
         pa.field("cpu_ns", pa.int64(), nullable=False),
         pa.field("wall_ns", pa.int64(), nullable=False),
         pa.field("faults", pa.int32(), nullable=False),
+        pa.field("first_cpu_ns", pa.int64(), nullable=False),
+        pa.field("first_wall_ns", pa.int64(), nullable=False),
     ]
 )
-"""One row is one timed sample; `cpu_ns` and `wall_ns` are totals over its `repeats` calls."""
+"""One row is one timed sample; `cpu_ns` and `wall_ns` are totals over its `repeats` calls.
+
+`first_cpu_ns` and `first_wall_ns` are the part of it until the first token of a generation was there; 0 where nothing
+is generated, and in runs from before there were generations, whose files lack the two columns."""
 
 PHASE_SCHEMA = pa.schema(
     [
@@ -73,13 +80,17 @@ PHASE_SCHEMA = pa.schema(
 """One row is one phase of one call; a call's rows sum to the call. `plain_ns`: a call without readings, same round."""
 
 _SAMPLE_FIELDS = ("variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults")
+_FIRST_FIELDS = ("first_cpu_ns", "first_wall_ns")  # at the end of a row, or not there
 _ROUND = ["workload", "process", "round"]
 _KEY = [*_ROUND, "sub_round", "variant"]
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class RoundRecord(TypedDict):
-    """One finished round: `samples` holds [variant, sub_round, position, tokens, repeats, cpu_ns, wall_ns, faults]."""
+    """One finished round: `samples` holds [variant, sub_round, position, tokens, repeats, cpu_ns, wall_ns, faults].
+
+    Rows of a generation go on with first_cpu_ns, first_wall_ns.
+    """
 
     workload: str
     process: int
@@ -289,6 +300,10 @@ class RunFolder:
     def read_phase_facts(self) -> list[dict[str, Any]]:
         """phases.json: what the phase pass says of each workload and variant; empty where the run made none."""
         return self._read_records(PHASE_FACTS) if (self.path / PHASE_FACTS).exists() else []
+
+    def read_loading(self) -> list[dict[str, Any]]:
+        """loading.json; an empty list where the run made no loading pass."""
+        return self._read_records(LOADING) if (self.path / LOADING).exists() else []
 
     def describe(self) -> RunSummary:
         """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`."""
@@ -519,10 +534,13 @@ def _record_problem(record: Any) -> str | None:
     samples = record.get("samples")
     if not isinstance(samples, list):
         return '"samples" is not a list'
-    if not all(isinstance(row, list) and len(row) == len(_SAMPLE_FIELDS) for row in samples):
-        return f"a sample is not [{', '.join(_SAMPLE_FIELDS)}]"
+    fields = (*_SAMPLE_FIELDS, *_FIRST_FIELDS)
+    if not all(isinstance(row, list) and len(row) in (len(_SAMPLE_FIELDS), len(fields)) for row in samples):
+        return f"a sample is not [{', '.join(_SAMPLE_FIELDS)}] (and {', '.join(_FIRST_FIELDS)})"
+    if len(set(map(len, samples))) > 1:
+        return "some samples have a first token and others do not"
     # By columns, because a journal of a long run has a million numbers.
-    for name, column in zip(_SAMPLE_FIELDS, zip(*samples, strict=True), strict=False):
+    for name, column in zip(fields, zip(*samples, strict=True), strict=False):
         wanted, word = (str, "a name") if name == "variant" else (int, "a whole number")
         if any(kind is not wanted for kind in set(map(type, column))):
             return f"a sample has a {name} that is not {word}"
@@ -621,8 +639,10 @@ def _read_journal(path: Path) -> pa.Table:
         count = len(record["samples"])
         for name in _ROUND:
             columns[name] += [record[name]] * count
-        for name, column in zip(_SAMPLE_FIELDS, zip(*record["samples"], strict=True), strict=False):
+        for name, column in zip((*_SAMPLE_FIELDS, *_FIRST_FIELDS), zip(*record["samples"], strict=True), strict=False):
             columns[name] += column
+        for name in _FIRST_FIELDS:
+            columns[name] += [0] * (len(columns["variant"]) - len(columns[name]))
     try:
         return pa.table(
             [_column(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names],
@@ -655,7 +675,7 @@ def _open_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pq.ParquetFile:
     except OSError as error:
         raise RunError(path, f"cannot be read ({error.strerror or _first_line(error)})", _FIX_PARQUET) from error
     have = file.schema_arrow.names
-    lacking = [name for name in schema.names if name not in have]
+    lacking = [name for name in schema.names if name not in have and name not in _FIRST_FIELDS]
     if lacking:
         file.close()
         raise RunError(path, f"lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}", _FIX_PARQUET)
@@ -668,7 +688,11 @@ _FIX_PARQUET = "Restore the file from a copy, or measure again."
 def _read_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pa.Table:
     file = _open_parquet(path, schema)
     try:
-        table = file.read(columns=schema.names).select(schema.names)
+        table = file.read(columns=[name for name in schema.names if name in file.schema_arrow.names])
+        for name in schema.names:
+            if name not in table.column_names:  # only columns that older runs lack are let through
+                table = table.append_column(name, pa.array(np.zeros(table.num_rows, np.int64)))
+        table = table.select(schema.names)
         columns = []
         for wanted in schema:
             column = table.column(wanted.name)
@@ -693,6 +717,9 @@ def _checked_table(table: pa.Table, path: Path) -> pa.Table:
     frame = table.to_pandas()
     if (frame["repeats"] < 1).any() or (frame["wall_ns"] <= 0).any() or (frame["cpu_ns"] < 0).any():
         raise RunError(path, "holds a sample with no calls or no time", _FIX_PARQUET)
+    for clock in ("cpu", "wall"):
+        if not frame[f"first_{clock}_ns"].between(0, frame[f"{clock}_ns"]).all():
+            raise RunError(path, "holds a first token that came after the last, or before the start", _FIX_PARQUET)
     twice = frame.duplicated(_KEY)
     if twice.any():
         first = frame[twice].iloc[0]

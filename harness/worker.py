@@ -35,8 +35,9 @@ from torch import Tensor
 
 from llama_workbench import variants
 from llama_workbench.variants import Build, Model, Variant, components, outside
+from llama_workbench.variants.generation import generate
 
-from . import geometries, tokenizer
+from . import geometries, loaders, tokenizer
 from .checkpoints import Checkpoint, load
 from .gates import (
     SMALL_LENGTH,
@@ -45,7 +46,9 @@ from .gates import (
     Gate,
     Trace,
     attention_kernels,
+    greedy,
     judge_logits,
+    judge_tokens,
     run_cases,
     small_cases,
     small_gate,
@@ -55,7 +58,7 @@ from .gates import (
     trace_difference,
 )
 from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
-from .workloads import Workload, call_lengths, longest_call, warmup_length
+from .workloads import DECODE_ROOM, Workload, call_lengths, longest_call, pieces, warmup_length
 
 SAMPLE_NS = 200_000
 """A sample lasts at least this long, so that reading the clock (some 0.3 µs) is lost in it."""
@@ -76,9 +79,6 @@ MOST_PAIRS = 51
 PRIME_NS = 5_000_000
 """A call shorter than this is made once untimed before its sample, or the sample would measure how cold the variants
 before it left the caches, which no program that runs one model sees."""
-
-DECODE_ROOM = 64
-"""Positions after the context that a decode round may use."""
 
 PROMPTS = 8
 OWN_THREADS_SHARE = 0.1
@@ -126,6 +126,7 @@ class Bench:
     seed: int
     dtype: torch.dtype
     subjects: dict[str, Subject] = field(default_factory=dict)
+    expected: tuple[Tensor, Tensor] | None = None  # of `generate`: tokens and their lead (`greedy`) [PROMPTS, B, N]
     rebuild_ns: float = 0.0
     idle_bytes: float = math.inf  # least resident memory seen between rounds
 
@@ -135,13 +136,17 @@ class Bench:
 
 
 class Runner:
-    """What a sample calls, for one built variant. `prepare` is outside the clock, `call` inside it."""
+    """What a sample calls, for one built variant. `prepare` and `first_ns` are outside the clock, `call` inside it."""
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         raise NotImplementedError
 
     def call(self) -> Tensor:
         raise NotImplementedError
+
+    def first_ns(self) -> tuple[int, ...]:
+        """CPU and wall time of the last call's first token; empty where a call has no such thing."""
+        return ()
 
 
 class PrefillRunner(Runner):
@@ -164,6 +169,25 @@ class PrefillRunner(Runner):
             return self.model.forward(self.tokens, self.bench.workload.context)
         self.model.reset()
         return self.model.forward(self.tokens, 0)
+
+
+class ChunkedPrefillRunner(PrefillRunner):
+    """The same prompt in chunks, all of them timed."""
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        super().prepare(length, prompt, repeats)
+        position = self.bench.workload.context
+        self.steps = []
+        for tokens in self.tokens.split(pieces(self.bench.workload, length), dim=1):
+            self.steps.append((tokens, position))
+            position += tokens.shape[1]
+
+    def call(self) -> Tensor:
+        if not self.bench.workload.context:
+            self.model.reset()
+        for tokens, position in self.steps:
+            logits = self.model.forward(tokens, position)
+        return logits
 
 
 class DecodeRunner(Runner):
@@ -192,6 +216,40 @@ class DecodeRunner(Runner):
         logits = self.model.forward(self.steps[self.position - self.bench.workload.context], self.position)
         self.position += 1
         return logits
+
+
+class GenerateRunner(Runner):
+    """A new sequence from its prompt to its last token; the clock is also read when the first token is there."""
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.count = bench.workload.new_tokens or 0
+        self.prompt = 0
+        self.tokens = bench.step(0, 0, 1)
+        self.generated: list[Tensor] = []
+        self.first = (0, 0)
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        self.prompt = prompt % PROMPTS
+        self.tokens = self.bench.step(prompt, 0, length)
+
+    def call(self) -> Tensor:
+        wall = time.perf_counter_ns()
+        cpu = time.thread_time_ns()
+        stream = generate(self.model, self.tokens, self.count)
+        generated = [next(stream)]
+        self.first = (time.thread_time_ns() - cpu, time.perf_counter_ns() - wall)
+        generated.extend(stream)
+        self.generated = generated
+        return generated[-1]
+
+    def first_ns(self) -> tuple[int, ...]:
+        return self.first
+
+    def next_logits(self) -> Tensor:
+        """Logits [B, V] after the last token: what the timed call left in the caches shows in them."""
+        return self.model.forward(self.generated[-1][:, None], self.tokens.shape[1] + self.count - 1)
 
 
 class ComponentRunner(Runner):
@@ -244,9 +302,7 @@ class Worker:
         checkpoint = self.checkpoints[key]
         geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
         work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
-        room = DECODE_ROOM if work.kind == "decode" else 1
-        longest = work.context + max(longest_call(work), room) + 1
-        longest = min(longest, checkpoint.config.max_position_embeddings)
+        longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
         ids = tokenizer.prompt_ids(
             Path(folder),
             count=PROMPTS * work.batch,
@@ -311,6 +367,14 @@ class Worker:
         case = self._own_case(bench)
         model = self._build(bench, subject.variant)
         gate = judge_logits([case], run_cases(model, [case]), self._own_reference(bench, case), bench.dtype)
+        if gate.passed and bench.expected is not None:
+            runner = GenerateRunner(model, bench)
+            with torch.inference_mode():
+                runner.prepare(bench.workload.tokens, 0, 1)
+                runner.call()
+            if wrong := self._wrong_tokens(bench, runner):
+                return replace(gate, passed=False, detail=f"{case.name}: {wrong}")
+            gate = replace(gate, detail=f"{gate.detail} and {bench.expected[0][0].numel()} greedy tokens")
         return replace(
             gate,
             cases=gate.cases + small.cases,
@@ -318,15 +382,47 @@ class Worker:
         )
 
     def _own_case(self, bench: Bench) -> Case:
-        """The calls that will be timed: the prompt at its full length and one decode step after it."""
+        """The calls that will be timed: the prompt at its full length and one decode step after it.
+
+        Of a generation every step, along the reference's own tokens, so that one near-tie does not hide the rest.
+        """
         work = bench.workload
+        tokens = bench.prompts[0]
+        lengths = [work.context, *pieces(work, work.tokens), 1]
+        if work.kind == "generate":
+            if bench.expected is None:
+                bench.expected = self._expected(bench)
+            tokens = torch.cat((tokens[:, : work.tokens], bench.expected[0][0]), dim=1)
+            lengths = [work.tokens] + [1] * bench.expected[0].shape[-1]
         steps = []
         position = 0
-        for length in (work.context, work.tokens, 1):
+        for length in lengths:
             if length and position + length <= bench.max_length:
-                steps.append((bench.step(0, position, length), position))
+                steps.append((tokens[:, position : position + length], position))
                 position += length
         return Case(work.name, tuple(steps))
+
+    def _expected(self, bench: Bench) -> tuple[Tensor, Tensor]:
+        """What the reference generates for every prompt, and by how much each token led: [PROMPTS, B, N] each."""
+        work = bench.workload
+        assert work.new_tokens is not None
+        count = work.new_tokens
+        prompts = [Case(f"prompt {i}", ((bench.step(i, 0, work.tokens), 0),)) for i in range(PROMPTS)]
+
+        def compute() -> list[list[Tensor]]:
+            model = self._reference_model(bench)
+            found = [greedy(model, prompt.steps[0][0], count) for prompt in prompts]
+            return [[torch.stack([values.double() for values in pair])] for pair in found]
+
+        kept = self._remembered(f"greedy {count} {self._reference_name(bench)}", prompts, compute)
+        both = torch.stack([case[0] for case in kept])  # [PROMPTS, 2, B, N]
+        return both[:, 0].long(), both[:, 1]
+
+    def _wrong_tokens(self, bench: Bench, runner: GenerateRunner) -> str | None:
+        """What is wrong with the tokens of a runner's last call, in words; None where nothing is."""
+        assert bench.expected is not None
+        tokens, margins = (values[runner.prompt] for values in bench.expected)
+        return judge_tokens(torch.stack(runner.generated, dim=1), tokens, margins, bench.dtype)
 
     def _small_reference(self, geometry: str, dtype: torch.dtype) -> list[list[Tensor]]:
         config = small_geometries()[geometry]
@@ -340,16 +436,24 @@ class Worker:
         return self._remembered(f"small {geometry} {dtype} {SMALL_LENGTH}", cases, compute)
 
     def _own_reference(self, bench: Bench, case: Case) -> list[list[Tensor]]:
+        return self._remembered(
+            self._reference_name(bench), [case], lambda: run_cases(self._reference_model(bench), [case])
+        )
+
+    def _wide(self, bench: Bench) -> torch.dtype:
+        """What the reference computes in: float64 where the model is small enough for it."""
+        assert bench.checkpoint is not None
+        return torch.float64 if bench.checkpoint.parameters < 50_000_000 else torch.float32
+
+    def _reference_name(self, bench: Bench) -> str:
+        assert bench.checkpoint is not None
+        return f"{bench.checkpoint.digest} {bench.workload.dtype} {self._wide(bench)}"
+
+    def _reference_model(self, bench: Bench) -> Model:
         checkpoint = bench.checkpoint
         assert checkpoint is not None
-        wide = torch.float64 if checkpoint.parameters < 50_000_000 else torch.float32
-
-        def compute() -> list[list[Tensor]]:
-            weights = {name: tensor.to(wide) for name, tensor in checkpoint.weights.items()}
-            model = variants.get(REFERENCE).build(checkpoint.config, weights, max_length=bench.max_length)
-            return run_cases(model, [case])
-
-        return self._remembered(f"{checkpoint.digest} {bench.workload.dtype} {wide}", [case], compute)
+        weights = {name: tensor.to(self._wide(bench)) for name, tensor in checkpoint.weights.items()}
+        return variants.get(REFERENCE).build(checkpoint.config, weights, max_length=bench.max_length)
 
     def _remembered(
         self, what: str, cases: Sequence[Case], compute: Callable[[], list[list[Tensor]]]
@@ -403,21 +507,31 @@ class Worker:
         """
         work, checkpoint = bench.workload, bench.checkpoint
         assert checkpoint is not None
+        context = work.context
         with torch.no_grad():
             model = build(checkpoint.config, checkpoint.weights, max_length=bench.max_length)
-            length = work.tokens
-            model.reset()
-            if work.context:
-                model.forward(bench.step(0, 0, work.context), 0)
-            model.forward(bench.step(0, work.context, length), work.context)
-            if work.kind == "decode":
-                tokens, position = bench.step(0, work.context + 1, 1), work.context + 1
-            else:
+            if work.kind == "generate":
+                generation = GenerateRunner(model, bench)
+                generation.prepare(work.tokens, 0, 1)
+                generation.call()
+                return trace(generation.call)
+
+            def fill() -> None:
                 model.reset()
-                if work.context:
-                    model.forward(bench.step(0, 0, work.context), 0)
-                tokens, position = bench.step(0, work.context, length), work.context
-            return trace(lambda: model.forward(tokens, position))
+                if context:
+                    model.forward(bench.step(0, 0, context), 0)
+
+            def advance(position: int) -> None:
+                for length in pieces(work, work.tokens):
+                    model.forward(bench.step(0, position, length), position)
+                    position += length
+
+            fill()
+            advance(context)
+            if work.kind == "decode":
+                return trace(lambda: advance(context + 1))
+            fill()
+            return trace(lambda: advance(context))
 
     def _calibrate(self, bench: Bench, subject: Subject) -> dict[str, Any]:
         """How long a call takes, and whether the variant computes in threads of its own."""
@@ -478,7 +592,12 @@ class Worker:
         if bench.checkpoint is None:
             return ComponentRunner(self._component(bench, variant))
         model = self._build(bench, variant)
-        return DecodeRunner(model, bench) if bench.workload.kind == "decode" else PrefillRunner(model, bench)
+        work = bench.workload
+        if work.kind == "generate":
+            return GenerateRunner(model, bench)
+        if work.kind == "decode":
+            return DecodeRunner(model, bench)
+        return ChunkedPrefillRunner(model, bench) if work.chunk else PrefillRunner(model, bench)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -537,9 +656,13 @@ class Worker:
                 fastest_ns = call_ns[name]
                 count = math.ceil(SAMPLE_NS / fastest_ns)
             repeats[name] = count
-        if bench.workload.lengths != "repeated":
-            repeats = dict.fromkeys(active, 1)  # a second call of the same length would hit what the first one cached
-        prime = slowest_ns < PRIME_NS and bench.workload.lengths == "repeated"
+        work = bench.workload
+        # A second call of the same length would hit what the first one cached, and one after a context would come to
+        # lie behind the first where keys are appended. A generation is timed on its own: it has a first token.
+        once = work.lengths != "repeated" or (work.kind == "prefill" and work.context > 0)
+        if once or work.kind == "generate":
+            repeats = dict.fromkeys(active, 1)
+        prime = slowest_ns < PRIME_NS and not once
         sample_ns = statistics.median(call_ns[name] * (repeats[name] + prime) for name in active)
         pairs = round(min(max(bench.rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS) / sample_ns)
         if sample_ns < THREE_PAIRS_NS:
@@ -581,10 +704,33 @@ class Worker:
                 wall = clock() - wall
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
                 bench.subjects[name].growth_bytes += max(0, faults) * resource.getpagesize()
-                samples.append([name, sub_round, position, length, count, cpu, wall, faults])
+                samples.append([name, sub_round, position, length, count, cpu, wall, faults, *runner.first_ns()])
                 if sub_round == last:
                     outputs[name] = out
-        return samples, self._wrong(bench, outputs, repeats)
+        wrong: dict[str, str] = {}
+        if bench.expected is not None:
+            outputs, wrong = self._generated(bench, runners, active)
+        return samples, wrong | self._wrong(bench, outputs, repeats)
+
+    def _generated(
+        self, bench: Bench, runners: dict[str, Runner], active: Sequence[str]
+    ) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """Logits after the last timed generation, of variants that gave the expected tokens; and who gave wrong ones.
+
+        Neither holds a variant that a near-tie led elsewhere: its logits belong to another sequence.
+        """
+        assert bench.expected is not None
+        logits: dict[str, Tensor] = {}
+        wrong: dict[str, str] = {}
+        for name in active:
+            runner = runners[name]
+            assert isinstance(runner, GenerateRunner)
+            self.mark(active.index(name))
+            if told := self._wrong_tokens(bench, runner):
+                wrong[name] = f"in a timed call {told}"
+            elif torch.equal(torch.stack(runner.generated, dim=1), bench.expected[0][runner.prompt]):
+                logits[name] = runner.next_logits()
+        return logits, wrong
 
     def _wrong(self, bench: Bench, outputs: dict[str, Tensor], repeats: dict[str, int]) -> dict[str, str]:
         """Variants whose timed calls gave other logits than most: passing a gate once is not enough."""
@@ -954,6 +1100,10 @@ def main() -> None:
                     commands.readline()
 
                 result = worker.loop(**command, wait=wait)
+            elif verb == "prepare_loads":
+                result = loaders.prepare(cache=str(worker.cache), **command)
+            elif verb == "load":
+                result = loaders.measure(cache=str(worker.cache), **command)
             elif verb == "freeze":
                 gc.collect()
                 gc.freeze()  # imports and gates are done: rounds need not walk what they left

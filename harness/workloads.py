@@ -22,7 +22,11 @@ from .geometries import DataError, Geometry, Text, checked, geometries, impossib
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
 
-_LISTS = ("tokens", "context", "batch", "threads")  # keys that may hold a list: one workload for each value
+DECODE_ROOM = 64
+"""Positions after the context that the decode calls of a round may use, one each."""
+
+# Keys that may hold a list: one workload for each value.
+_LISTS = ("geometry", "tokens", "new_tokens", "context", "chunk", "batch", "threads")
 
 
 class Trace(BaseModel):
@@ -61,10 +65,12 @@ class Trace(BaseModel):
 class Workload(BaseModel):
     """One thing a model is asked to do.
 
-    `prefill`: `tokens` new tokens after `context` earlier ones. `decode`: one token at a time, the first after
-    `context` earlier ones. `component`: one part of a layer at the geometry's width, without a checkpoint.
+    `prefill`: `tokens` new tokens after `context` earlier ones, at once or in chunks of `chunk` (the last may be
+    shorter). `decode`: one token at a time, the first after `context` earlier ones. `generate`: a prompt of `tokens`,
+    then `new_tokens` greedy ones, one after another; one call is one whole generation. `component`: one part of a layer
+    at the geometry's width, without a checkpoint, for one sequence in float32.
     `tokens` is the length of a call where all have the same, the middle where lengths are distinct, the mean where
-    they come from a trace.
+    they come from a trace. `batch` sequences go through every call side by side.
 
     Values are checked against the geometry: `context` and the longest call must fit `max_position_embeddings`.
     `Workload.model_validate(values, context={"geometries": {...}})` checks against others than the shipped ones.
@@ -73,9 +79,11 @@ class Workload(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-    kind: Literal["prefill", "decode", "component"]
+    kind: Literal["prefill", "decode", "generate", "component"]
     geometry: Text
     tokens: PositiveInt
+    new_tokens: PositiveInt | None = None
+    chunk: PositiveInt | None = None
     batch: PositiveInt = 1
     context: Annotated[int, Field(ge=0)] = 0
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -100,8 +108,19 @@ class Workload(BaseModel):
             raise impossible("component", None, 'the name of a part, because kind = "component"')
         if self.kind != "component" and self.component is not None:
             raise impossible("component", self.component, f'none, because kind = "{self.kind}"')
-        if self.kind == "component" and self.context:
-            raise impossible("context", self.context, '0, because kind = "component" has no earlier tokens')
+        if self.kind in ("component", "generate") and self.context:
+            raise impossible("context", self.context, f'0, because kind = "{self.kind}" has no earlier tokens')
+        if self.kind == "component" and (self.batch, self.dtype) != (1, "float32"):
+            key = "batch" if self.batch != 1 else "dtype"
+            raise impossible(key, getattr(self, key), 'none, because kind = "component" is one sequence in float32')
+        if self.kind == "generate" and (self.new_tokens is None or self.new_tokens < 2):
+            raise impossible("new_tokens", self.new_tokens, 'at least 2, because kind = "generate" times what follows')
+        if self.kind == "generate" and self.lengths != "repeated":
+            raise impossible("lengths", self.lengths, '"repeated": each prompt\'s tokens are known beforehand')
+        if self.kind != "generate" and self.new_tokens is not None:
+            raise impossible("new_tokens", self.new_tokens, f'none, because kind = "{self.kind}"')
+        if self.chunk is not None and (self.kind != "prefill" or self.chunk >= self.tokens):
+            raise impossible("chunk", self.chunk, f'fewer than tokens = {self.tokens}, and kind = "prefill"')
         if self.kind == "decode" and self.tokens != 1:
             raise impossible("tokens", self.tokens, '1, because kind = "decode" takes one token at a time')
         if self.lengths == "distinct" and self.tokens < 4:
@@ -129,8 +148,9 @@ class Workload(BaseModel):
         room = known[self.geometry].config.max_position_embeddings
         longest = _longest(self, trace)
         if self.context + longest > room:
-            key = "tokens" if self.context < room else "context"
-            wanted = f"context {self.context} and calls of up to {longest} tokens to fit"
+            key = "context" if self.context >= room or self.kind == "decode" else "tokens"
+            what = "decode calls over" if self.kind == "decode" else "calls of up to"
+            wanted = f"context {self.context} and {what} {longest} tokens to fit"
             raise impossible(key, getattr(self, key), f"{wanted} max_position_embeddings = {room} of {self.geometry!r}")
 
 
@@ -231,8 +251,14 @@ def warmup_length(workload: Workload, *, lengths: Sequence[int]) -> int:
 
 
 def longest_call(workload: Workload) -> int:
-    """Most tokens that any call of the workload can have; with `context` in front it fits the geometry."""
+    """Most positions that a sequence takes after its context; with that in front they fit the geometry."""
     return _longest(workload, _trace_of(workload) if workload.lengths == "trace" else None)
+
+
+def pieces(workload: Workload, length: int) -> list[int]:
+    """Tokens of each forward that a prefill of `length` tokens takes: all at once, or in chunks."""
+    chunk = workload.chunk or length
+    return [min(chunk, length - start) for start in range(0, length, chunk)]
 
 
 def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -266,4 +292,7 @@ def _distinct_range(workload: Workload) -> tuple[int, int]:
 def _longest(workload: Workload, trace: Trace | None) -> int:
     if trace is not None:
         return _drawn(workload, trace, 1.0)
-    return _distinct_range(workload)[1] if workload.lengths == "distinct" else workload.tokens
+    if workload.kind == "decode":
+        return DECODE_ROOM
+    tokens = _distinct_range(workload)[1] if workload.lengths == "distinct" else workload.tokens
+    return tokens + (workload.new_tokens or 0)

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import variants
+from llama_workbench.variants import fast
 
 
 class _Around:
@@ -112,3 +113,43 @@ def threads(config, weights, *, max_length):
     """Changes a setting of the whole process."""
     torch.set_num_threads(2)
     return variants.get("fast").build(config, weights, max_length=max_length)
+
+
+def other_token_later(config, weights, *, max_length):
+    """Passes its gates, then prefers another token."""
+
+    def after(logits, calls):
+        global _CALLS
+        _CALLS += 1
+        if _CALLS > 200:
+            logits = logits.clone()
+            logits[:, 3] += 100
+        return logits
+
+    return _fast(config, weights, max_length, after)
+
+
+def shifted_later(config, weights, *, max_length):
+    """Passes its gates, then gives other logits but the same most likely tokens."""
+
+    def after(logits, calls):
+        global _CALLS
+        _CALLS += 1
+        return logits + 1 if _CALLS > 200 else logits
+
+    return _fast(config, weights, max_length, after)
+
+
+def stale_later(config, weights, *, max_length):
+    """Passes its gates, then spoils the keys of position 12: no token of a generation up to there shows it."""
+    model = fast.build(config, weights, max_length=max_length)
+
+    def after(logits, calls):
+        global _CALLS
+        _CALLS += 1
+        if _CALLS > 200:
+            for keys, _ in model.kvs:
+                keys[:, :, 12] = 9.0
+        return logits
+
+    return _Around(model, after)

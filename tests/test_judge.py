@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -900,3 +900,60 @@ def test_interval_and_half_width_agree() -> None:
 def test_judging_imports_no_torch() -> None:
     code = "import sys, llama_workbench.harness.judge; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+# -- the parts of a generation -----------------------------------------------------------------------------------------
+
+
+def generations() -> pd.DataFrame:
+    """Two variants, 30 rounds: "a" takes 4 ms to the first of 6 tokens and 1 ms for each other, "b" 2 ms and 2 ms."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(30):
+        for variant, first_ns, other_ns in (("a", 4e6, 1e6), ("b", 2e6, 2e6)):
+            first, other = np.array([first_ns, other_ns]) * np.exp(rng.normal(0, 0.01, 2))
+            times = {"cpu_ns": round(first + 5 * other), "first_cpu_ns": round(first)}
+            wall = {"wall_ns": 2 * times["cpu_ns"], "first_wall_ns": 2 * times["first_cpu_ns"]}
+            key = {"workload": "g", "variant": variant, "process": 0, "round": number, "sub_round": 0}
+            rows.append({**key, "repeats": 1, "faults": 0, **times, **wall})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("metric", "ratio", "call_ms"),
+    [("time", 9 / 12, 9.0), ("time_to_first_token", 2.0, 4.0), ("time_per_output_token", 0.5, 1.0)],
+)
+@pytest.mark.parametrize("clock", ["cpu", "wall"])
+def test_a_generation_has_three_times(metric: Any, ratio: float, call_ms: float, clock: Any) -> None:
+    pair = {"workload": "g", "baseline": "a", "variant": "b"}
+    measured = differences(generations(), **pair, clock=clock, metric=metric, new_tokens=6)
+    assert len(measured.values) == 30
+    assert math.exp(measured.values.mean()) == pytest.approx(ratio, rel=0.01)
+    factor = 2 if clock == "wall" else 1
+    assert measured.call_baseline_ns == pytest.approx(call_ms * 1e6 * factor, rel=0.01)
+    assert measured.invalid_share == 0
+
+
+def test_the_three_times_add_up_and_give_the_throughput() -> None:
+    frame = generations()
+    total, first, other = (
+        judge.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(judge.Metric)
+    )
+    assert np.allclose(total, first + 5 * other)
+    assert judge.tokens_per_second(9e6, new_tokens=6, batch=3) == pytest.approx(2000)
+
+
+def test_what_generates_nothing_has_no_first_token() -> None:
+    frame = samples(noisy(0, a=0.0, b=0.0)).assign(first_cpu_ns=0, first_wall_ns=0)
+    for metric in ("time_to_first_token", "time_per_output_token"):
+        pair = {"workload": "w", "baseline": "a", "variant": "b"}
+        measured = differences(frame, **pair, clock="cpu", metric=metric, new_tokens=4)
+        assert (len(measured.values), measured.invalid_share) == (0, 1.0)
+
+
+def test_a_metric_that_cannot_be_had_is_an_error() -> None:
+    frame = generations()
+    with pytest.raises(ValueError, match="metric must be one of time, time_to_first_token, time_per_output_token"):
+        judge.call_times_ns(frame, clock="cpu", metric="ttft")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs the workload's new_tokens, 2 or more, not 1"):
+        judge.call_times_ns(frame, clock="cpu", metric="time_per_output_token", new_tokens=1)

@@ -483,3 +483,50 @@ def test_what_makes_two_machines_different(change: dict[str, object], reason: st
     assert len(reasons) == 1
     assert re.search(reason, reasons[0])
     assert environment.comparable(base, base | {"load_average": [9.0], "kernel": "x", "python": "3.99"}) == []
+
+
+# -- the first token of a generation -------------------------------------------------------------------------------
+
+
+def a_generation(number: int) -> RoundRecord:
+    samples = [["fast", 0, 0, 8, 1, 9_000_000, 9_500_000, 0, 4_000_000, 4_200_000]]
+    return {"workload": "generate-tiny-t8-n6-b1", "process": 0, "round": number, "samples": samples}
+
+
+def test_first_tokens_come_back_and_others_have_none(run: RunFolder) -> None:
+    run.append_round(a_round(0))
+    run.append_round(a_generation(1))
+    run.append_round(a_round(2))
+    from_journal = run.read_samples()
+    run.finish()
+    pd.testing.assert_frame_equal(from_journal, run.read_samples())
+    generated = from_journal["workload"] == "generate-tiny-t8-n6-b1"
+    first = ["first_cpu_ns", "first_wall_ns"]
+    assert from_journal.loc[generated, first].to_numpy().tolist() == [[4_000_000, 4_200_000]]
+    assert (from_journal.loc[~generated, first] == 0).all().all()
+    assert from_journal[first].dtypes.tolist() == [np.dtype("int64")] * 2
+
+
+def test_a_run_from_before_there_were_generations_is_read(run: RunFolder) -> None:
+    path = finished(run)
+    expected = run.read_samples()
+    pq.write_table(pq.read_table(path).drop_columns(["first_cpu_ns", "first_wall_ns"]), path)
+    pd.testing.assert_frame_equal(run.read_samples(), expected)
+    run.append_round(a_generation(1))  # and taken up again
+    assert run.read_samples()["first_cpu_ns"].tolist() == [*[0] * len(expected), 4_000_000]
+
+
+@pytest.mark.parametrize("first", [[4_000_000], [9_000_001, 1], [-1, 1], [1, 9_500_001]])
+def test_a_first_token_that_cannot_be_is_refused(run: RunFolder, first: list[int]) -> None:
+    record = a_generation(0)
+    sample = [*record["samples"][0][:8], *first]
+    (run.path / "samples.jsonl").write_text(json.dumps({**record, "samples": [sample]}) + "\n")
+    with pytest.raises(RunError, match=r"a first token that came after the last|line 1 is damaged"):
+        run.read_samples()
+
+
+def test_a_round_is_of_one_kind(run: RunFolder) -> None:
+    record = a_generation(0)
+    record["samples"] = [*record["samples"], a_round(0)["samples"][0]]
+    with pytest.raises(ValueError, match="some samples have a first token and others do not"):
+        run.append_round(record)

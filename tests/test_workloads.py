@@ -29,15 +29,27 @@ def names(template: str, *values: int) -> list[str]:
 
 def test_the_shipped_workloads() -> None:
     expected = [
-        *names("prefill-15m-t{}", 8, 32, 128, 512, 2048),
+        *names("prefill-15m-t{}", 8, 32, 128, 512, 2048, 4096),
         *("prefill-15m-t128-distinct", "prefill-15m-trace"),
-        *names("decode-15m-c{}", 64, 512, 1024),
+        *names("prefill-15m-t512-chunk{}", 32, 128),
+        *names("decode-15m-c{}", 64, 256, 512, 1024, 2048, 4096),
+        *("prefill-15m-t128-b4", "decode-15m-c64-b4", "decode-15m-c64-b16"),
+        *("generate-15m-t32-n32", "generate-15m-t512-n32", "generate-15m-t32-n32-b4", "generate-7b-1layer-t32-n8"),
+        *names("decode-width-{}-c1", 128, 256, 512, 1024, 2048),
+        *names("prefill-width-{}-t32", 128, 256, 512, 1024, 2048),
         *names("prefill-110m-t{}", 8, 128, 512),
         *names("decode-110m-c{}", 64, 512),
         *names("prefill-7b-1layer-t{}", 8, 32, 128, 512),
         *names("decode-7b-1layer-c{}", 1, 64, 512),
         *("prefill-7b-2layer-t32", "decode-7b-2layer-c64", "prefill-gqa-t128", "decode-gqa-c64"),
-        *("prefill-tiny-t16", "decode-tiny-c16"),
+        *(
+            "prefill-tiny-t16",
+            "decode-tiny-c16",
+            "prefill-tiny-t16-chunk6",
+            "prefill-tiny-t16-b3",
+            "decode-tiny-c16-b3",
+        ),
+        *names("generate-tiny-t8-n6-b{}", 1, 3),
         *names("mask-create-apply-t{}", 8, 32, 128, 512),
         *names("mask-create-t{}", 8, 32, 128, 512),
         *names("mask-apply-t{}", 8, 32, 128, 512),
@@ -61,6 +73,8 @@ def test_the_shipped_workloads() -> None:
         "float32",
     )
     assert (known["rope-t32"].component, known["rope-t32"].tokens) == ("rope", 32)
+    generation = known["generate-15m-t32-n32-b4"]
+    assert (generation.tokens, generation.new_tokens, generation.batch) == (32, 32, 4)
 
 
 def test_workloads_survive_json() -> None:
@@ -87,6 +101,27 @@ def test_the_geometries_of_a_family_differ_in_one_thing() -> None:
     assert {key for key, value in vars(one).items() if vars(two)[key] != value} == {"num_hidden_layers"}
     plain, grouped = geometries.get("tiny").config, geometries.get("tiny-gqa").config
     assert {key for key, value in vars(plain).items() if vars(grouped)[key] != value} == {"num_key_value_heads"}
+
+
+def test_the_width_sweep_changes_the_width_alone() -> None:
+    last = geometries.get("7b-1layer").config
+    for width in (128, 256, 512, 1024, 2048):
+        config = geometries.get(f"width-{width}").config
+        assert config.hidden_size == width
+        assert (config.head_dim, config.num_hidden_layers) == (last.head_dim, last.num_hidden_layers)
+        assert config.intermediate_size / width == last.intermediate_size / last.hidden_size
+        head = config.vocab_size * width
+        assert head / (parameter_count(config) - head) < (
+            0.15 if width == 128 else 0.08
+        )  # the LM head does not dominate
+
+
+def test_a_prefill_comes_whole_or_in_chunks() -> None:
+    whole = workloads.get("prefill-tiny-t16")
+    assert workloads.pieces(whole, 16) == [16]
+    assert workloads.pieces(workloads.get("prefill-tiny-t16-chunk6"), 16) == [6, 6, 4]
+    values = whole.model_dump() | {"chunk": 8, "lengths": "distinct"}
+    assert workloads.pieces(Workload(**values), 20) == [8, 8, 4]
 
 
 def test_nothing_here_imports_torch() -> None:
@@ -246,6 +281,9 @@ def test_families_expand(tmp_path: Path) -> None:
         ('kind = "prefill"', 'kind = "component"\ncomponent = "rope"', r"context = 4, expected 0"),
         ('geometry = "tiny"', 'geometry = "tinny"', r"geometry = 'tinny', .*did you mean 'tiny'\?"),
         ('geometry = "tiny"\n', "", r"geometry is missing"),
+        ('kind = "prefill"', 'kind = "generate"', r"context = 4, expected 0, because kind = \"generate\""),
+        ("context = 4", "new_tokens = 4", r"new_tokens = 4, expected none, because kind = \"prefill\""),
+        ("context = 4", "chunk = 8", r"chunk = 8, expected fewer than tokens = 8, and kind = \"prefill\""),
         ("context = 4", "batch = 0", r"batch = 0, expected greater than 0"),
         ("context = 4", "context = -1", r"context = -1, expected greater than or equal to 0"),
         ("context = 4", "context = 200", r"context = 200, expected .* max_position_embeddings = 128 of 'tiny'"),
@@ -288,6 +326,42 @@ def test_mistakes_in_a_workload_are_named(old: str, new: str, expected: str, tmp
     assert old in GOOD
     with pytest.raises(DataError, match=rf"workloads\.toml: \[\[workload\]\] 1 \(.*\): {expected}"):
         load(tmp_path, GOOD.replace(old, new))
+
+
+GENERATION = GOOD.replace('"prefill"', '"generate"').replace("context = 4", "new_tokens = 4")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("new_tokens = 4", "", r"new_tokens = None, expected at least 2"),
+        ("new_tokens = 4", "new_tokens = 1", r"new_tokens = 1, expected at least 2"),
+        ("new_tokens = 4", "new_tokens = 113", r"tokens = 16, expected .* calls of up to 129 tokens to fit"),
+        ("new_tokens = 4", 'new_tokens = 4\nlengths = "distinct"', r"lengths = 'distinct', expected \"repeated\""),
+        ("new_tokens = 4", "new_tokens = 4\nchunk = 3", r"chunk = 3, expected .*kind = \"prefill\""),
+        ('"generate"', '"component"', r"component = None, expected"),
+        (
+            'kind = "generate"\n',
+            'kind = "component"\ncomponent = "rope"\nbatch = 2\n',
+            r"batch = 2, expected none, because kind = \"component\" is one sequence in float32",
+        ),
+        (
+            'kind = "generate"\n',
+            'kind = "component"\ncomponent = "rope"\ndtype = "float16"\n',
+            r"dtype = 'float16', expected none",
+        ),
+        (
+            'kind = "generate"\ngeometry = "tiny"\ntokens = [8, 16]\nnew_tokens = 4',
+            'kind = "decode"\ngeometry = "tiny"\ntokens = 1\ncontext = [8, 65]',
+            r"context = 65, expected context 65 and decode calls over 64 tokens to fit",
+        ),
+    ],
+)
+def test_mistakes_in_a_generation_or_its_like_are_named(old: str, new: str, expected: str, tmp_path: Path) -> None:
+    assert len(load(tmp_path, GENERATION)) == 2
+    assert old in GENERATION
+    with pytest.raises(DataError, match=expected):
+        load(tmp_path, GENERATION.replace(old, new).replace("p-t{tokens}", "p-t{tokens}-c{context}"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,225 @@
+"""Generation: tokens one by one, what counts as a wrong one, and whole rounds of it (also in chunks and batches)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from llama_workbench import ROOT, variants
+from llama_workbench.harness import geometries, workloads
+from llama_workbench.harness.checkpoints import synthesize
+from llama_workbench.harness.gates import TOLERANCES, greedy, judge_tokens, small_geometries, small_weights
+from llama_workbench.harness.worker import GenerateRunner, Worker
+from llama_workbench.variants.generation import generate
+
+OUTSIDE = ROOT / "tests" / "outside_variants.py"
+
+
+class Counting:
+    """A model whose most likely token is the number of calls so far, plus the row."""
+
+    def __init__(self):
+        self.calls = []
+
+    def forward(self, tokens, position):
+        self.calls.append((tokens.tolist(), position))
+        logits = torch.zeros(len(tokens), 9)
+        for row in range(len(tokens)):
+            logits[row, len(self.calls) + row] = 1
+        return logits
+
+    def reset(self):
+        self.calls.clear()
+
+
+def test_tokens_come_one_by_one_and_nothing_is_computed_ahead():
+    model = Counting()
+    stream = generate(model, torch.tensor([[7, 8, 7], [5, 5, 5]]), 3)
+    assert isinstance(stream, Iterator)
+    assert model.calls == []
+    assert next(stream).tolist() == [1, 2]
+    assert model.calls == [([[7, 8, 7], [5, 5, 5]], 0)]
+    assert next(stream).tolist() == [2, 3]
+    assert model.calls[1:] == [([[1], [2]], 3)]
+    assert next(stream).tolist() == [3, 4]
+    assert model.calls[2:] == [([[2], [3]], 4)]
+    assert next(stream, None) is None
+    assert len(model.calls) == 3  # the last token is given, not fed
+
+
+@pytest.mark.parametrize(("count", "length"), [(0, 3), (3, 0)])
+def test_no_tokens_at_all_is_an_error(count, length):
+    with pytest.raises(ValueError, match=f"count = {count} and a prompt of {length} tokens"):
+        generate(Counting(), torch.zeros(1, length, dtype=torch.long), count)
+
+
+def test_generation_is_repeated_prefill_of_what_is_there_so_far():
+    config = small_geometries()["grouped"]
+    model = variants.get("candle").build(config, small_weights(config, torch.float64), max_length=20)
+    text = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+    with torch.inference_mode():
+        got = torch.stack(list(generate(model, text, 6)), dim=1)
+        for _ in range(6):
+            model.reset()
+            text = torch.cat((text, model.forward(text, 0).argmax(-1, keepdim=True)), dim=1)
+    assert torch.equal(got, text[:, 5:])
+
+
+def test_a_wrong_token_is_told_from_a_near_tie():
+    expected = torch.tensor([[4, 5, 6], [7, 8, 9]])
+    margins = torch.full((2, 3), 0.1)
+    assert judge_tokens(expected.clone(), expected, margins, torch.float32) is None
+    got = torch.tensor([[4, 5, 6], [7, 1, 2]])
+    told = judge_tokens(got, expected, margins, torch.float32)
+    assert told == "token 2 of sequence 2 is 1, expected 8, which leads by 1.0e-01 of the largest logit"
+    margins[1, 1] = 2 * TOLERANCES[torch.float32]  # what follows a near-tie is another sequence: not compared
+    assert judge_tokens(got, expected, margins, torch.float32) is None
+    assert judge_tokens(got, expected, margins, torch.float64) is not None  # there the same lead is no near-tie
+    margins[1, 1] = float("nan")
+    assert judge_tokens(got, expected, margins, torch.float32) is not None
+    assert judge_tokens(got[:, :2], expected, margins, torch.float32) == "[2, 2] tokens for [2, 3]"
+
+
+def test_the_lead_of_a_token_is_a_share_of_the_largest_logit():
+    class Fixed:
+        def forward(self, tokens, position):
+            return torch.tensor([[1.0, 4.0, 3.0], [-8.0, 1.0, 1.5]])
+
+        def reset(self):
+            pass
+
+    tokens, margins = greedy(Fixed(), torch.zeros(2, 1, dtype=torch.long), 2)
+    assert tokens.tolist() == [[1, 1], [2, 2]]
+    assert margins.tolist() == [[0.125, 0.125], [0.0625, 0.0625]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthesize(geometries.get("tiny"), cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def worker(folder: Path) -> Iterator[Worker]:
+    """A worker in this process; what it sets for its own is put back."""
+    threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
+    names = ("other_token_later", "shifted_later", "stale_later", "wrong")
+    added = {name: f"{OUTSIDE}:{name}" for name in names}
+    yield Worker({"process": 1, "added": added, "cache": str(folder.parent.parent), "threads": 1})
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(gradients)
+
+
+def opened(worker: Worker, folder: Path, workload: str, *names: str) -> dict[str, dict]:
+    """What the gates said of the variants, that workload being open."""
+    worker.open(workloads.get(workload).model_dump(), str(folder), 0)
+    return {name: worker.gate(workload, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        "generate-tiny-t8-n6-b1", "generate-tiny-t8-n6-b3", "prefill-tiny-t16-chunk6", "prefill-tiny-t16-b3",
+        "decode-tiny-c16-b3",
+    ],
+)  # fmt: skip
+def test_chunks_batches_and_generations_pass_gates_and_rounds(worker, folder, workload):
+    names = [
+        "team006_before",
+        "team005_hybrid",
+        "team005_proposal",
+        "candle",
+        "fast",
+        "transformers_static",
+        "yardstick",
+    ]
+    gates = opened(worker, folder, workload, *names)
+    assert {name: found["gate"]["passed"] for name, found in gates.items()} == dict.fromkeys(names, True), gates
+    generated = workload.startswith("generate")
+    batch = workloads.get(workload).batch
+    assert all((f"and {6 * batch} greedy tokens" in found["gate"]["detail"]) == generated for found in gates.values())
+    # Layout alone: the same operations, from the first token to the last.
+    assert gates["team005_hybrid"]["trace"] == gates["team005_proposal"]["trace"]
+    assert gates["candle"]["trace"]["digest"] != gates["yardstick"]["trace"]["digest"]
+    assert worker.benches[workload].prompts.shape[1] == batch
+    for index in range(2):
+        found = worker.round(workload, index, names)
+        assert (found["wrong"], found["leaks"]) == ({}, {})
+        for _, _, _, tokens, repeats, cpu, wall, _, *first in found["samples"]:
+            assert len(first) == (2 if generated else 0)
+            if generated:
+                assert (tokens, repeats) == (8, 1)
+                assert 0 < first[0] < cpu
+                assert 0 < first[1] < wall
+
+
+def test_the_op_trace_covers_every_piece(worker, folder):
+    def ops(workload: str) -> int:
+        return opened(worker, folder, workload, "yardstick")["yardstick"]["trace"]["ops"]
+
+    prefill, decode = ops("prefill-tiny-t16"), ops("decode-tiny-c16")
+    assert ops("prefill-tiny-t16-chunk6") == pytest.approx(3 * prefill, rel=0.03)
+    assert ops("generate-tiny-t8-n6-b1") == pytest.approx(prefill + 5 * decode, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("other_token_later", "in a timed call token"),
+        ("shifted_later", "logits of a timed call off by"),
+        ("stale_later", "logits of a timed call off by"),
+    ],
+)
+def test_a_generation_that_turns_wrong_is_found_in_its_round(worker, folder, name, said):
+    """Another token; the same tokens from other logits; the same tokens, but a cache that the last step left behind."""
+    workload = "generate-tiny-t8-n6-b3"
+    names = ["fast", "yardstick", "candle", name]
+    gates = opened(worker, folder, workload, *names)
+    assert gates[name]["gate"]["passed"], gates[name]
+    wrong: dict[str, str] = {}
+    for index in range(20):
+        wrong = worker.round(workload, index, names)["wrong"]
+        if wrong:
+            break
+    assert list(wrong) == [name]
+    assert said in wrong[name]
+
+
+def test_one_variant_alone_is_enough_to_find_a_wrong_token(worker, folder):
+    workload = "generate-tiny-t8-n6-b1"
+    opened(worker, folder, workload, "other_token_later")
+    rounds = (worker.round(workload, index, ["other_token_later"])["wrong"] for index in range(40))
+    wrong = next(filter(None, rounds))
+    assert "in a timed call token" in wrong["other_token_later"]
+
+
+def test_the_gate_compares_the_tokens_too(worker, folder):
+    """Every token leads by more than the tolerance here, so a variant that took another one is wrong."""
+    workload = "generate-tiny-t8-n6-b1"
+    assert opened(worker, folder, workload, "yardstick")["yardstick"]["gate"]["passed"]
+    bench = worker.benches[workload]
+    assert bench.expected is not None
+    tokens, margins = bench.expected
+    assert tokens.shape == margins.shape == (8, 1, 6)
+    assert bool((margins > 0).all())
+    bench.expected = ((tokens + 1) % 512, margins.fill_(1.0))
+    runner = worker._runner(bench, variants.get("yardstick"))
+    assert isinstance(runner, GenerateRunner)
+    with torch.inference_mode():
+        runner.prepare(8, 3, 1)
+        runner.call()
+    assert "token 1 of sequence 1 is" in (worker._wrong_tokens(bench, runner) or "")
+
+
+def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
+    """A second call would come to lie behind the first where keys are appended."""
+    work = workloads.get("prefill-tiny-t16").model_copy(update={"name": "after-a-context", "context": 8})
+    worker.open(work.model_dump(), str(folder), 0)
+    names = ["candle", "fast", "yardstick"]
+    for name in names:
+        assert worker.gate(work.name, name)["gate"]["passed"]
+    found = worker.round(work.name, 0, names)
+    assert found["wrong"] == {}
+    assert {sample[4] for sample in found["samples"]} == {1}

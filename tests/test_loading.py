@@ -1,0 +1,191 @@
+"""The loading pass: real loads of a tiny checkpoint, a page cache that really empties, and what the numbers mean."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from llama_workbench.harness import geometries, loaders
+from llama_workbench.harness.checkpoints import synthesize
+from llama_workbench.harness.loading import BASELINE, CONTROL, load_effects, load_shares, measure_loading
+from llama_workbench.harness.store import RunFolder
+
+ALPHA = 0.01
+
+
+class Quiet:
+    def phase(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        assert 0 <= done <= 1
+
+
+def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) -> None:
+    folder = synthesize(geometries.get("tiny"), cache=tmp_path)
+    before = sorted(tmp_path.iterdir())
+    records = measure_loading(
+        folder,
+        cache=tmp_path,
+        log=tmp_path / "checkpoints" / "log",
+        seed=0,
+        seconds=60,
+        progress=Quiet(),
+        prompt_tokens=8,
+        most_rounds=2,
+    )
+    names = ["safetensors-mmap", "torch-load", "torch-load-mmap", CONTROL]
+    assert [(r["loader"], r["cache"]) for r in records] == [(n, s) for n in names for s in ("cold", "warm")]
+    for record in records:
+        assert record["checkpoint"] == "tiny"
+        if record["cache"] == "cold" and record["reason"] is not None:
+            assert "page cache" in record["reason"]  # a file system where it cannot be emptied
+            continue
+        assert record["reason"] is None
+        assert [load["round"] for load in record["loads"]] == [0, 1]
+        for load in record["loads"]:
+            assert 0 < load["open_ns"] < load["touched_ns"]
+            assert load["peak_bytes"] >= 0
+            if record["loader"] == "torch-load":
+                assert load["mapped_bytes"] < record["file_bytes"] / 2
+            else:
+                assert load["mapped_bytes"] > record["file_bytes"] / 2
+        for first in record["first_tokens"]:
+            assert min(first[key] for key in first if key.endswith("_ns")) > 0
+    positions = sorted(
+        s["position"] for r in records for k in ("loads", "first_tokens") for s in r[k] if s["round"] == 0
+    )
+    assert positions == sorted(set(positions))
+    run = RunFolder.create(tmp_path / "run")
+    assert run.read_loading() == []
+    run.write_json("loading.json", records)
+    assert run.read_loading() == records
+    assert {path for path in tmp_path.iterdir() if path.name.startswith(".partial")} <= set(before)
+
+
+def test_a_file_leaves_the_page_cache_and_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(1 << 20))
+    assert loaders.warm(path) is None
+    assert loaders.cached_share(path) == 1
+    if reason := loaders.evict(path):
+        pytest.skip(f"not on this file system: {reason}")
+    assert loaders.cached_share(path) <= loaders.COLD_SHARE
+    with path.open("rb") as file:
+        file.read(4096)
+    assert 0 < loaders.cached_share(path) <= 1
+
+
+def test_a_file_that_cannot_be_evicted_is_never_called_cold() -> None:
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        pytest.skip("no file system in memory here")
+    path = memory / f"workbench-test-{os.getpid()}"
+    try:
+        path.write_bytes(bytes(1 << 20))
+        assert "100% of the file stay in the page cache" in (loaders.evict(path) or "")
+    finally:
+        path.unlink()
+    assert "cannot be emptied here" in (loaders.evict(path) or "")
+
+
+def fails() -> dict[str, Any]:
+    raise RuntimeError("no such format")
+
+
+def dies() -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("work", "found"),
+    [
+        (lambda: {"pid": 1}, {"pid": 1}),
+        (fails, {"reason": "raises RuntimeError: no such format"}),
+        (dies, {"reason": "kills its process (SIGKILL)"}),
+    ],
+)
+def test_a_load_that_fails_takes_only_its_fork_along(work: Callable[[], dict[str, Any]], found: dict[str, Any]) -> None:
+    assert loaders.forked(work) == found
+
+
+def test_a_loader_that_gives_other_weights_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = synthesize(geometries.get("tiny"), cache=tmp_path / "cache")
+    honest = loaders.loaders()["torch-load"]
+
+    def rounded(path: Path) -> dict[str, torch.Tensor]:
+        return {name: tensor.bfloat16().float() for name, tensor in honest.load(path).items()}
+
+    kinds = {
+        "honest": honest,
+        "rounded": loaders.Loader(".pt", honest.write, rounded),
+        "declared": loaders.Loader(".pt", honest.write, rounded, exact=False),
+        "broken": loaders.Loader(".none", honest.write, lambda path: {}),
+    }
+    monkeypatch.setattr(loaders, "loaders", lambda: kinds)
+    facts = loaders.prepare(str(folder), str(tmp_path), str(tmp_path / "cache"), "fast")
+    assert "bytes" in facts["honest"]
+    assert "bytes" in facts["declared"]
+    assert "does not come back from weights.pt as it was written" in facts["rounded"]["reason"]
+    assert "KeyError" in facts["broken"]["reason"]
+
+
+# -- what it means -----------------------------------------------------------------------------------------------------
+
+
+def a_record(loader: str, cache: str, factor: float, *, rounds: int = 40, reason: str | None = None) -> dict[str, Any]:
+    """Loads of `factor` times 10 ms and first tokens after 30 ms of which `factor` times 10 ms are the load's."""
+    rng = np.random.default_rng([ord(letter) for letter in loader + cache])
+    loads, first_tokens = [], []
+    for number in range(rounds):
+        open_ns, touch_ns = (1e6 * factor * np.exp(rng.normal(0, 0.02, 2)) * (4, 6)).round().tolist()
+        loads.append({"round": number, "position": 0, "open_ns": open_ns, "touched_ns": open_ns + touch_ns})
+        again = {"build_again_ns": 5e6, "first_again_ns": 15e6}
+        first = {"open_ns": open_ns, "build_ns": 5e6 + touch_ns, "first_ns": 15e6}
+        first_tokens.append({"round": number, "position": 0, **first, **again})
+    keys = {"checkpoint": "tiny", "loader": loader, "cache": cache, "reason": reason}
+    return {**keys, "loads": loads, "first_tokens": first_tokens}
+
+
+def test_loaders_are_compared_within_rounds() -> None:
+    records = [
+        a_record(BASELINE, "warm", 1.0),
+        a_record("torch-load", "warm", 2.0)
+        | {"loads": a_record("torch-load", "warm", 2.0)["loads"][5:]},  # rounds without a partner do not count
+        a_record(CONTROL, "warm", 1.0),
+        a_record(BASELINE, "cold", 3.0),
+        a_record("torch-load", "cold", 3.0, rounds=0, reason="the page cache cannot be emptied here"),
+    ]
+    effects = {(e.cache, e.metric, e.loader): e for e in load_effects(records, alpha=ALPHA)}
+    assert len(effects) == 9
+    for metric in ("open", "touched"):
+        effect = effects["warm", metric, "torch-load"]
+        assert effect.low < 0.5 < effect.high < 0.6
+        assert effect.rounds == 35
+        control = effects["warm", metric, CONTROL]
+        assert control.low < 1 < control.high
+    assert effects["warm", "first_token", "torch-load"].ratio == pytest.approx(30 / 40, rel=0.02)
+    nothing = effects["cold", "open", "torch-load"]
+    assert (nothing.rounds, nothing.low, nothing.high) == (0, 0.0, math.inf)
+    assert nothing.reason == "the page cache cannot be emptied here"
+    assert nothing.to_json()["ratio"] is None
+
+
+def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:
+    records = [a_record(BASELINE, "warm", 1.0), a_record(BASELINE, "cold", 6.0), a_record("x", "warm", 1.0, rounds=2)]
+    warm, cold, few = load_shares(records, alpha=ALPHA)
+    assert warm.low < 10 / 30 < warm.high < 0.4
+    assert cold.share == pytest.approx(60 / 80, rel=0.02)
+    assert few.to_json()["low"] is None

@@ -1,0 +1,36 @@
+"""Greedy generation with any `Model`, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .presets import Model
+
+
+def generate(model: Model, prompt: Tensor, count: int) -> Iterator[Tensor]:
+    """The `count` most likely tokens after `prompt` ([B, T] ids), one by one: each [B], given as soon as it is known.
+
+    The first costs the prefill, every other one decode step; nothing is computed ahead, so a reader that stops early
+    pays for no token it has not seen. The model is reset first; it must have room for T + `count` - 1 positions. Equal
+    logits go to the lowest id (as torch's argmax on a CPU). There is no stop token: a benchmark wants its full count.
+
+    Raises:
+        ValueError: `count` is below 1, or the prompt is empty.
+    """
+    if count < 1 or prompt.shape[1] < 1:
+        raise ValueError(f"count = {count} and a prompt of {prompt.shape[1]} tokens, expected at least 1 of each")
+    return _generated(model, prompt, count)
+
+
+def _generated(model: Model, prompt: Tensor, count: int) -> Iterator[Tensor]:
+    model.reset()
+    token = model.forward(prompt, 0).argmax(-1)  # [B]
+    yield token
+    length = prompt.shape[1]
+    for position in range(length, length + count - 1):
+        token = model.forward(token[:, None], position).argmax(-1)
+        yield token
