@@ -424,13 +424,13 @@ def rebuilt(fields: TokenizerFields) -> Tokenizer:
             tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False)])
         elif kind == TokenType.USER_DEFINED:
             tokenizer.add_tokens([AddedToken(word, special=False, normalized=False)])
-    ends = [(fields.bos, fields.add_bos), (fields.eos, fields.add_eos)]
-    named = [(f"{fields.tokens[end]}", end) for end, is_added in ends if is_added and end is not None]
-    if named:
-        before = [f"{fields.tokens[fields.bos]}"] if fields.add_bos and fields.bos is not None else []
-        after = [f"{fields.tokens[fields.eos]}"] if fields.add_eos and fields.eos is not None else []
+    before = [fields.bos] if fields.add_bos and fields.bos is not None else []
+    after = [fields.eos] if fields.add_eos and fields.eos is not None else []
+    if before or after:
+        names = {end: fields.tokens[end] for end in (*before, *after)}
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=[*before, "$A", *after], special_tokens=list(dict.fromkeys(named))
+            single=[*(names[end] for end in before), "$A", *(names[end] for end in after)],
+            special_tokens=[(name, end) for end, name in names.items()],
         )
     return tokenizer
 
