@@ -15,8 +15,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .environment import child_environment
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from llama_workbench.variants import Model
 
 CHECK_SECONDS = 300.0
 
@@ -79,8 +85,71 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
             yield Case(f"{case.name} ({geometry})", gate.passed, detail)
 
 
+def _gguf_loads(cache: Path, seed: int) -> Iterator[Case]:
+    """A model written as GGUF and read back gives the logits of the one that was written."""
+    from .gguf_checks import check_gguf_loads
+
+    return (Case(*case) for case in check_gguf_loads(cache, seed))
+
+
+def _tokenizer_matches(cache: Path, seed: int) -> Iterator[Case]:
+    """The tokenizer rebuilt from a GGUF file's metadata gives the ids of the tokenizer.json behind it."""
+    from .gguf_checks import check_tokenizer_matches
+
+    return (Case(*case) for case in check_tokenizer_matches(cache, seed))
+
+
+STREAMED = ("team006_before", "team006_after", "team005_hybrid", "team005_proposal", "candle", "fast")
+
+
+def _streaming(cache: Path, seed: int) -> Iterator[Case]:
+    """Each token of a generation comes after exactly one more forward, and is the library's most likely one."""
+    import torch
+
+    from llama_workbench import variants
+    from llama_workbench.variants.generation import generate
+
+    from .gates import SMALL_LENGTH, small_geometries, small_weights
+
+    config = small_geometries()["plain"]
+    weights = small_weights(config, torch.float64)
+    prompt = torch.randint(0, config.vocab_size, (1, 9), generator=torch.Generator().manual_seed(seed))
+    wanted = SMALL_LENGTH - 9
+    library = variants.get("transformers_eager").build(config, weights, max_length=SMALL_LENGTH)
+    with torch.inference_mode():
+        expected = [int(token) for token in generate(library, prompt, wanted)]
+        for name in STREAMED:
+            model = variants.get(name).build(config, weights, max_length=SMALL_LENGTH)
+            counted = _Counted(model)
+            tokens, forwards = [], []
+            for token in generate(counted, prompt, wanted):
+                tokens.append(int(token))
+                forwards.append(counted.forwards)
+            stepwise = forwards == list(range(1, wanted + 1))
+            yield Case(f"{name}: one forward a token", stepwise, f"forwards when each token came: {forwards}")
+            yield Case(f"{name}: the library's tokens", tokens == expected, f"{tokens} for {expected}")
+
+
+class _Counted:
+    """A model that counts its forwards."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.forwards = 0
+
+    def forward(self, tokens: Tensor, position: int) -> Tensor:
+        self.forwards += 1
+        return self.model.forward(tokens, position)
+
+    def reset(self) -> None:
+        self.model.reset()
+
+
 CHECKS: Mapping[str, Callable[[Path, int], Iterator[Case] | Sequence[Case]]] = {
+    "gguf-loads": _gguf_loads,
     "own-unified-cache-correct": _unified_cache_correct,
+    "streaming": _streaming,
+    "tokenizer-matches": _tokenizer_matches,
 }
 """By the name that a claim uses: what gives the cases, from a cache directory and a seed."""
 

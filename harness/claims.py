@@ -61,10 +61,7 @@ from .regions import Range, Region
 EXPECTATIONS = ("faster_than_percent", "slower_than_percent", "ratio", "gain_percent", "same_within_percent")
 """The keys that say what is claimed of t_baseline / t_variant. A hypothesis has exactly one of them."""
 
-TIMES = ("time", "time_to_first_token", "time_per_output_token")
-"""Metrics that compare two sides; the latter two on workloads that generate."""
-
-READINGS = ("share", "trend", "inflation", "attribution", "memory", "count", "check", "none")
+READINGS = ("share", "trend", "inflation", "attribution", "loading", "memory", "count", "check", "none")
 """Metrics that give one value.
 
 share   time of `phases` in percent of `of`, for `variant` on each of `workloads`
@@ -72,6 +69,8 @@ trend   by how much the gain of `variant` over `baseline` rises from the shortes
 inflation  how many times too high a claim of `claimed` = [low, high] was: claimed over measured gain
 attribution  what the speed-up of the grid on `workloads` is due to; `quantity` is architecture, operations, both or
         neither
+loading  what loading the weights of each workload's checkpoint adds to the time to first token, in percent of it;
+        `quantity` is the loader, `of` the page cache: cold or warm
 memory  `quantity` of `variant` on each of `workloads` (see harness/memory.py)
 count   `quantity` of the source of `variant`, or how many times that of `baseline` (see harness/counts.py)
 check   `quantity` names a check: something that works or does not (see harness/checks.py)
@@ -99,7 +98,7 @@ _EXPECTED = {
     "variant": _NAME,
     "baseline": f"{_NAME}, or a list of such names without repeats",
     "workloads": "a list of one or more names without repeats",
-    "metric": f"one of {', '.join((*TIMES, *READINGS))}",
+    "metric": f"one of time, {', '.join(READINGS)}",
     "quick": "true or false",
     "phases": "a list of one or more phases without repeats",
     "of": "the name of a denominator",
@@ -116,7 +115,7 @@ _EXPECTED = {
     "same_within_percent": "a number of percent above 0",
 }
 _EXPECTED_ITEM = {"who": "a name", "assumes": "a text", "baseline": _NAME, "workloads": _NAME, "phases": "a phase"}
-_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": (*TIMES, *READINGS)}
+_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": ("time", *READINGS)}
 
 
 class ClaimError(ValueError):
@@ -178,7 +177,7 @@ class Hypothesis(BaseModel):
     variant: _Name
     baseline: Annotated[_Names, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
     workloads: _Names
-    metric: Literal["time", "time_to_first_token", "time_per_output_token"]
+    metric: Literal["time"]
     quick: Annotated[bool, Field(strict=True)] = True
     faster_than_percent: _AtLeastZero | None = None
     slower_than_percent: _AtLeastZero | None = None
@@ -227,7 +226,7 @@ class Reading(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     part: _Text | None = None
-    metric: Literal["share", "trend", "inflation", "attribution", "memory", "count", "check", "none"]
+    metric: Literal["share", "trend", "inflation", "attribution", "loading", "memory", "count", "check", "none"]
     quick: Annotated[bool, Field(strict=True)] = True
     variant: _Name | None = None
     baseline: _Name | None = None
@@ -268,7 +267,7 @@ class Reading(BaseModel):
         """What its value is counted in."""
         if self.metric == "count" and self.baseline is not None:
             return "times"
-        units = {"share": "%", "trend": "% rise", "inflation": "times", "memory": "%", "check": "%"}
+        units = {"share": "%", "trend": "% rise", "inflation": "times", "loading": "%", "memory": "%", "check": "%"}
         return units.get(self.metric, self.quantity or "")
 
     @property
@@ -302,6 +301,7 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "share": (("variant", "workloads", "phases", "of"), _RANGES),
     "trend": (("variant", "baseline", "workloads"), _RANGES),
     "inflation": (("variant", "baseline", "workloads", "claimed"), _RANGES),
+    "loading": (("workloads", "quantity", "of"), _RANGES),
     "memory": (("variant", "workloads", "quantity"), _RANGES),
     "count": (("variant", "quantity"), ("baseline", *_RANGES)),
     "attribution": (("workloads", "quantity"), ()),

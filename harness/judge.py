@@ -557,9 +557,9 @@ class Evidence:
     measured: workload → variants that entered it, controls and those that fell out included. wall_variants: workload →
     variants that must be timed by wall, with `wall_default` for workloads that are wall altogether. trace_difference:
     (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry where they were not
-    compared. sizes: tokens of each workload (of a decode: its context). phases: the table of phases.parquet, where
-    there is one. findings: what the passes found, by subject. unusable: (workload, variant) → why its numbers do not
-    count. alpha: of the whole report.
+    compared. sizes: tokens of each workload (of a decode: its context); widths and geometries: of its model. phases:
+    the table of phases.parquet, where there is one. loading: records of loading.json. findings: what other passes
+    found, by subject. unusable: (workload, variant) → why its numbers do not count. alpha: of the whole report.
     """
 
     samples: pd.DataFrame
@@ -573,7 +573,10 @@ class Evidence:
     alpha: float = ALPHA
     seed: int = 0
     sizes: Mapping[str, float] = field(default_factory=dict)
+    widths: Mapping[str, int] = field(default_factory=dict)
+    geometries: Mapping[str, str] = field(default_factory=dict)
     phases: pd.DataFrame | None = None
+    loading: Sequence[Mapping[str, Any]] = ()
     findings: Mapping[tuple[str, str, str, str, str], Finding] = field(default_factory=dict)
 
     def has(self, comparison: Comparison) -> bool:
@@ -615,12 +618,16 @@ def evidence_from_manifest(
     samples: pd.DataFrame,
     *,
     phases: pd.DataFrame | None = None,
+    loading: Sequence[Mapping[str, Any]] = (),
     findings: Sequence[Finding] = (),
 ) -> Evidence:
     """Take from run.json (see FORMAT) what judging needs. An unfinished run's manifest, with parts missing, will do.
 
-    `phases` and `findings`: what the run's passes found, where it had any.
+    `phases`, `loading` and `findings`: what the run's passes found, where it had any.
     """
+    hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
+    widths: dict[str, int] = {}
+    geometries: dict[str, str] = {}
     sizes: dict[str, float] = {}
     measured: dict[str, tuple[str, ...]] = {}
     wall_default: set[str] = set()
@@ -630,6 +637,9 @@ def evidence_from_manifest(
     for experiment in manifest.get("experiments", ()):
         facts = experiment["workload"]
         workload: str = facts["name"]
+        geometries[workload] = str(facts.get("geometry", ""))
+        if width := hidden.get(facts.get("geometry", "")):
+            widths[workload] = int(width)
         sizes[workload] = float(facts.get("context", 0) if facts.get("kind") == "decode" else facts.get("tokens", 0))
         fallen = [*experiment.get("excluded", ()), *manifest.get("excluded", ())]
         for entry in fallen:
@@ -656,7 +666,10 @@ def evidence_from_manifest(
         alpha=float(manifest.get("alpha", ALPHA)),
         seed=int(manifest.get("seed") or 0),
         sizes=sizes,
+        widths=widths,
+        geometries=geometries,
         phases=phases,
+        loading=loading,
         findings={finding.subject: finding for finding in findings},
     )
     return replace(evidence, noise=judge_controls(evidence))

@@ -18,10 +18,10 @@ from typing import Any
 
 from .confidence import Interval, running_interval
 from .measure import Progress, WorkerFailed, WorkerProcess
+from .plan import LOADED_INTO
 
 BASELINE = "safetensors-mmap"
 CONTROL = f"{BASELINE}@aa"
-VARIANT = "fast"
 PROMPT_TOKENS = 128
 """Time to first token is that of this variant after a prompt of this length: what a program pays before it answers."""
 
@@ -38,7 +38,7 @@ def measure_loading(
     seed: int,
     seconds: float,
     progress: Progress,
-    variant: str = VARIANT,
+    variant: str = LOADED_INTO,
     prompt_tokens: int = PROMPT_TOKENS,
     most_rounds: int = MOST_ROUNDS,
 ) -> list[dict[str, Any]]:

@@ -22,6 +22,9 @@ from .regions import Region
 from .workloads import Workload
 
 YARDSTICK = "yardstick"
+LOADED_INTO = "fast"
+"""What stands for "a model" where a claim asks for the loading of weights."""
+
 COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 AD_HOC_PERCENT = 1.0
 """`--compare`: less than this either way counts as the same (as `judge` has it)."""
@@ -146,6 +149,9 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         readings += list(claim.readings())
     phases = dict.fromkeys(_subjects(readings, "share"))
     looked_at = [*phases, *_subjects(readings, "memory")]
+    looked_at += [
+        (workload, LOADED_INTO) for reading in readings if reading.metric == "loading" for workload in reading.workloads
+    ]
     grids = {workload for reading in readings if reading.metric == "attribution" for workload in reading.workloads}
     same = Region.same_within_percent(AD_HOC_PERCENT)
     for baseline, variant in pairs:

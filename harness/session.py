@@ -27,11 +27,12 @@ from .environment import fingerprint
 from .findings import find_out
 from .geometries import Geometry
 from .judge import Verdict
+from .loading import measure_loading
 from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .profiles import run_phases
 from .regions import Region
-from .store import FINDINGS, RunError, RunFolder
+from .store import FINDINGS, LOADING, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
 
 PRECISION = 0.03
@@ -43,6 +44,9 @@ ENOUGH_ROUNDS = 24
 
 CONTROL_PRECISION = 0.02
 """Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
+
+LOADING_SECONDS = 45.0
+"""Of loading each checkpoint over and over, where a claim asks for it."""
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -279,6 +283,8 @@ class Run:
         if self.plan.phases:
             self.progress.phase("phases: where the time of a forward goes")
             run_phases(measurement, self.folder, self.progress, self.plan.phases)
+        if loads := [reading for reading in self.plan.readings if reading.metric == "loading"]:
+            self._load(measurement, loads)
         if any(reading.metric in ("check", "count") for reading in self.plan.readings):
             self.progress.phase("checks and counts")
             log = self.folder.path / "log" / "checks.log"
@@ -286,6 +292,28 @@ class Run:
                 self.plan.readings, cache=self.cache, seed=self.options.seed, log=log, progress=self.progress
             )
             self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
+
+    def _load(self, measurement: Measurement, readings: Sequence[claim_data.Reading]) -> None:
+        """Load the checkpoints of the workloads that claims about loading name."""
+        wanted = {workload for reading in readings for workload in reading.workloads}
+        folders = {
+            book.experiment.workload.geometry: book.folder
+            for book in measurement.books
+            if book.experiment.workload.name in wanted and book.folder is not None
+        }
+        records: list[dict[str, Any]] = []
+        self.progress.phase("loading")
+        for folder in folders.values():
+            log = self.folder.path / "log" / "loading.log"
+            records += measure_loading(
+                folder,
+                cache=self.cache,
+                log=log,
+                seed=self.options.seed,
+                seconds=LOADING_SECONDS,
+                progress=self.progress,
+            )
+            self.folder.write_json(LOADING, records)
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
@@ -378,6 +406,7 @@ def judge_run(
         manifest,
         folder.read_samples(),
         phases=None if phases.empty else phases,
+        loading=folder.read_loading(),
         findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
     )
     found = verdicts.judge_claims(claims, evidence) if claims else []

@@ -33,8 +33,10 @@ from .judge import (
     listing,
     reasons,
 )
+from .loading import load_shares
 from .regions import Range, Region
 from .shares import share
+from .trends import crossover, interval_of
 
 
 def own_intervals(claims: Iterable[Claim]) -> int:
@@ -53,7 +55,14 @@ def own_intervals(claims: Iterable[Claim]) -> int:
         if reading.metric == "attribution"
         for workload in reading.workloads
     }
-    return len(shares) + effect_count() * len(grids)
+    loads = {
+        (workload, reading.quantity, reading.of)
+        for claim in claims
+        for reading in claim.readings()
+        if reading.metric == "loading"
+        for workload in reading.workloads
+    }
+    return len(shares) + len(loads) + effect_count() * len(grids)
 
 
 def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "both") -> list[Verdict]:
@@ -85,6 +94,8 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
     left_out = [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]
     if effects and left_out:
         reason += f"; not in this run: {listing(left_out)}"
+    if by_width := _by_width(effects, evidence, region):
+        reason += f"; by width: {by_width}"
     return Verdict(
         claim=claim.id,
         part=hypothesis.part,
@@ -98,6 +109,14 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
         region=region,
         effects=effects,
     )
+
+
+def _by_width(effects: Sequence[Effect], evidence: Evidence, region: Region) -> str:
+    """Where along the width of the model the effect enters or leaves the region; empty for fewer than three widths."""
+    widths = {
+        evidence.widths[e.workload]: interval_of(e) for e in effects if e.workload in evidence.widths and e.rounds
+    }
+    return crossover(widths, region).describe() if len(widths) > 2 and len(widths) == len(effects) else ""
 
 
 # -- readings ----------------------------------------------------------------------------------------------------------
@@ -125,7 +144,9 @@ def _judge_reading(claim: Claim, reading: Reading, evidence: Evidence, alpha: fl
         return _judge_gains(reading, evidence, alpha, method, ends)
     if reading.metric == "attribution":
         return _judge_grid(reading, evidence, alpha, method, ends)
-    if reading.metric == "share":
+    if reading.metric == "loading":
+        effects = [_loading_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
+    elif reading.metric == "share":
         effects = [_share_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
     else:
         effects = [_found_effect(reading, workload, evidence) for workload in reading.workloads or ("",)]
@@ -178,6 +199,24 @@ def _share_effect(reading: Reading, workload: str, evidence: Evidence, alpha: fl
     value, low, high = (100 * part for part in (found.value, found.low, found.high))
     effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds)
     return _in_range(effect, reading.region)
+
+
+def _loading_effect(reading: Reading, workload: str, evidence: Evidence, alpha: float) -> Effect:
+    """What loading adds to the time to first token of the workload's checkpoint, in percent of it."""
+    effect = _read(reading, workload, f"share of the time to first token: {reading.quantity}, {reading.of} page cache")
+    geometry = evidence.geometries.get(workload)
+    records = [
+        record
+        for record in evidence.loading
+        if (record["checkpoint"], record["loader"], record["cache"]) == (geometry, reading.quantity, reading.of)
+    ]
+    if not records:
+        return replace(effect, warnings=("this run has not loaded it",))
+    [found] = load_shares(records, alpha=alpha)
+    if found.reason or not found.rounds:
+        return replace(effect, warnings=(found.reason or "no rounds",))
+    value, low, high = (100 * part for part in (found.share, found.low, found.high))
+    return _in_range(replace(effect, ratio=value, low=low, high=high, rounds=found.rounds), reading.region)
 
 
 def _found_effect(reading: Reading, workload: str, evidence: Evidence) -> Effect:

@@ -315,6 +315,7 @@ class Worker:
         self.benches[work.name] = Bench(work, checkpoint, prompts, longest, seed, dtype)
         return {
             "parameters": checkpoint.parameters,
+            "hidden_size": checkpoint.config.hidden_size,
             "digest": checkpoint.digest,
             "synthetic": checkpoint.synthetic,
         }

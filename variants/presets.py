@@ -129,6 +129,12 @@ def _steps() -> list[Variant]:
             "meta llama/model.py, mistral.rs",
         ),
         _ours(
+            "modular_kv_cat",
+            replace(_TEAM006_AFTER, kv="cat"),
+            "team006_after with a KV cache that grows by concatenation (axis F alone)",
+            "candle models/llama.rs, transformers DynamicCache",
+        ),
+        _ours(
             "single_file_inline",
             replace(_TEAM005_PROPOSAL, granularity="inline"),
             "team005_proposal as one function without module calls (axis B alone)",
