@@ -315,9 +315,14 @@ def _load_gguf(path: Path, dtype: torch.dtype, device: torch.device, cache: Path
     )
 
 
-def _checked_gguf(path: Path, cache: Path | None) -> gguf_files.GGUFModel:
+def open_gguf(path: Path) -> gguf_files.GGUFModel:
+    """A GGUF file of a Llama, none of its weights read or checked yet. Raises `CheckpointError` as `load` does."""
     with _as_checkpoint_error():
-        model = gguf_files.opened(path, _shapes)
+        return gguf_files.opened(path, _shapes)
+
+
+def _checked_gguf(path: Path, cache: Path | None) -> gguf_files.GGUFModel:
+    model = open_gguf(path)
     tensors = ((name, model.tensor(name)) for name in model.entries)
     _check_finite(path, tensors, cache=cache or cache_directory())
     return model

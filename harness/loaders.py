@@ -14,6 +14,7 @@ import json
 import mmap
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -30,11 +31,15 @@ from llama_workbench import variants
 from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.generation import generate
 
-from .checkpoints import Checkpoint, check, load
-from .gates import SMALL_LENGTH, small_geometries, small_weights
+from . import geometries
+from .checkpoints import Checkpoint, check, load, open_gguf, synthesize, write_gguf
+from .gguf_metadata import is_gguf
 
 COLD_SHARE, WARM_SHARE = 0.01, 0.99
 """A file counts as cold while at most this share of it is in the page cache, and as warm from this share on."""
+
+SMALL, SMALL_PROMPT = "tiny-gqa", 4
+"""Geometry, and tokens of the prompt, that a process is made ready with."""
 
 EVICTIONS = 5
 """Pages that are just being written or read survive the first try."""
@@ -44,13 +49,14 @@ EVICTIONS = 5
 class Loader:
     """One file format and one way to read it.
 
-    `write` makes the file of a checkpoint; loaders with the same `suffix` share one. `load` gives the weights under
-    their Hugging Face names (a tied head may be left out). That they come back with their shapes is checked, and where
-    `exact` (no format with fewer bits) that they do so bit for bit.
+    `write` makes the file from a checkpoint's folder, in float32 (its last argument: cache of `checkpoints.load`);
+    loaders with the same `suffix` share one. `load` gives the weights under their Hugging Face names (a tied head may
+    be left out). That they come back with their shapes is checked, and where `exact` (no format with fewer bits) that
+    they do so bit for bit.
     """
 
     suffix: str
-    write: Callable[[Checkpoint, Path], None]
+    write: Callable[[Path, Path, Path], None]
     load: Callable[[Path], Mapping[str, Tensor]]
     exact: bool = True
 
@@ -61,6 +67,7 @@ def loaders() -> dict[str, Loader]:
         "safetensors-mmap": Loader(".safetensors", _write_safetensors, _load_safetensors),
         "torch-load": Loader(".pt", _write_torch, lambda path: _load_torch(path, mapped=False)),
         "torch-load-mmap": Loader(".pt", _write_torch, lambda path: _load_torch(path, mapped=True)),
+        "gguf": Loader(".gguf", _write_gguf, _load_gguf),
     }
 
 
@@ -70,10 +77,10 @@ def _stored(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in checkpoint.weights.items() if not (tied and name == "lm_head.weight")}
 
 
-def _write_safetensors(checkpoint: Checkpoint, path: Path) -> None:
+def _write_safetensors(folder: Path, path: Path, cache: Path) -> None:
     from safetensors.torch import save_file
 
-    save_file(_stored(checkpoint), path)
+    save_file(_stored(load(folder, cache=cache)), path)
 
 
 def _load_safetensors(path: Path) -> Mapping[str, Tensor]:
@@ -82,13 +89,25 @@ def _load_safetensors(path: Path) -> Mapping[str, Tensor]:
     return load_file(path)
 
 
-def _write_torch(checkpoint: Checkpoint, path: Path) -> None:
-    torch.save(_stored(checkpoint), path)
+def _write_torch(folder: Path, path: Path, cache: Path) -> None:
+    torch.save(_stored(load(folder, cache=cache)), path)
 
 
 def _load_torch(path: Path, *, mapped: bool) -> Mapping[str, Tensor]:
     weights: Mapping[str, Tensor] = torch.load(path, weights_only=True, mmap=mapped)
     return weights
+
+
+def _write_gguf(folder: Path, path: Path, cache: Path) -> None:
+    if is_gguf(folder):
+        shutil.copyfile(folder, path)
+    else:
+        write_gguf(folder, path, cache=cache)
+
+
+def _load_gguf(path: Path) -> Mapping[str, Tensor]:
+    model = open_gguf(path)
+    return {name: model.tensor(name) for name in model.entries}
 
 
 # -- the page cache ----------------------------------------------------------------------------------------------------
@@ -151,16 +170,16 @@ def prepare(folder: str, scratch: str, cache: str, variant: str) -> dict[str, An
 
     Returns the bytes of each loader's file by name, and for one that fails instead the reason.
     """
-    config = small_geometries()["grouped"]
-    small = Checkpoint("small", config, small_weights(config, torch.float32), "", 0, True)
+    small = geometries.get(SMALL)
+    small_folder = synthesize(small, cache=Path(cache))
     place = Path(scratch)
     facts: dict[str, Any] = {}
     for name, loader in loaders().items():
         try:
             # Imports and first-time work of every loader and of the model, so that no measured load pays for them.
             path = place / f"small{loader.suffix}"
-            loader.write(small, path)
-            _first_token(variant, config, loader.load(path), torch.zeros(1, 4, dtype=torch.long), SMALL_LENGTH)
+            loader.write(small_folder, path, Path(cache))
+            _first_token(variant, small.config, loader.load(path), SMALL_PROMPT)
             facts[name] = forked(lambda loader=loader: _written(loader, Path(folder), place, Path(cache)))  # type: ignore[misc]
         except Exception as error:
             facts[name] = {"reason": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
@@ -171,7 +190,7 @@ def _written(loader: Loader, folder: Path, scratch: Path, cache: Path) -> dict[s
     checkpoint = load(folder, cache=cache)
     path = scratch / f"weights{loader.suffix}"
     if not path.exists():
-        loader.write(checkpoint, path)
+        loader.write(folder, path, cache)
     weights = loader.load(path)
     for name, expected in _stored(checkpoint).items():
         got = weights.get(name)
@@ -205,7 +224,7 @@ def measure(
         # A fork finds the pages of the libraries unmapped; each would cost a fault (11 MB of them for a small file).
         small = chosen.load(Path(scratch) / f"small{chosen.suffix}")
         _read(small)
-        _first_token(variant, small_geometries()["grouped"], small, torch.zeros(1, 4, dtype=torch.long), SMALL_LENGTH)
+        _first_token(variant, geometries.get(SMALL).config, small, SMALL_PROMPT)
         del small
         with contextlib.suppress(AttributeError):  # not in every C library
             ctypes.CDLL(None).malloc_trim(0)  # freed heap that is filled again would not show as memory of the load
@@ -242,12 +261,11 @@ def _read(weights: Mapping[str, Tensor]) -> None:
 
 
 def _until_first_token(loader: Loader, path: Path, config: LlamaConfig, variant: str, tokens: int) -> dict[str, Any]:
-    prompt = torch.arange(tokens)[None] % config.vocab_size
     start = time.perf_counter_ns()
     weights = loader.load(path)
     opened = time.perf_counter_ns()
-    build, first = _first_token(variant, config, weights, prompt, tokens + 1)
-    again = _first_token(variant, config, weights, prompt, tokens + 1)
+    build, first = _first_token(variant, config, weights, tokens)
+    again = _first_token(variant, config, weights, tokens)
     return {
         "open_ns": opened - start,
         "build_ns": build,
@@ -257,14 +275,13 @@ def _until_first_token(loader: Loader, path: Path, config: LlamaConfig, variant:
     }
 
 
-def _first_token(
-    variant: str, config: LlamaConfig, weights: Mapping[str, Tensor], prompt: Tensor, length: int
-) -> tuple[int, int]:
-    """Nanoseconds to build the model, and from then to its first token."""
+def _first_token(variant: str, config: LlamaConfig, weights: Mapping[str, Tensor], tokens: int) -> tuple[int, int]:
+    """Nanoseconds to build the model, and from then to its first token after a prompt of so many."""
+    prompt = torch.arange(tokens)[None] % config.vocab_size
     start = time.perf_counter_ns()
     named = {"lm_head.weight": weights["model.embed_tokens.weight"], **weights}
     with torch.inference_mode():
-        model = variants.get(variant).build(config, named, max_length=length)
+        model = variants.get(variant).build(config, named, max_length=tokens + 1)
         built = time.perf_counter_ns()
         next(generate(model, prompt, 1)).tolist()
         return built - start, time.perf_counter_ns() - built

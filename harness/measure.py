@@ -32,6 +32,7 @@ START_SECONDS = 120.0
 OPEN_SECONDS = 300.0
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
+GATE_SECONDS_PER_TOKEN = 0.05
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
@@ -365,9 +366,10 @@ class Measurement:
             process=index, threads=group.threads, added=self.plan.added, cache=self.cache, log=log
         )
         group.processes = index
-        limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters
         for book in group.books:
             workload = book.experiment.workload
+            tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
+            limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
             facts = group.process.ask(
                 "open",
                 OPEN_SECONDS,

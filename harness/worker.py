@@ -130,6 +130,15 @@ class Bench:
     rebuild_ns: float = 0.0
     idle_bytes: float = math.inf  # least resident memory seen between rounds
 
+    @property
+    def once(self) -> bool:
+        """Whether each call needs a `prepare` of its own.
+
+        A second call of the same length would hit what the first one cached, and one after a context would come to lie
+        behind the first where keys are appended.
+        """
+        return self.workload.lengths != "repeated" or (self.workload.kind == "prefill" and self.workload.context > 0)
+
     def step(self, prompt: int, start: int, length: int) -> Tensor:
         """Tokens [B, length] of one prompt from `start` on."""
         return self.prompts[prompt % PROMPTS, :, start : start + length]
@@ -657,13 +666,9 @@ class Worker:
                 fastest_ns = call_ns[name]
                 count = math.ceil(SAMPLE_NS / fastest_ns)
             repeats[name] = count
-        work = bench.workload
-        # A second call of the same length would hit what the first one cached, and one after a context would come to
-        # lie behind the first where keys are appended. A generation is timed on its own: it has a first token.
-        once = work.lengths != "repeated" or (work.kind == "prefill" and work.context > 0)
-        if once or work.kind == "generate":
+        if bench.once or bench.workload.kind == "generate":  # a generation has a first token, and is timed on its own
             repeats = dict.fromkeys(active, 1)
-        prime = slowest_ns < PRIME_NS and not once
+        prime = slowest_ns < PRIME_NS and not bench.once
         sample_ns = statistics.median(call_ns[name] * (repeats[name] + prime) for name in active)
         pairs = round(min(max(bench.rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS) / sample_ns)
         if sample_ns < THREE_PAIRS_NS:
@@ -899,7 +904,7 @@ class Worker:
         count = round(min(max(PHASE_ROUND_NS / 2 / slowest_ns, 1), MOST_PHASE_CALLS))
         if slowest_ns < THREE_PAIRS_NS:
             count = max(count, 3)
-        prime = slowest_ns < PRIME_NS and work.lengths == "repeated"
+        prime = slowest_ns < PRIME_NS and not bench.once
         retakes = RETAKES if retake and work.lengths == "repeated" else 0
         lengths = call_lengths(work, round_index=round_index, count=count, seed=bench.seed)
         sides = [(name, made) for name in marked for made in (None, marked[name])]

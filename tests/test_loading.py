@@ -45,7 +45,7 @@ def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) 
         prompt_tokens=8,
         most_rounds=2,
     )
-    names = ["safetensors-mmap", "torch-load", "torch-load-mmap", CONTROL]
+    names = ["safetensors-mmap", "torch-load", "torch-load-mmap", "gguf", CONTROL]
     assert [(r["loader"], r["cache"]) for r in records] == [(n, s) for n in names for s in ("cold", "warm")]
     for record in records:
         assert record["checkpoint"] == "tiny"
