@@ -70,7 +70,8 @@ class CandleLlama:
         if config.tie_word_embeddings:
             self.weights["lm_head.weight"] = self.weights["model.embed_tokens.weight"]
         self.cos, self.sin = (
-            candle.Tensor(table.tolist()).to_dtype(self.dtype) for table in angle_tables(config, max_length, torch.float32)
+            candle.Tensor(table.tolist()).to_dtype(self.dtype)
+            for table in angle_tables(config, max_length, torch.float32)
         )
         self.lowest = candle.Tensor([float("-inf")]).to_dtype(self.dtype)
         self.masks: dict[tuple[int, int], Any] = {}

@@ -38,9 +38,7 @@ def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()[:24]
 
 
-def folder(
-    kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write: Callable[[Path], None]
-) -> Path:
+def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write: Callable[[Path], None]) -> Path:
     """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time.
 
     Whole or not at all: it is written under another name and renamed. `kind` counts up when what is written changes.

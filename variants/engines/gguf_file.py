@@ -11,11 +11,7 @@ from gguf import MODEL_ARCH, GGUFWriter, get_tensor_name_map
 from torch import Tensor
 
 from ..config import LlamaConfig, RopeScaling
-
-
-def neighbours(rows: Tensor, heads: int) -> Tensor:
-    """q_proj or k_proj [heads · D, hidden] with RoPE's partners side by side: llama.cpp turns (2i, 2i + 1)."""
-    return rows.reshape(heads, 2, -1, rows.shape[-1]).transpose(1, 2).reshape(rows.shape)
+from ..modular.linear import interleave_rows
 
 
 def rope_factors(scaling: RopeScaling, theta: float, head_dim: int) -> Tensor:
@@ -50,10 +46,8 @@ def write(path: Path, config: LlamaConfig, weights: Mapping[str, Tensor]) -> Non
     for name, tensor in weights.items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        if name.endswith("q_proj.weight"):
-            tensor = neighbours(tensor, config.num_attention_heads)
-        elif name.endswith("k_proj.weight"):
-            tensor = neighbours(tensor, config.num_key_value_heads)
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            tensor = interleave_rows(tensor, config.head_dim)  # llama.cpp turns (2i, 2i + 1)
         writer.add_tensor(str(names.get_name(name, try_suffixes=(".weight",))), tensor.contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

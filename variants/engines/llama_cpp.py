@@ -103,7 +103,9 @@ class LlamaCpp:
         if code := library.llama_decode(self.context, self.batch):
             raise EngineError(f"llama_decode answered {code} to {rows} x {length} tokens at position {position}")
         out = [
-            np.ctypeslib.as_array(library.llama_get_logits_ith(self.context, (row + 1) * length - 1), (self.vocab_size,))
+            np.ctypeslib.as_array(
+                library.llama_get_logits_ith(self.context, (row + 1) * length - 1), (self.vocab_size,)
+            )
             for row in range(rows)
         ]
         return torch.from_numpy(np.stack(out))

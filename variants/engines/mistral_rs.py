@@ -29,7 +29,7 @@ from . import files
 from .files import EngineError
 
 os.environ.setdefault("RUST_LOG", "error")  # read at the import: else a line for each step of loading
-import mistralrs  # noqa: E402
+import mistralrs
 
 TYPES = {
     torch.float32: mistralrs.ModelDType.F32,
