@@ -141,7 +141,10 @@ def list_variants(
 
     \b
     --json prints a list, or with NAME one object:
-      {"name", "description", "source", "factors": {axis: level}}
+      {"name", "description", "source", "factors": {axis: level}, "installed": true|false}
+
+    \b
+    Engines are optional packages; of one that is not there the table says what to install.
 
     \b
     Examples:
@@ -158,6 +161,7 @@ def list_variants(
             "description": variant.description,
             "source": variant.source,
             "factors": dict(variant.factors),
+            "installed": variants.missing(variant.name) is None,
         }
 
     if name is not None:
@@ -170,6 +174,7 @@ def list_variants(
             return
         table = _table(variant.name, variant.description)
         table.add_row("who does it so", Text(variant.source))
+        table.add_row("installed", Text(variants.missing(variant.name) or "yes"))
         for axis, level in variant.factors.items():
             table.add_row(Text(axis), Text(level))
         _print(table)
@@ -178,9 +183,11 @@ def list_variants(
     if as_json:
         _print_json([plain(variant) for variant in known])
         return
-    table = _table("variant", "what it is")
+    table = _table("variant", "installed", "what it is")
     for variant in known:
-        table.add_row(Text(variant.name), Text(f"{variant.description} [{variant.source}]"))
+        gone = variants.missing(variant.name)
+        told = f"{variant.description} [{variant.source}]"
+        table.add_row(Text(variant.name), Text("no" if gone else "yes"), Text(f"{told}; {gone}" if gone else told))
     _print(table)
 
 

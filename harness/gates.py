@@ -5,15 +5,16 @@ Runs in the measuring process and in the tests; needs torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from llama_workbench.variants import Build, LlamaConfig, Model, RopeScaling
+from llama_workbench.variants import Build, Engine, LlamaConfig, Model, RopeScaling
 from llama_workbench.variants.generation import generate
 
 # --- logits --------------------------------------------------------------------------------------------------------
@@ -157,9 +158,16 @@ def judge_logits(
     got: Sequence[Sequence[Tensor]],
     expected: Sequence[Sequence[Tensor]],
     dtype: torch.dtype,
+    *,
+    engine: Engine | None = None,
 ) -> Gate:
-    """Compare step by step; NaN or infinity never passes, nor does a wrong shape."""
+    """Compare step by step; NaN or infinity never passes, nor does a wrong shape.
+
+    Where an `engine` gives log-probabilities, they are compared with the reference's.
+    """
     tolerance = TOLERANCES[dtype]
+    if engine is not None and engine.outputs == "log-probabilities":
+        expected = [[torch.log_softmax(logits.double(), -1) for logits in steps] for steps in expected]
     worst = 0.0
     for case, ours, theirs in zip(cases, got, expected, strict=True):
         for step, (logits, reference) in enumerate(zip(ours, theirs, strict=True)):
@@ -223,17 +231,47 @@ def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dt
     return None
 
 
-def small_gate(build: Build, reference: Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]]) -> Gate:
+def beyond(case: Case, engine: Engine | None) -> str | None:
+    """What of a case an engine cannot do ("batch" or "chunks"), None where it can do all."""
+    cannot: Mapping[str, str] = {} if engine is None else engine.cannot
+    if "batch" in cannot and any(tokens.shape[0] > 1 for tokens, _ in case.steps):
+        return "batch"
+    if "chunks" in cannot and any(tokens.shape[1] > 1 and position for tokens, position in case.steps):
+        return "chunks"
+    return None
+
+
+def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) -> Gate:
+    """Whether an engine generates the tokens that its own `forward`, gated before, says are the likeliest."""
+    for prompt in prompts:
+        expected, margins = greedy(model, prompt, GENERATED)
+        if wrong := judge_tokens(model.generate(prompt, GENERATED), expected, margins, dtype):
+            return Gate(
+                False, len(prompts), float("inf"), TOLERANCES[dtype], f"generated, {prompt.shape[1]} tokens: {wrong}"
+            )
+    return Gate(True, len(prompts), 0.0, TOLERANCES[dtype], f"{len(prompts)} generated")
+
+
+GENERATED = 6
+"""Tokens that the small gate asks an engine for."""
+
+
+def small_gate(
+    build: Build,
+    reference: Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]],
+    engine: Engine | None = None,
+) -> Gate:
     """The full battery on both small geometries, in float64, or float32 where the variant cannot do float64.
 
     `reference(geometry, dtype)` gives the reference's logits in the order of `small_cases`. An exception of the
-    variant counts as a failed gate; its text is the detail.
+    variant counts as a failed gate; its text is the detail. What an `engine` says it cannot do is left out, and the
+    detail says so; tokens that it generates are checked too.
     """
     try:
-        return _small_gate(build, reference, torch.float64)
+        return _small_gate(build, reference, torch.float64, engine)
     except Exception as in_double:
         try:
-            gate = _small_gate(build, reference, torch.float32)
+            gate = _small_gate(build, reference, torch.float32, engine)
         except Exception as error:
             return Gate(False, 0, float("inf"), 0.0, f"raises {type(error).__name__}: {_one_line(error)}")
         note = f"{gate.detail}, in float32 (float64: {type(in_double).__name__})"
@@ -241,19 +279,37 @@ def small_gate(build: Build, reference: Callable[[str, torch.dtype], Sequence[Se
 
 
 def _small_gate(
-    build: Build, reference: Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]], dtype: torch.dtype
+    build: Build,
+    reference: Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]],
+    dtype: torch.dtype,
+    engine: Engine | None,
 ) -> Gate:
     gates = []
+    left_out: dict[str, int] = {}
     for name, config in small_geometries().items():
-        cases = small_cases(config)
         model = build(config, small_weights(config, dtype), max_length=SMALL_LENGTH)
-        gate = judge_logits(cases, run_cases(model, cases), reference(name, dtype), dtype)
+        cases, expected = [], []
+        for case, logits in zip(small_cases(config), reference(name, dtype), strict=True):
+            if (missing := beyond(case, engine)) is not None:
+                left_out[missing] = left_out.get(missing, 0) + 1
+            else:
+                cases.append(case)
+                expected.append(logits)
+        gate = judge_logits(cases, run_cases(model, cases), expected, dtype, engine=engine)
+        if gate.passed and engine is not None and engine.outputs == "log-probabilities":
+            gates.append(gate)
+            prompts = [case.steps[0][0] for case in cases if case.steps[0][0].shape[1] + GENERATED <= SMALL_LENGTH]
+            gate = generated_gate(model, prompts, dtype)
         if not gate.passed:
             return Gate(False, gate.cases, gate.max_error, gate.tolerance, f"{name} geometry, {gate.detail}")
         gates.append(gate)
     cases_in_all = sum(gate.cases for gate in gates)
     worst = max(gate.max_error for gate in gates)
-    return Gate(True, cases_in_all, worst, gates[0].tolerance, f"{cases_in_all} cases")
+    detail = f"{cases_in_all} cases"
+    if engine is not None and left_out:
+        told = (f"{count} with {what}: {engine.cannot[what]}" for what, count in left_out.items())
+        detail += f", left out {'; '.join(told)}"
+    return Gate(True, cases_in_all, worst, gates[0].tolerance, detail)
 
 
 def _one_line(error: Exception) -> str:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from llama_workbench import variants
+
 from .environment import child_environment
 from .plan import Experiment, Plan, without
 
@@ -144,6 +146,7 @@ class WorkerProcess:
         environment |= {
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
+            "RAYON_NUM_THREADS": str(threads),
             "OMP_WAIT_POLICY": "PASSIVE",
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
@@ -326,7 +329,14 @@ class Measurement:
     # -- gates ---------------------------------------------------------------------------------------------------
 
     def pass_gates(self) -> None:
-        """Start the processes and let every variant show its logits, its op trace and the time of a call."""
+        """Start the processes and let every variant show its logits, its op trace and the time of a call.
+
+        An engine whose package is not installed falls out of the whole run first.
+        """
+        for book in self.books:
+            for name in book.experiment.variants:
+                if name not in self.plan.added and (reason := variants.missing(name)) is not None:
+                    self.exclude(name, reason, book)
         total = sum(len(book.experiment.entered()) for book in self.books)
         done = 0
         for group in self.groups:
@@ -414,9 +424,9 @@ class Measurement:
         return max((group.processes for group in self.groups), default=0) + 1
 
     def exclude(self, name: str, reason: str, book: Bookkeeping) -> None:
-        """A variant falls out: an outside one from the whole run, one of ours from this workload."""
+        """A variant falls out: of ours from this workload; from outside, or not installed, from the whole run."""
         base = name.partition("@")[0]
-        if base in self.plan.added and name == base:
+        if name == base and (base in self.plan.added or variants.missing(base) is not None):
             if base not in self.excluded:
                 self.progress.note(f"{base} is left out: {reason}")
             self.excluded[base] = reason

@@ -145,6 +145,8 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
             else:  # what is computed from an effect needs it known well, wherever it lies
                 region, evidence = Region(-math.inf, math.inf), "operations"
             for comparison in hypothesis.comparisons():
+                for name in (comparison.variant, comparison.baseline):
+                    _check_evidence(name, evidence, f"claim {claim.id}: ", added)
                 targets[comparison.workload].append(Target(comparison, region, evidence))
         readings += list(claim.readings())
     phases = dict.fromkeys(_subjects(readings, "share"))
@@ -154,11 +156,13 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     ]
     grids = {workload for reading in readings if reading.metric == "attribution" for workload in reading.workloads}
     same = Region.same_within_percent(AD_HOC_PERCENT)
+    engines = {name for name in known if name not in added and variants.get(name).engine is not None}
     for baseline, variant in pairs:
         for name, workload in named.items():
             if workload.kind == "component" and request.compare is None:
                 continue
-            targets[name].append(Target(Comparison(name, variant, baseline), same, "operations"))
+            kind = "context" if {baseline, variant} & engines else "operations"
+            targets[name].append(Target(Comparison(name, variant, baseline), same, kind))
 
     experiments = tuple(
         _experiment(
@@ -203,6 +207,15 @@ def _check_variant(name: str, known: Sequence[str], where: str = "") -> None:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "`workbench variants` lists them"
         raise PlanError(f"{where}unknown variant {name!r}: {hint}")
+
+
+def _check_evidence(name: str, evidence: str, where: str, added: Mapping[str, str]) -> None:
+    """An engine differs from a model of ours in everything at once: what it shows is never due to one choice."""
+    if evidence != "context" and name not in added and variants.get(name).engine is not None:
+        raise PlanError(
+            f'{where}evidence = "{evidence}", but {name} is another engine: only a hypothesis with '
+            'evidence = "context" may compare it'
+        )
 
 
 def _selected(request: Request, claims: Sequence[Claim], known: Sequence[str]) -> tuple[Claim, ...]:

@@ -46,6 +46,7 @@ from .gates import (
     Gate,
     Trace,
     attention_kernels,
+    beyond,
     greedy,
     judge_logits,
     judge_tokens,
@@ -79,6 +80,9 @@ MOST_PAIRS = 51
 PRIME_NS = 5_000_000
 """A call shorter than this is made once untimed before its sample, or the sample would measure how cold the variants
 before it left the caches, which no program that runs one model sees."""
+
+DECODED = 32
+"""Tokens of a decode sample where an engine generates them in one request."""
 
 PROMPTS = 8
 OWN_THREADS_SHARE = 0.1
@@ -145,7 +149,13 @@ class Bench:
 
 
 class Runner:
-    """What a sample calls, for one built variant. `prepare` and `first_ns` are outside the clock, `call` inside it."""
+    """What a sample calls, for one built variant. `prepare` and `first_ns` are outside the clock, `call` inside it.
+
+    A call does the work of `counts_as` calls of others. Of the last call's wall time `uncounted_ns` do not count.
+    """
+
+    counts_as = 1
+    uncounted_ns = 0
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         raise NotImplementedError
@@ -261,6 +271,47 @@ class GenerateRunner(Runner):
         return self.model.forward(self.generated[-1][:, None], self.tokens.shape[1] + self.count - 1)
 
 
+class RequestRunner(Runner):
+    """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode.
+
+    What comes before the decoded tokens is timed as a request of its own, directly before, and does not count; nor does
+    the request of one token that says when a generation's first token is there.
+    """
+
+    def __init__(self, model: Any, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.work = bench.workload
+        if self.work.kind == "decode":
+            self.counts_as = DECODED
+        self.prompt = 0
+        self.tokens = bench.step(0, 0, 1)
+        self.generated: list[Tensor] = []
+        self.first: tuple[int, ...] = ()
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        self.prompt = prompt % PROMPTS
+        self.tokens = self.bench.step(prompt, 0, max(1, self.work.context) if self.work.kind == "decode" else length)
+
+    def call(self) -> Tensor:
+        if self.work.kind == "prefill":
+            return self.model.generate(self.tokens, 1)
+        wall = time.perf_counter_ns()
+        cpu = time.thread_time_ns()
+        self.model.generate(self.tokens, 1)
+        cpu = time.thread_time_ns() - cpu
+        self.uncounted_ns = time.perf_counter_ns() - wall
+        if self.work.kind == "decode":
+            return self.model.generate(self.tokens, 1 + DECODED)
+        self.first = (cpu, self.uncounted_ns)
+        tokens = self.model.generate(self.tokens, self.work.new_tokens)
+        self.generated = list(tokens.unbind(1))
+        return tokens
+
+    def first_ns(self) -> tuple[int, ...]:
+        return self.first
+
+
 class ComponentRunner(Runner):
     """One part of a layer, without a model."""
 
@@ -352,7 +403,8 @@ class Worker:
             return {"gate": gate.to_json()}
         found: dict[str, Any] = {"gate": gate.to_json()}
         try:
-            if bench.checkpoint is not None:
+            # Of an engine torch sees nothing: two of them would have the same trace.
+            if bench.checkpoint is not None and subject.variant.engine is None:
                 subject.trace = self._trace(bench, subject.variant.build)
                 found["trace"] = {
                     "digest": subject.trace.digest,
@@ -371,14 +423,25 @@ class Worker:
         assert bench.checkpoint is not None
         small = self.small_gates.get(entered)
         if small is None:
-            small = self.small_gates[entered] = small_gate(subject.variant.build, self._small_reference)
+            small = self.small_gates[entered] = small_gate(
+                subject.variant.build, self._small_reference, subject.variant.engine
+            )
         if not small.passed:
             return small
         case = self._own_case(bench)
+        engine = subject.variant.engine
+        if engine is not None and (what := beyond(case, engine)) is not None:
+            return replace(small, passed=False, detail=f"cannot do this workload ({what}: {engine.cannot[what]})")
         model = self._build(bench, subject.variant)
-        gate = judge_logits([case], run_cases(model, [case]), self._own_reference(bench, case), bench.dtype)
+        if engine is not None:
+            # Loaded once for all rounds: it takes seconds, and where its memory lies is the engine's own affair.
+            subject.variant = replace(subject.variant, build=lambda *_, **__: model)
+        expected = self._own_reference(bench, case)
+        if requests := _takes_requests(subject.variant):  # which computes all before anew at each step
+            case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
+        gate = judge_logits([case], run_cases(model, [case]), expected, bench.dtype, engine=engine)
         if gate.passed and bench.expected is not None:
-            runner = GenerateRunner(model, bench)
+            runner = RequestRunner(model, bench) if requests else GenerateRunner(model, bench)
             with torch.inference_mode():
                 runner.prepare(bench.workload.tokens, 0, 1)
                 runner.call()
@@ -428,7 +491,7 @@ class Worker:
         both = torch.stack([case[0] for case in kept])  # [PROMPTS, 2, B, N]
         return both[:, 0].long(), both[:, 1]
 
-    def _wrong_tokens(self, bench: Bench, runner: GenerateRunner) -> str | None:
+    def _wrong_tokens(self, bench: Bench, runner: GenerateRunner | RequestRunner) -> str | None:
         """What is wrong with the tokens of a runner's last call, in words; None where nothing is."""
         assert bench.expected is not None
         tokens, margins = (values[runner.prompt] for values in bench.expected)
@@ -499,7 +562,9 @@ class Worker:
 
     def _component_gate(self, bench: Bench, subject: Subject) -> Gate:
         component = self._component(bench, subject.variant)
-        got, expected = component.run().double(), component.expected().double()
+        if subject.variant.component is not None:
+            subject.variant = replace(subject.variant, component=lambda *_, **__: component)
+        got, expected = component.read(component.run()).double(), component.expected().double()
         tolerance = TOLERANCES[torch.float32]
         if got.shape != expected.shape:
             return Gate(False, 1, math.inf, tolerance, f"{list(got.shape)} for {list(expected.shape)}")
@@ -556,10 +621,11 @@ class Worker:
                 runner.prepare(length, len(calls_ns), 1)
                 start = time.perf_counter_ns()
                 runner.call()
-                calls_ns.append(time.perf_counter_ns() - start)
+                calls_ns.append((time.perf_counter_ns() - start - runner.uncounted_ns) // runner.counts_as)
             thread, process = time.thread_time_ns() - thread, time.process_time_ns() - process
         subject.call_ns = min(calls_ns)
         own_threads = self.threads == 1 and process - thread > OWN_THREADS_SHARE * process and process > 5_000_000
+        own_threads = own_threads or _takes_requests(subject.variant)
         return {"call_ns": subject.call_ns, "own_threads": own_threads}
 
     def _changed_state(self) -> str | None:
@@ -593,9 +659,11 @@ class Worker:
 
     def _component(self, bench: Bench, variant: Variant) -> components.Component:
         work = bench.workload
+        config = geometries.get(work.geometry).config
+        if variant.component is not None and work.component is not None:
+            return variant.component(work.component, config, tokens=work.tokens, seed=bench.seed)
         if variant.settings is None or work.component is None:
             raise WorkerError(f"{variant.name} has no separate {work.component}: only variants of ours do")
-        config = geometries.get(work.geometry).config
         return components.build(work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed)
 
     def _runner(self, bench: Bench, variant: Variant) -> Runner:
@@ -603,6 +671,8 @@ class Worker:
             return ComponentRunner(self._component(bench, variant))
         model = self._build(bench, variant)
         work = bench.workload
+        if _takes_requests(variant):
+            return RequestRunner(model, bench)
         if work.kind == "generate":
             return GenerateRunner(model, bench)
         if work.kind == "decode":
@@ -697,9 +767,11 @@ class Worker:
             prompt = round_index + (0 if bench.workload.kind == "decode" else sub_round)
             for position, name in enumerate(rng.sample(active, len(active))):
                 runner, count = runners[name], repeats[name]
+                if runner.counts_as > 1:
+                    count = 1
                 self.mark(active.index(name))
                 runner.prepare(length, prompt, count + prime)
-                if prime:
+                if prime and runner.counts_as == 1:
                     runner.call()
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
                 wall = clock()
@@ -707,10 +779,11 @@ class Worker:
                 for _ in range(count):
                     out = runner.call()
                 cpu = thread_clock() - cpu
-                wall = clock() - wall
+                wall = clock() - wall - runner.uncounted_ns
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
                 bench.subjects[name].growth_bytes += max(0, faults) * resource.getpagesize()
-                samples.append([name, sub_round, position, length, count, cpu, wall, faults, *runner.first_ns()])
+                worth = count * runner.counts_as
+                samples.append([name, sub_round, position, length, worth, cpu, wall, faults, *runner.first_ns()])
                 if sub_round == last:
                     outputs[name] = out
         wrong: dict[str, str] = {}
@@ -730,19 +803,27 @@ class Worker:
         wrong: dict[str, str] = {}
         for name in active:
             runner = runners[name]
-            assert isinstance(runner, GenerateRunner)
+            assert isinstance(runner, (GenerateRunner, RequestRunner))
             self.mark(active.index(name))
             if told := self._wrong_tokens(bench, runner):
                 wrong[name] = f"in a timed call {told}"
-            elif torch.equal(torch.stack(runner.generated, dim=1), bench.expected[0][runner.prompt]):
+            elif isinstance(runner, GenerateRunner) and torch.equal(
+                torch.stack(runner.generated, dim=1), bench.expected[0][runner.prompt]
+            ):
                 logits[name] = runner.next_logits()
         return logits, wrong
 
     def _wrong(self, bench: Bench, outputs: dict[str, Tensor], repeats: dict[str, int]) -> dict[str, str]:
         """Variants whose timed calls gave other logits than most: passing a gate once is not enough."""
-        if bench.checkpoint is None or len(outputs) < 2 or len(set(repeats.values())) > 1:
+        if (
+            bench.checkpoint is None
+            or sum(out.is_floating_point() for out in outputs.values()) < 2
+            or len(set(repeats.values())) > 1
+        ):
             return {}
         tolerance = 2 * TOLERANCES[bench.dtype]
+        tokens = {name: out for name, out in outputs.items() if not out.is_floating_point()}
+        outputs = {name: out for name, out in outputs.items() if name not in tokens}
         logits = torch.stack([out.float() for out in outputs.values()])  # [N, B, V]
         wrong = {}
         for name, out in zip(outputs, logits, strict=True):
@@ -755,6 +836,10 @@ class Worker:
                 error = float((out - middle).abs().max() / middle.abs().max())
                 if name not in wrong and not error <= tolerance:
                     wrong[name] = f"logits of a timed call off by {error:.1e} of the largest"
+            for name, chosen in tokens.items():
+                short = float((middle.amax(-1) - middle.gather(-1, chosen[:, :1])[:, 0]).max() / middle.abs().max())
+                if bench.workload.kind == "prefill" and not short <= tolerance:
+                    wrong[name] = f"a timed call chose a token whose logit is {short:.1e} of the largest below it"
         return wrong
 
     def _leaks(self, bench: Bench) -> dict[str, int]:
@@ -1036,6 +1121,11 @@ def import_privately(variant: Variant, tag: str) -> Variant:
         spec.loader.exec_module(loaded)
     build = import_module(f"{private}.{rest}" if rest else private).build
     return replace(variant, build=partial(build, **variant.build.options))  # type: ignore[attr-defined]
+
+
+def _takes_requests(variant: Variant) -> bool:
+    """Whether it is an engine that answers requests with tokens, in threads of its own."""
+    return variant.engine is not None and variant.engine.outputs == "log-probabilities"
 
 
 def _told(error: BaseException) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 
 from .config import LlamaConfig, RopeScaling
+from .engines import Engine
 from .outside import installed
 from .presets import Build, Model, Variant, grid_cells, presets
 from .settings import Settings
 
 __all__ = [
     "Build",
+    "Engine",
     "LlamaConfig",
     "Model",
     "RopeScaling",
@@ -23,6 +25,7 @@ __all__ = [
     "Variant",
     "get",
     "grid_cells",
+    "missing",
     "names",
 ]
 
@@ -52,3 +55,9 @@ def get(name: str) -> Variant:
     near = difflib.get_close_matches(name, known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`workbench variants` lists them"
     raise UnknownVariant(f"unknown variant {name!r}: {hint}")
+
+
+def missing(name: str) -> str | None:
+    """What to install before the variant of that name can be built, in one line; None where it can be."""
+    engine = known.engine if (known := presets().get(name)) is not None else None
+    return engine.missing() if engine is not None else None

@@ -1,27 +1,114 @@
-"""Single parts of our variants, to be measured alone: the mask and RoPE, as a preset's settings say."""
+"""Single parts of our variants, to be measured alone, as a preset's settings say.
+
+They are what the dispute measured, at its shapes (batch 1, 32 heads of 128, float32): the mask made, looked up,
+applied, and made and applied together; RoPE of Q and K; the three projections; the scores; and attention after RoPE.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .config import LlamaConfig
+from .modular.attention import ManualAttention, SdpaAttention
+from .modular.linear import Linear
 from .modular.masks import MAKERS, POLICIES, apply_mask
 from .modular.rope import RopeTables, Rotary
 from .settings import Settings
 
-NAMES = ("mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope")
+NAMES = ("mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope", "qkv", "scores", "attention")
+
+
+def _as_it_is(out: Any) -> Tensor:
+    return out
 
 
 @dataclass(frozen=True)
 class Component:
-    """One part with its inputs: `run` does the timed work, `expected` is what it must give (float64 arithmetic)."""
+    """One part with its inputs: `run` does the timed work, `expected` is what it must give (float64 arithmetic).
 
-    run: Callable[[], Tensor]
+    `read` makes a tensor of what `run` gives, untimed.
+    """
+
+    run: Callable[[], Any]
     expected: Callable[[], Tensor]
+    read: Callable[[Any], Tensor] = _as_it_is
+
+
+def heads_first(x: Tensor) -> Tensor:
+    """[1, T, H, D] as [1, H, T, D] of its own, as the worker copied it."""
+    return x.transpose(1, 2).contiguous()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Seeded normal inputs at T tokens, and what each part must make of them: the same for ours and for an engine's.
+
+    Shapes: q, k, v [1, T, H, D], scores [1, H, T, T], x [1, T, E]. Weights of the projections are [out, in].
+    """
+
+    config: LlamaConfig
+    tokens: int
+    seed: int
+
+    def _drawn(self, salt: int, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(self.seed * 16 + salt))
+
+    def q(self) -> Tensor:
+        return self._drawn(0, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
+
+    def k(self) -> Tensor:
+        return self._drawn(1, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
+
+    def v(self) -> Tensor:
+        return self._drawn(2, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
+
+    def scores(self) -> Tensor:
+        return self._drawn(3, 1, self.config.num_attention_heads, self.tokens, self.tokens)
+
+    def x(self) -> Tensor:
+        return self._drawn(4, 1, self.tokens, self.config.hidden_size)
+
+    def projections(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights of the three projections, all to H heads, scaled so that a result is about 1."""
+        c = self.config
+        rows, scale = c.num_attention_heads * c.head_dim, c.hidden_size**-0.5
+        q, k, v = (self._drawn(salt, rows, c.hidden_size) * scale for salt in (5, 6, 7))
+        return q, k, v
+
+    def forbidden(self) -> Tensor:
+        """[T, T], True where a query may not see the key."""
+        return torch.ones(self.tokens, self.tokens, dtype=torch.bool).triu(1)
+
+    def additive(self) -> Tensor:
+        """[T, T] float64: 0, or -inf where the query may not see the key."""
+        return torch.zeros(self.tokens, self.tokens, dtype=torch.float64).masked_fill(self.forbidden(), float("-inf"))
+
+    def masked(self) -> Tensor:
+        """The scores with their forbidden places at -inf, float64."""
+        return self.scores().double().masked_fill(self.forbidden(), float("-inf"))
+
+    def rotated(self, interleaved: bool) -> Tensor:
+        """q after RoPE, [1, T, H, D] float64."""
+        return _expected_rope(self.config, self.q(), interleaved)
+
+    def projected(self) -> Tensor:
+        """The three projections of x beside each other, [1, T, 3 · H · D] float64."""
+        return torch.cat([self.x().double() @ weight.double().T for weight in self.projections()], -1)
+
+    def scored(self) -> Tensor:
+        """Q K^T over the root of D, [1, H, T, T] float64."""
+        q, k = self.q().double().transpose(1, 2), self.k().double().transpose(1, 2)
+        return q @ k.transpose(2, 3) * self.config.head_dim**-0.5
+
+    def attended(self) -> Tensor:
+        """Causal attention over q, k and v, [1, T, H · D] float64."""
+        weights = (self.scored() + self.additive()).softmax(-1)
+        return (weights @ self.v().double().transpose(1, 2)).transpose(1, 2).flatten(2)
 
 
 def _expected_rope(config: LlamaConfig, x: Tensor, interleaved: bool) -> Tensor:
@@ -39,37 +126,39 @@ def _expected_rope(config: LlamaConfig, x: Tensor, interleaved: bool) -> Tensor:
 def build(name: str, settings: Settings, config: LlamaConfig, *, tokens: int, seed: int) -> Component:
     """The part `name` at T = `tokens`, batch 1, float32, with seeded normal inputs.
 
-    Shapes: scores [1, H, T, T], Q and K [1, T, H, D] ([1, H, T, D] for a bhtd boundary).
+    Shapes as in `Inputs`; Q and K of RoPE are [1, H, T, D] for a bhtd boundary. A mask policy that caches is warm from
+    the first call on.
 
     Raises:
         ValueError: no part has that name, or RoPE scaling is asked for (the reference here has none).
     """
-    generator = torch.Generator().manual_seed(seed)
+    given = Inputs(config, tokens, seed)
     dtype = torch.float32
-    heads, head_dim = config.num_attention_heads, config.head_dim
     application = settings.mask_application
     if name == "rope":
         if config.rope_scaling is not None:
             raise ValueError("the RoPE component knows no RoPE scaling; use a geometry without it")
         rotary = Rotary(settings.rope, RopeTables(config, tokens, dtype), settings.boundary)
-        q = torch.randn(1, tokens, heads, head_dim, generator=generator)
-        k = torch.randn(1, tokens, heads, head_dim, generator=generator)
-        expected_q = _expected_rope(config, q, settings.interleaved)
+        q, k, expected_q = given.q(), given.k(), given.rotated(settings.interleaved)
         if settings.boundary == "bhtd":
             q, k, expected_q = q.transpose(1, 2), k.transpose(1, 2), expected_q.transpose(1, 2)
         return Component(lambda: rotary(q, k, 0)[0], lambda: expected_q)
+    if name == "qkv":
+        x, projections = given.x(), [Linear(weight) for weight in given.projections()]
+        return Component(lambda: [each(x) for each in projections], given.projected, lambda out: torch.cat(out, -1))
+    if name == "scores":
+        q, k, scale = given.q(), given.k(), config.head_dim**-0.5
+
+        def score() -> Tensor:
+            return torch.matmul(heads_first(q), heads_first(k).transpose(2, 3)) * scale
+
+        return Component(score, given.scored)
 
     masks = POLICIES[settings.mask](application, dtype)
     make = MAKERS[application]
 
-    def forbidden() -> Tensor:
-        return torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
-
-    def additive() -> Tensor:
-        return torch.zeros(tokens, tokens, dtype=torch.float64).masked_fill(forbidden(), float("-inf"))
-
     def alone() -> Tensor:
-        return forbidden() if application == "masked_fill" else additive()
+        return given.forbidden() if application == "masked_fill" else given.additive()
 
     if name == "mask-create":
         return Component(lambda: make(tokens, tokens, dtype), alone)
@@ -81,21 +170,29 @@ def build(name: str, settings: Settings, config: LlamaConfig, *, tokens: int, se
             raise ValueError(f"mask-get compares creation with look-up; mask = {settings.mask!r} is neither")
         table = {(tokens, tokens): make(tokens, tokens, dtype)}
         return Component(lambda: table[tokens, tokens], alone)
+    if name == "attention":
+        q, k, v, scale = given.q(), given.k(), given.v(), config.head_dim**-0.5
+        manual = ManualAttention(application, settings.softmax)
+        attend = manual if settings.attention == "manual" else SdpaAttention()
+
+        def attention() -> Tensor:
+            masks.begin(tokens, tokens)
+            mask = masks.get(tokens, tokens)
+            out = attend(heads_first(q), heads_first(k), heads_first(v), mask, scale)
+            return out.transpose(1, 2).flatten(2)
+
+        return Component(attention, given.attended)
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")
 
-    scores = torch.randn(1, heads, tokens, tokens, generator=generator)
-
-    def masked() -> Tensor:
-        return scores.double().masked_fill(forbidden(), float("-inf"))
-
+    scores = given.scores()
     if name == "mask-apply":
         ready = make(tokens, tokens, dtype)
-        return Component(lambda: apply_mask(scores, ready, application), masked)
+        return Component(lambda: apply_mask(scores, ready, application), given.masked)
 
     def create_and_apply() -> Tensor:
         masks.begin(tokens, tokens)
         mask = masks.get(tokens, tokens)
         return scores if mask is None else apply_mask(scores, mask, application)
 
-    return Component(create_and_apply, masked)
+    return Component(create_and_apply, given.masked)

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from . import engines
 from .config import LlamaConfig
+from .engines import Engine
 from .settings import Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from .components import Component
 
 
 class Model(Protocol):
@@ -38,7 +42,8 @@ class Variant:
     """A named architecture.
 
     `factors` maps axis → level (empty where the axes do not apply); `source` says which system does it so; `settings`
-    is None for code that is not ours to configure.
+    is None for code that is not ours to configure. `engine` is there for what runs outside torch; of an engine whose
+    parts can be measured alone, `component(name, config, *, tokens, seed)` makes one as `components.build` does.
     """
 
     name: str
@@ -47,6 +52,8 @@ class Variant:
     source: str
     factors: Mapping[str, str] = field(default_factory=dict)
     settings: Settings | None = None
+    engine: Engine | None = None
+    component: Callable[..., Component] | None = None
 
 
 @dataclass(frozen=True)
@@ -213,6 +220,38 @@ def _others() -> list[Variant]:
     ]
 
 
+def _candle_component(name: str, config: LlamaConfig, *, tokens: int, seed: int) -> Component:
+    return import_module(".engines.candle_components", __package__).build(name, config, tokens=tokens, seed=seed)
+
+
+def _engines() -> list[Variant]:
+    """Other people's engines on the same checkpoint: context for the numbers, not evidence on architecture."""
+    return [
+        Variant(
+            "candle_engine",
+            _LazyBuild(".engines.candle"),
+            "Candle's Llama on Candle's own kernels, called from Python",
+            "the candle-nn wheel; candle models/llama.rs",
+            engine=engines.CANDLE,
+            component=_candle_component,
+        ),
+        Variant(
+            "mistralrs",
+            _LazyBuild(".engines.mistral_rs"),
+            "mistral.rs: requests for tokens to an engine with threads of its own",
+            "the mistralrs wheel",
+            engine=engines.MISTRAL_RS,
+        ),
+        Variant(
+            "llama_cpp",
+            _LazyBuild(".engines.llama_cpp"),
+            "llama.cpp in float32, through its C interface",
+            "llama-cpp-python",
+            engine=engines.LLAMA_CPP,
+        ),
+    ]
+
+
 def presets() -> dict[str, Variant]:
     """Every variant that ships with the workbench, by name, in the order of the story."""
-    return {variant.name: variant for variant in (*_history(), *_steps(), *_grid(), *_others())}
+    return {variant.name: variant for variant in (*_history(), *_steps(), *_grid(), *_others(), *_engines())}

@@ -1,0 +1,219 @@
+"""Engines as variants: what is held of them without their packages, and their gates where a package is there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llama_workbench import variants
+from llama_workbench.harness import gates, geometries, published, worker, workloads
+from llama_workbench.harness.claims import check_claim
+from llama_workbench.harness.plan import PlanError, Request, make_plan
+from llama_workbench.variants import components
+from llama_workbench.variants.engines import MISTRAL_RS, Engine, files
+from tests.runs import a_claim
+from tests.test_measure import run
+
+ENGINES = [name for name in variants.names() if variants.get(name).engine is not None]
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_in_a_run(monkeypatch):
+    monkeypatch.setenv("RAYON_NUM_THREADS", str(torch.get_num_threads()))
+
+
+def needs(name: str) -> None:
+    if missing := variants.missing(name):
+        pytest.skip(f"{name} is {missing}")
+
+
+def reference(geometry: str, dtype: torch.dtype) -> list[list[torch.Tensor]]:
+    config = gates.small_geometries()[geometry]
+    weights = gates.small_weights(config, dtype)
+    model = variants.get("yardstick").build(config, weights, max_length=gates.SMALL_LENGTH)
+    return gates.run_cases(model, gates.small_cases(config))
+
+
+# -- without any of the packages ---------------------------------------------------------------------------------------
+
+
+def test_an_engine_says_what_to_install():
+    assert Engine({"torch": "torch"}).missing() is None
+    gone = Engine({"torch": "torch", "no_such_module": "no-such-package", "nor_this": "nor-this"})
+    assert gone.missing() == "not installed: pip install no-such-package nor-this"
+    assert ENGINES == ["candle_engine", "mistralrs", "llama_cpp"]
+    assert variants.missing("team006_before") is None
+
+
+@pytest.mark.parametrize("evidence", ["architecture", "operations", "context"])
+@pytest.mark.parametrize("side", ["variant", "baseline"])
+def test_an_engine_is_context_and_never_other_evidence(evidence, side):
+    hypothesis = {
+        "evidence": evidence,
+        side: "candle_engine",
+        "workloads": ["prefill-15m-t8"],
+        "same_within_percent": 1,
+    }
+    claim = check_claim(a_claim("about-an-engine", hypothesis), "test")
+    if evidence == "context":
+        assert len(make_plan(Request(), [claim]).comparisons()) == 1
+        return
+    with pytest.raises(PlanError, match=f'about-an-engine: evidence = "{evidence}", but candle_engine is another'):
+        make_plan(Request(), [claim])
+
+
+def test_a_run_goes_on_without_an_engine_that_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "missing", lambda self: "not installed: pip install it")
+    request = Request(variants=("yardstick", "fast", "llama_cpp"), workloads=("prefill-tiny-t16",))
+    result, notes = run(tmp_path, request, budget_seconds=3.0)
+    assert [note for note in notes if "llama_cpp" in note] == ["llama_cpp is left out: not installed: pip install it"]
+    assert result.manifest["excluded"] == [{"variant": "llama_cpp", "reason": "not installed: pip install it"}]
+    assert {"yardstick", "fast"} <= set(result.folder.read_samples()["variant"])
+    told = {verdict.effects[0].variant: verdict for verdict in result.verdicts}
+    assert told["llama_cpp"].verdict == "not evidence" and "not installed" in told["llama_cpp"].reason
+    assert told["fast"].effects[0].rounds > 0
+
+
+class Generating:
+    """The yardstick behind an engine's interface: log-probabilities, and tokens on request."""
+
+    def __init__(self, config, weights, *, max_length, mistake=0):
+        self.model = variants.get("yardstick").build(config, weights, max_length=max_length)
+        self.reset, self.mistake, self.asked = self.model.reset, mistake, []
+
+    def forward(self, tokens, position):
+        assert tokens.shape[0] == 1, "no batches"
+        assert tokens.shape[1] == 1 or not position, "no chunks"
+        return torch.log_softmax(self.model.forward(tokens, position), -1)
+
+    def generate(self, tokens, count):
+        self.asked.append((tokens.shape[1], count))
+        position, out = 0, []
+        for _ in range(count):
+            logits = self.model.forward(tokens, position)
+            position += tokens.shape[1]
+            tokens = (logits.argmax(-1, keepdim=True) + self.mistake * (len(out) == 3)) % logits.shape[1]
+            out.append(tokens)
+        return torch.cat(out, 1)
+
+
+def test_the_gate_of_an_engine_leaves_out_what_it_cannot_do_and_says_so():
+    gate = gates.small_gate(Generating, reference, MISTRAL_RS)
+    assert gate.passed
+    assert gate.detail.endswith(
+        "left out 4 with chunks: a request starts from the first token; 2 with batch: a request is one sequence"
+    )
+    assert not gates.small_gate(Generating, reference, Engine({}, outputs="log-probabilities")).passed
+
+
+def test_log_probabilities_are_no_logits_and_are_not_taken_for_them():
+    assert not gates.small_gate(Generating, reference, Engine({}, cannot=MISTRAL_RS.cannot)).passed
+
+
+def test_a_generated_token_that_is_not_the_likeliest_fails_the_gate():
+    def build(config, weights, *, max_length):
+        return Generating(config, weights, max_length=max_length, mistake=1)
+
+    gate = gates.small_gate(build, reference, MISTRAL_RS)
+    assert not gate.passed and "generated, 13 tokens: token 4" in gate.detail
+
+
+@pytest.mark.parametrize(("name", "asked"), [("prefill-tiny-t16", [(16, 1)]), ("decode-tiny-c16", [(16, 1), (16, 33)])])
+def test_decode_is_timed_without_the_request_for_its_context(name, asked):
+    config = geometries.get("tiny").config
+    model = Generating(config, gates.small_weights(config, torch.float32), max_length=80)
+    prompts = torch.zeros(worker.PROMPTS, 1, 80, dtype=torch.long)
+    work = workloads.get(name)
+    runner = worker.RequestRunner(model, worker.Bench(work, None, prompts, 80, 0, torch.float32))
+    runner.prepare(work.tokens, 0, 1)
+    out = runner.call()
+    assert model.asked == asked
+    assert out.shape[1] == asked[-1][1] and runner.counts_as == max(1, asked[-1][1] - 1)
+    assert (runner.uncounted_ns > 0) == (work.kind == "decode")
+
+
+def test_files_for_an_engine_are_written_once_for_the_same_weights(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    config = gates.small_geometries()["grouped"]
+    weights = gates.small_weights(config, torch.float32)
+    written = []
+
+    def write(folder):
+        written.append(folder)
+        files.write_safetensors(folder / "model.safetensors", config, weights)
+
+    first = files.folder("test-1", config, weights, write)
+    assert files.folder("test-1", config, dict(weights), write) == first and len(written) == 1
+    changed = weights | {"model.norm.weight": weights["model.norm.weight"] * 1.001}
+    assert files.folder("test-1", config, changed, write) != first
+    assert files.folder("test-2", config, weights, write) != first
+    assert sorted(path.name for path in first.parent.iterdir() if path.name.startswith(".")) == []
+    from safetensors.torch import load_file
+
+    assert load_file(first / "model.safetensors").keys() == weights.keys() - {"lm_head.weight"}
+
+
+def test_an_engine_with_other_threads_than_the_run_is_refused(monkeypatch):
+    monkeypatch.setenv("RAYON_NUM_THREADS", str(torch.get_num_threads() + 1))
+    with pytest.raises(files.EngineError, match=f"RAYON_NUM_THREADS={torch.get_num_threads()}$"):
+        files.check_threads()
+
+
+def test_published_figures_stand_beside_workloads_of_the_same_part():
+    figures = published.published()
+    for name, figure in figures.items():
+        work = workloads.get(name)
+        assert work.kind == "component" and work.tokens == int(figure.bench.split("/")[1].split()[0])
+        assert (work.geometry, work.component in components.NAMES) == ("7b-1layer", True)
+    assert figures["mask-create-apply-t512"].microseconds == 58832
+    assert figures["mask-apply-t512"].microseconds == 55000
+
+
+def test_a_mistake_among_the_published_figures_says_where(tmp_path):
+    path = tmp_path / "published.toml"
+    path.write_text(
+        '[[figure]]\nworkload = "rope-t1"\nbench = "x/1"\nmicroseconds = 5\ninterval = [6, 7]\n'
+        'source = { document = "A", section = "B" }\n'
+    )
+    with pytest.raises(geometries.DataError, match=r"\[\[figure\]\] 1: interval = .*expected ends around 5"):
+        published.published(path)
+
+
+# -- with them ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_agrees_with_the_reference(name):
+    needs(name)
+    variant = variants.get(name)
+    gate = gates.small_gate(variant.build, reference, variant.engine)
+    assert gate.passed, gate.detail
+    assert gate.max_error < 1e-5
+    assert gate.cases == 16  # of mistral.rs 10 and 6 generated
+
+
+@pytest.mark.parametrize("name", components.NAMES)
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_parts_on_candle_give_what_ours_give(name, tokens):
+    needs("candle_engine")
+    build = variants.get("candle_engine").component
+    part = build(name, geometries.get("tiny").config, tokens=tokens, seed=3)
+    torch.testing.assert_close(part.read(part.run()).double(), part.expected().double(), rtol=0, atol=2e-6)
+
+
+def test_a_run_with_engines(tmp_path):
+    for name in ENGINES:
+        needs(name)
+    request = Request(
+        variants=("yardstick", "team006_after", *ENGINES),
+        workloads=("prefill-tiny-t16", "decode-tiny-c16"),
+    )
+    result, notes = run(tmp_path, request, budget_seconds=8.0)
+    assert not result.manifest["excluded"] and not [note for note in notes if "left out" in note]
+    for experiment in result.manifest["experiments"]:
+        assert not set(experiment["traces"]) & set(ENGINES)  # so that no op trace of theirs is ever called the same
+        assert "mistralrs" in experiment["clock"]["wall_variants"]
+    samples = result.folder.read_samples()
+    assert (samples[["cpu_ns", "wall_ns"]] > 0).all().all()
+    decode = samples[(samples["workload"] == "decode-tiny-c16") & (samples["variant"] == "mistralrs")]
+    assert set(decode["repeats"]) == {worker.DECODED}

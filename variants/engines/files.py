@@ -1,0 +1,87 @@
+"""A folder for engines that read their weights from files: written once, kept in the cache, found again by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import platformdirs
+import torch
+from torch import Tensor
+
+from ..config import LlamaConfig
+
+SAMPLED = 4096
+"""Values of each tensor that go into its name in the cache."""
+
+
+class EngineError(ValueError):
+    """An engine cannot serve this model here; the text says what was asked for and what it needs."""
+
+
+def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
+    """Short name of a model: SHA-256 over its config, and of each tensor name, shape, dtype and `SAMPLED` values.
+
+    The values lie evenly over the tensor, first and last among them. Not every byte: hashing a gigabyte at each build
+    would cost more than loading it. What a wrong folder would give, the logits gate sees.
+    """
+    digest = hashlib.sha256(repr(config).encode())
+    for name, tensor in weights.items():
+        flat = tensor.detach().reshape(-1)
+        places = torch.linspace(0, flat.numel() - 1, min(SAMPLED, flat.numel()), dtype=torch.float64).long()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(flat[places].contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:24]
+
+
+def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write: Callable[[Path], None]) -> Path:
+    """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time.
+
+    Whole or not at all: it is written under another name and renamed. `kind` counts up when what is written changes.
+    """
+    root = os.environ.get("WORKBENCH_CACHE")
+    parent = (Path(root).expanduser() if root else platformdirs.user_cache_path("llama-workbench")) / "engines"
+    target = parent / f"{kind}-{identity(config, weights)}"
+    if target.is_dir():
+        return target
+    parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".partial-{kind}-", dir=parent))
+    try:
+        write(partial)
+        partial.rename(target)
+    except OSError:
+        if not target.is_dir():  # another process was first otherwise
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return target
+
+
+def write_safetensors(path: Path, config: LlamaConfig, weights: Mapping[str, Tensor]) -> None:
+    """All weights in one file under their names; a tied head is left out, as Hugging Face does."""
+    from safetensors.torch import save_file
+
+    kept = {
+        name: tensor.contiguous()
+        for name, tensor in weights.items()
+        if not (config.tie_word_embeddings and name == "lm_head.weight")
+    }
+    save_file(kept, path, metadata={"format": "pt"})
+
+
+def check_threads() -> None:
+    """Refuse to run on another number of threads than torch: a Rust engine's pool is made once, by the environment.
+
+    Raises:
+        EngineError: RAYON_NUM_THREADS is not torch's number of threads.
+    """
+    threads, found = torch.get_num_threads(), os.environ.get("RAYON_NUM_THREADS")
+    if found != str(threads):
+        raise EngineError(
+            f"RAYON_NUM_THREADS is {found or 'not set'}, but torch runs on {threads} threads: "
+            f"start the process with RAYON_NUM_THREADS={threads}"
+        )
