@@ -17,7 +17,7 @@ A file looks like this:
     baseline = "team005_hybrid"   # or a list of names
     workloads = ["prefill-15m-t8"]
     metric = "time"
-    faster_than_percent = 1       # or one of slower_than_percent, ratio, gain_percent, same_within_percent
+    faster_than_percent = 1       # or another of EXPECTATIONS
     quick = false                 # left out unless the claim is asked for by name, or everything is
 
 A hypothesis whose metric is not a time is a reading, without two sides:
@@ -58,7 +58,14 @@ from pydantic import (
 
 from .regions import Range, Region
 
-EXPECTATIONS = ("faster_than_percent", "slower_than_percent", "ratio", "gain_percent", "same_within_percent")
+EXPECTATIONS = (
+    "faster_than_percent",
+    "slower_than_percent",
+    "not_faster_than_percent",
+    "ratio",
+    "gain_percent",
+    "same_within_percent",
+)
 """The keys that say what is claimed of t_baseline / t_variant. A hypothesis has exactly one of them."""
 
 READINGS = ("share", "trend", "inflation", "attribution", "loading", "memory", "count", "check", "none")
@@ -110,6 +117,7 @@ _EXPECTED = {
     "reason": "a text of one sentence",
     "faster_than_percent": "a number of percent, 0 or more",
     "slower_than_percent": "a number of percent, 0 or more",
+    "not_faster_than_percent": "a number of percent, 0 or more",
     "ratio": "[low, high] with 0 < low < high, of t_baseline / t_variant",
     "gain_percent": "[low, high] percent with -100 < low < high",
     "same_within_percent": "a number of percent above 0",
@@ -181,6 +189,7 @@ class Hypothesis(BaseModel):
     quick: Annotated[bool, Field(strict=True)] = True
     faster_than_percent: _AtLeastZero | None = None
     slower_than_percent: _AtLeastZero | None = None
+    not_faster_than_percent: _AtLeastZero | None = None
     ratio: Annotated[tuple[_AboveZero, _AboveZero], AfterValidator(_rising)] | None = None
     gain_percent: Annotated[tuple[_Percent, _Percent], AfterValidator(_rising)] | None = None
     same_within_percent: _AboveZero | None = None
@@ -206,6 +215,8 @@ class Hypothesis(BaseModel):
             return Region.faster_than_percent(self.faster_than_percent)
         if self.slower_than_percent is not None:
             return Region.slower_than_percent(self.slower_than_percent)
+        if self.not_faster_than_percent is not None:
+            return Region.not_faster_than_percent(self.not_faster_than_percent)
         if self.ratio is not None:
             return Region.ratio(*self.ratio)
         if self.gain_percent is not None:

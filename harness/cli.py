@@ -89,8 +89,8 @@ def list_claims(as_json: AsJson = False) -> None:
     --json prints a list of the claims as in claims/*.toml:
       [{"id", "title", "who": [..], "source": [{"document", "section"}], "statement", "assumes": [..], "decided_by",
         "hypothesis": [{"part", "evidence", "variant", "baseline": [..], "workloads": [..], "metric",
-                        "quick", "faster_than_percent", "slower_than_percent", "ratio", "gain_percent",
-                        "same_within_percent"}]}]
+                        "quick", "faster_than_percent", "slower_than_percent", "not_faster_than_percent",
+                        "ratio", "gain_percent", "same_within_percent"}]}]
     A hypothesis that is not about a time has other keys (see harness/claims.py).
 
     \b

@@ -150,10 +150,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
                 targets[comparison.workload].append(Target(comparison, region, evidence))
         readings += list(claim.readings())
     phases = dict.fromkeys(_subjects(readings, "share"))
-    looked_at = [*phases, *_subjects(readings, "memory")]
-    looked_at += [
-        (workload, LOADED_INTO) for reading in readings if reading.metric == "loading" for workload in reading.workloads
-    ]
+    looked_at = [*phases, *_subjects(readings, "memory"), *_subjects(readings, "loading")]
     grids = {workload for reading in readings if reading.metric == "attribution" for workload in reading.workloads}
     same = Region.same_within_percent(AD_HOC_PERCENT)
     engines = {name for name in known if name not in added and variants.get(name).engine is not None}
@@ -184,7 +181,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
 def _subjects(readings: Sequence[Reading], metric: str) -> list[tuple[str, str]]:
     """(workload, variant) of the readings of one metric."""
     return [
-        (workload, reading.variant or "")
+        (workload, reading.variant or LOADED_INTO)
         for reading in readings
         if reading.metric == metric
         for workload in reading.workloads

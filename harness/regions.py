@@ -32,6 +32,11 @@ class Region:
         return cls(-math.inf, -math.log1p(percent / 100))
 
     @classmethod
+    def not_faster_than_percent(cls, percent: float) -> Region:
+        """The variant is not faster by more than `percent`; it may be slower."""
+        return cls(-math.inf, math.log1p(percent / 100))
+
+    @classmethod
     def ratio(cls, low: float, high: float) -> Region:
         """The variant is `low` to `high` times as fast."""
         return cls(math.log(low), math.log(high))
@@ -66,6 +71,8 @@ class Region:
             return "any effect"
         if math.isinf(high):
             return "at all faster" if low == 0 else f"more than {_faster(low)}"
+        if math.isinf(low) and high > 0:
+            return f"at most {_faster(high)}"
         if math.isinf(low):
             return "at all slower" if high == 0 else f"more than {_faster(high)}"
         if math.isclose(low, -high):

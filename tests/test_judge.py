@@ -112,6 +112,7 @@ def normal(centre: float, *, sd: float = 0.005, n: int = 60, seed: int = 0) -> N
         (Region.faster_than_percent(0), 0, math.inf, "at all faster"),
         (Region.slower_than_percent(5), -math.inf, -math.log(1.05), "more than 5 % slower"),
         (Region.slower_than_percent(0), -math.inf, 0, "at all slower"),
+        (Region.not_faster_than_percent(1), -math.inf, math.log(1.01), "at most 1 % faster"),
         (Region.ratio(2, 3), math.log(2), math.log(3), "2-3x"),
         (Region.ratio(0.5, 0.8), math.log(0.5), math.log(0.8), "25-100 % slower"),
         (Region.gain_percent(6, 11), math.log(1.06), math.log(1.11), "6-11 % faster"),
