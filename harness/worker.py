@@ -693,6 +693,9 @@ class Worker:
         count, repeats, prime = self._shape(bench, active)
         lengths = call_lengths(bench.workload, round_index=round_index, count=count, seed=bench.seed)
         warm_length = warmup_length(bench.workload, lengths=lengths)
+        # The same for all, or some would be a position behind the others and give other logits.
+        fastest_ns = min(bench.subjects[name].call_ns for name in active)
+        filled = bench.workload.kind == "decode" and fastest_ns > FILLED_NS
         with torch.inference_mode():
             runners: dict[str, Runner] = {}
             padding = []
@@ -704,7 +707,7 @@ class Worker:
                 padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
                 runner = self._runner(bench, bench.subjects[name].variant)
                 runner.prepare(warm_length, round_index, repeats[name])
-                if not (bench.workload.kind == "decode" and bench.subjects[name].call_ns > FILLED_NS):
+                if not filled:
                     runner.call()
                 runners[name] = runner
                 bench.subjects[name].growth_bytes += _resident_bytes() - before

@@ -213,6 +213,17 @@ def test_the_gate_compares_the_tokens_too(worker, folder):
     assert "token 1 of sequence 1 is" in (worker._wrong_tokens(bench, runner) or "")
 
 
+@pytest.mark.parametrize("slow_ns", [30e6, 10e6])
+def test_decode_goes_through_the_same_positions_on_all_sides(worker, folder, slow_ns):
+    """Also where one variant is slow enough to need no warm-up call and another is not."""
+    names = ["candle", "fast", "yardstick"]
+    opened(worker, folder, "decode-tiny-c16", *names)
+    subjects = worker.benches["decode-tiny-c16"].subjects
+    for name, call_ns in zip(names, (30e6, 15e6, slow_ns), strict=True):
+        subjects[name].call_ns = call_ns
+    assert worker.round("decode-tiny-c16", 0, names)["wrong"] == {}
+
+
 def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
     """A second call would come to lie behind the first where keys are appended."""
     work = workloads.get("prefill-tiny-t16").model_copy(update={"name": "after-a-context", "context": 8})
