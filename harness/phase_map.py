@@ -41,6 +41,27 @@ MEANING = {
 
 PHASES = tuple(MEANING)
 
+_ATTENTION = (
+    "qkv", "rope", "cache", "mask_create", "mask_apply", "scores", "softmax", "output", "attention_fused", "o_proj",
+)  # fmt: skip
+FUSED_PARTS = frozenset({"mask_apply", "scores", "softmax", "output"})
+"""What `attention_fused` does in one."""
+
+DENOMINATORS: Mapping[str, tuple[str, ...]] = {
+    "forward": PHASES,
+    "layer": tuple(phase for phase in PHASES if phase not in ("embedding", "final_norm", "lm_head")),
+    "attention": _ATTENTION,
+    "attention-subset": tuple(phase for phase in _ATTENTION if phase not in ("cache", "o_proj")),
+}
+"""What a share is a share of.
+
+forward: the whole call. layer: the decoder layers; the norm before the head is a phase of its own and stays out;
+`other` counts in, for the residual additions are most of it. attention: the attention block with its output
+projection and its part of the KV cache. attention-subset: the five lines of the dispute's table (QKV, RoPE, scores,
+causal mask, softmax and output), which summed one layer's micro-benchmarks: no output projection, no KV cache, no
+feed-forward part, no norms, no LM head.
+"""
+
 # --- ours ----------------------------------------------------------------------------------------------------------
 
 _MODULAR: dict[str, dict[str, str]] = {
