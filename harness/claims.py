@@ -56,6 +56,7 @@ from pydantic import (
     model_validator,
 )
 
+from .phase_map import DENOMINATORS
 from .regions import Range, Region
 
 EXPECTATIONS = (
@@ -269,6 +270,12 @@ class Reading(BaseModel):
             raise ValueError('metric = "inflation" needs range = [low, high], the factors')
         if self.metric == "attribution" and self.quantity not in CAUSES:
             raise ValueError(f'metric = "attribution" needs quantity = one of {", ".join(CAUSES)}')
+        if self.metric == "share":
+            whole = DENOMINATORS.get(self.of or "")
+            if whole is None:
+                raise ValueError(f'of = "{self.of}" is no denominator; there are {", ".join(DENOMINATORS)}')
+            if foreign := [phase for phase in self.phases if phase not in whole]:
+                raise ValueError(f'{", ".join(foreign)} is no phase of "{self.of}", which has {", ".join(whole)}')
         if self.metric == "trend" and len(self.workloads) < 2:
             raise ValueError('metric = "trend" needs two workloads or more')
         return self

@@ -5,7 +5,7 @@ expression is named by its text in one line; `...` at the end means "and so on".
 its own phase, and the statement's phase holds before and after it. `enter` means that what is called here marks its
 own phases; what is called anywhere else belongs to the line that calls it. Every statement that calls, computes or
 indexes anything must be named, and every name must be found: `phases` refuses a variant otherwise, so that changed
-code cannot slip into `other`.
+code cannot slip into `other`. A model's own `forward` returns in `other`, where what its caller does next belongs.
 
 Which ATen ops may run in a phase is written here too. It is checked on a real call before a variant is measured.
 
@@ -41,6 +41,27 @@ MEANING = {
 
 PHASES = tuple(MEANING)
 
+_ATTENTION = (
+    "qkv", "rope", "cache", "mask_create", "mask_apply", "scores", "softmax", "output", "attention_fused", "o_proj",
+)  # fmt: skip
+FUSED_PARTS = frozenset({"mask_apply", "scores", "softmax", "output"})
+"""What `attention_fused` does in one."""
+
+DENOMINATORS: Mapping[str, tuple[str, ...]] = {
+    "forward": PHASES,
+    "layer": tuple(phase for phase in PHASES if phase not in ("embedding", "final_norm", "lm_head")),
+    "attention": _ATTENTION,
+    "attention-subset": tuple(phase for phase in _ATTENTION if phase not in ("cache", "o_proj")),
+}
+"""What a share is a share of.
+
+forward: the whole call. layer: the decoder layers; the norm before the head is a phase of its own and stays out;
+`other` counts in, for the residual additions are most of it. attention: the attention block with its output
+projection and its part of the KV cache. attention-subset: the five lines of the dispute's table (QKV, RoPE, scores,
+causal mask, softmax and output), which summed one layer's micro-benchmarks: no output projection, no KV cache, no
+feed-forward part, no norms, no LM head.
+"""
+
 # --- ours ----------------------------------------------------------------------------------------------------------
 
 _MODULAR: dict[str, dict[str, str]] = {
@@ -50,7 +71,8 @@ _MODULAR: dict[str, dict[str, str]] = {
             embedding     x = self.embedding(tokens)
             mask_create   self.masks.begin(length, position + length)
             enter         x = block(x, position)
-            lm_head       return self.head(self.norm(x)[:, -1])
+            other         return self.head(self.norm(x)[:, -1])
+            lm_head       self.head(self.norm(x)[:, -1])
             final_norm    self.norm(x)
         """,
         "Llama.reset": """
@@ -99,7 +121,8 @@ _SINGLE_FILE: dict[str, dict[str, str]] = {
         "Llama.forward": """
             embedding     x = self.embedding(tokens)
             enter         x = block(x, position)
-            lm_head       return self.head(self.norm(x)[:, -1])
+            other         return self.head(self.norm(x)[:, -1])
+            lm_head       self.head(self.norm(x)[:, -1])
             final_norm    self.norm(x)
         """,
         "Llama.reset": """
@@ -182,7 +205,8 @@ _INLINE: dict[str, dict[str, str]] = {
             norm          y = F.rms_norm(x, shape, layer.mlp_norm, eps)
             other         x = x + F.linear(F.silu(F.linear(y, layer.gate)) * F.linear(y, layer.up), layer.down)
             mlp           F.linear(F.silu(F.linear(y, layer.gate)) * F.linear(y, layer.up), layer.down)
-            lm_head       return F.linear(F.rms_norm(x, shape, self.norm, eps)[:, -1], self.head)
+            other         return F.linear(F.rms_norm(x, shape, self.norm, eps)[:, -1], self.head)
+            lm_head       F.linear(F.rms_norm(x, shape, self.norm, eps)[:, -1], self.head)
             final_norm    F.rms_norm(x, shape, self.norm, eps)
         """,
     },
@@ -220,7 +244,8 @@ _FAST: dict[str, dict[str, str]] = {
             norm          F.rms_norm(x, shape, mlp_norm, c.rms_norm_eps)
             other         x = x + F.linear(F.silu(gate) * up, down)
             mlp           F.linear(F.silu(gate) * up, down)
-            lm_head       return F.linear(F.rms_norm(x, shape, self.norm, c.rms_norm_eps)[:, -1], self.head)
+            other         return F.linear(F.rms_norm(x, shape, self.norm, c.rms_norm_eps)[:, -1], self.head)
+            lm_head       F.linear(F.rms_norm(x, shape, self.norm, c.rms_norm_eps)[:, -1], self.head)
             final_norm    F.rms_norm(x, shape, self.norm, c.rms_norm_eps)
         """,
     },
@@ -261,7 +286,8 @@ _YARDSTICK: dict[str, dict[str, str]] = {
             other         x = x + F.linear(y, w[f"{p}mlp.down_proj.weight"])
             mlp           F.linear(y, w[f"{p}mlp.down_proj.weight"])
             final_norm    x = F.rms_norm(x[:, -1], (c.hidden_size,), w["model.norm.weight"], c.rms_norm_eps)
-            lm_head       return F.linear(x, w["lm_head.weight"])
+            other         return F.linear(x, w["lm_head.weight"])
+            lm_head       F.linear(x, w["lm_head.weight"])
         """,
     },
 }

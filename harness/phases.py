@@ -183,15 +183,19 @@ class Marker:
             return current
         if rule.phase == ENTER:
             return None
-        if current != rule.phase:
+        value = statement.value
+        whole = isinstance(statement, ast.Return) and value is not None and self._rule(value) is not None
+        if current != rule.phase and not whole:
             out.append(ast.copy_location(ast.Expr(_reading(rule.phase)), statement))
-        self._note(statement, rule.phase, called=False)
-        if statement.value is not None:
-            statement.value = self._expression(statement.value, rule.phase, top=isinstance(statement, ast.Expr))
+        if not whole:  # else nothing is left of the statement but to return
+            self._note(statement, rule.phase, called=False)
+        if value is not None:
+            # At the top of an expression statement the text is that of the statement once more.
+            statement.value = self._expression(value, rule.phase, top=isinstance(statement, ast.Expr))
         return rule.phase
 
     def _expression(self, node: ast.expr, outer: str, top: bool = False) -> ast.expr:
-        rule = None if top else self._rule(node)  # at the top it is the statement's own text once more
+        rule = None if top else self._rule(node)
         phase = outer if rule is None or rule.phase == ENTER else rule.phase
         if rule is not None and rule.phase != ENTER:
             self._note(node, phase, called=_python_call(node))

@@ -10,49 +10,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from .phase_map import FRAMES, MEANING, OTHER, PHASES
+from .phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 
 ALPHA = 0.01
-
-_ATTENTION = (
-    "qkv", "rope", "cache", "mask_create", "mask_apply", "scores", "softmax", "output", "attention_fused", "o_proj",
-)  # fmt: skip
-_FUSED_PARTS = frozenset({"mask_apply", "scores", "softmax", "output"})
-
-DENOMINATORS: Mapping[str, tuple[str, ...]] = {
-    "forward": PHASES,
-    "layer": tuple(phase for phase in PHASES if phase not in ("embedding", "final_norm", "lm_head")),
-    "attention": _ATTENTION,
-    "attention-subset": tuple(phase for phase in _ATTENTION if phase not in ("cache", "o_proj")),
-}
-"""What a share is a share of.
-
-forward: the whole call. layer: the decoder layers; the norm before the head is a phase of its own and stays out;
-`other` counts in, for the residual additions are most of it. attention: the attention block with its output
-projection and its part of the KV cache. attention-subset: the five lines of the dispute's table (QKV, RoPE, scores,
-causal mask, softmax and output), which summed one layer's micro-benchmarks: no output projection, no KV cache, no
-feed-forward part, no norms, no LM head.
-"""
 
 CRITICAL, MODERATE = 0.10, 0.05
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole, 0 to 1. `low` to `high`: t interval over `rounds`. `error`: its standard error."""
+    """A part of a whole, 0 to 1. `low` to `high`: t interval over `rounds`. `error`: its standard error.
+
+    `seconds`: time of the calls behind it, marked and plain.
+    """
 
     value: float
     low: float
     high: float
     rounds: int
     error: float
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,10 @@ def share(
     A phase that never ran counts nothing. Raises ValueError: no rows; a phase or denominator that there is not; a
     phase outside the denominator; one that a fused attention kernel has swallowed.
     """
-    return _interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
+    found = _interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
+    rows = _rows(table, workload, variant)
+    plain_ns = rows.groupby(["process", "round", "call"], observed=True)["plain_ns"].first().sum()
+    return replace(found, seconds=float(rows["ns"].sum() + plain_ns) / 1e9)
 
 
 def difference(
@@ -139,8 +126,8 @@ def _shares_of_rounds(rounds: pd.DataFrame, phases: Sequence[str], of: str) -> N
             raise ValueError(f"no phase {phase!r}; there are {', '.join(PHASES)}")
         if phase not in whole:
             raise ValueError(f"phase {phase!r} is no part of {of!r}, which is {', '.join(whole)}")
-    wanted = _FUSED_PARTS & set(phases)
-    if wanted and wanted != _FUSED_PARTS and rounds["attention_fused"].any():
+    wanted = FUSED_PARTS & set(phases)
+    if wanted and wanted != FUSED_PARTS and rounds["attention_fused"].any():
         raise ValueError(f"attention is one kernel here: {', '.join(sorted(wanted))} cannot be told apart in it")
     columns = list(dict.fromkeys(phases))
     if wanted:

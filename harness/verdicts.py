@@ -196,7 +196,7 @@ def _share_effect(reading: Reading, workload: str, evidence: Evidence, alpha: fl
     except ValueError as error:
         return replace(effect, warnings=(str(error),))
     value, low, high = (100 * part for part in (found.value, found.low, found.high))
-    effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds)
+    effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
     return _in_range(effect, reading.region)
 
 

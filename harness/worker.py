@@ -962,11 +962,10 @@ class Worker:
         return self.instrumented[entered]
 
     def _check_phases(self, bench: Bench, name: str, made: Instrumented) -> int:
-        """Same logits to the bit as the plain variant, and every op in its phase; → readings of the dearest call."""
+        """Same logits to the bit as the plain variant, and every op in its phase; → readings in a timed call."""
         assert bench.checkpoint is not None
         case = self._own_case(bench)
         build = bench.subjects[name].variant.build
-        readings = 0
         with torch.no_grad():
             plain, twin = (
                 one(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
@@ -979,8 +978,12 @@ class Worker:
                 check_ops(ops)
                 if not torch.equal(logits, plain.forward(tokens, position)):
                     raise PhaseError(f"{name}: the marked variant gives other logits than the plain one")
-                readings = max(readings, len(made.log))
-        return readings
+        with torch.inference_mode():
+            runner = self._runner(bench, made.variant)
+            runner.prepare(bench.workload.tokens, 0, 1)
+            made.start(0)
+            runner.call()
+        return len(made.log)
 
     def _phase_round(
         self, bench: Bench, marked: dict[str, Instrumented], round_index: int, clock: Callable[[], int], *, retake: bool

@@ -18,6 +18,7 @@ PACKAGES = ("variants", "harness", "dashboard")
 PIPELINE = (
     "environment",
     "regions",
+    "phase_map",
     "claims",
     "counts",
     "geometries",
@@ -31,7 +32,6 @@ PIPELINE = (
     "plan",
     "gates",
     "checks",
-    "phase_map",
     "phases",
     "loaders",
     "worker",

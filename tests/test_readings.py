@@ -69,6 +69,14 @@ def judged(*findings: Finding, samples: pd.DataFrame | None = None, **hypothesis
         ({"metric": "none"}, 'metric = "none" needs reason'),
         ({"metric": "share", "variant": "v", "workloads": ["w"], "above": 1}, 'metric = "share" needs phases, of'),
         (
+            {"metric": "share", "variant": "v", "workloads": ["w"], "above": 1, "phases": ["mlp"], "of": "attention"},
+            'mlp is no phase of "attention", which has qkv, rope',
+        ),
+        (
+            {"metric": "share", "variant": "v", "workloads": ["w"], "above": 1, "phases": ["mlp"], "of": "whole"},
+            'of = "whole" is no denominator; there are forward, layer',
+        ),
+        (
             {"metric": "trend", "variant": "v", "baseline": "u", "workloads": ["w"], "above": 1},
             'metric = "trend" needs two workloads or more',
         ),
