@@ -91,7 +91,7 @@ OWN_THREADS_SHARE = 0.1
 PHASE_ROUND_NS, MOST_PHASE_CALLS = 40_000_000, 9
 """A round of the phase pass calls each variant this long, marked and plain together, within one and so many calls."""
 
-READING_SHARE = 0.005
+READING_SHARE = 0.02
 """Phases are timed by thread CPU time, unless its readings (0.2-0.7 µs, a system call; wall time: 0.05) cost more."""
 
 PREEMPTED_SHARE, PREEMPTED_NS, RETAKES = 0.02, 20_000, 5
