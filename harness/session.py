@@ -388,7 +388,7 @@ class Run:
         self.folder.write_json("run.json", manifest)
         has_samples = any(book.rounds for book in (self.measurement.books if self.measurement else []))
         verdicts: tuple[Verdict, ...] = ()
-        if has_samples:
+        if not self.options.gates_only and (has_samples or status == "complete"):
             self.folder.finish()
             verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
             manifest["noise"] = noise
@@ -498,6 +498,6 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
                 "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),
             }
-            reason = excluded.get(variant, "gates only" if not has_samples else "not measured")
+            reason = excluded.get(variant, "not timed: no claim compares it here")
             replays[workload, variant] = Replay(seconds, facts, reason)
     return replays

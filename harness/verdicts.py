@@ -114,7 +114,7 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
 def _by_width(effects: Sequence[Effect], evidence: Evidence, region: Region) -> str:
     """Where along the width of the model an effect enters or leaves the region; empty for fewer than three widths."""
     known = [effect for effect in effects if effect.workload in evidence.widths and effect.rounds]
-    widths = {evidence.widths[effect.workload]: interval_of(effect) for effect in known}
+    widths = {float(evidence.widths[effect.workload]): interval_of(effect) for effect in known}
     return crossover(widths, region).describe() if len(widths) > 2 and len(widths) == len(effects) else ""
 
 
