@@ -32,7 +32,7 @@ from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .profiles import run_phases
 from .regions import Region
-from .store import FINDINGS, LOADING, RunError, RunFolder
+from .store import FINDINGS, LOADING, NO_SAMPLES, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
 
 PRECISION = 0.03
@@ -389,7 +389,8 @@ class Run:
         has_samples = any(book.rounds for book in (self.measurement.books if self.measurement else []))
         verdicts: tuple[Verdict, ...] = ()
         if not self.options.gates_only and (has_samples or status == "complete"):
-            self.folder.finish()
+            if has_samples:
+                self.folder.finish()
             verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
             manifest["noise"] = noise
             self.folder.write_json("run.json", manifest)
@@ -401,10 +402,11 @@ def judge_run(
     manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
     """Verdicts and noise of a stored run, from its samples and from what its passes found."""
+    timed = any(experiment.get("rounds") for experiment in manifest["experiments"])
     phases = folder.read_phases()
     evidence = judge.evidence_from_manifest(
         manifest,
-        folder.read_samples(),
+        folder.read_samples() if timed else NO_SAMPLES,
         phases=None if phases.empty else phases,
         loading=folder.read_loading(),
         findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
@@ -498,6 +500,8 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
                 "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),
             }
-            reason = excluded.get(variant, "not timed: no claim compares it here")
+            reason = excluded.get(
+                variant, "gates only" if result.manifest["mode"] == "gates" else "no claim has it timed here"
+            )
             replays[workload, variant] = Replay(seconds, facts, reason)
     return replays

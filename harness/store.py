@@ -79,6 +79,9 @@ PHASE_SCHEMA = pa.schema(
 )
 """One row is one phase of one call; a call's rows sum to the call. `plain_ns`: a call without readings, same round."""
 
+NO_SAMPLES = SCHEMA.empty_table().to_pandas()
+"""What a run without rounds has: claims that are read off other passes need none."""
+
 _SAMPLE_FIELDS = ("variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults")
 _FIRST_FIELDS = ("first_cpu_ns", "first_wall_ns")  # at the end of a row, or not there
 _ROUND = ["workload", "process", "round"]
