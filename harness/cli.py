@@ -197,9 +197,9 @@ def list_workloads(as_json: AsJson = False) -> None:
 
     \b
     --json prints a list of the workloads as in datasets/workloads.toml, families expanded:
-      [{"name", "kind": "prefill"|"decode"|"component", "geometry", "tokens", "batch", "context", "dtype", "threads",
-        "lengths": "repeated"|"distinct"|"trace", "trace", "length_divisor", "length_limit", "component",
-        "description"}]
+      [{"name", "kind": "prefill"|"decode"|"generate"|"component", "geometry", "tokens", "new_tokens", "chunk",
+        "batch", "context", "dtype", "threads", "lengths": "repeated"|"distinct"|"trace", "trace", "length_divisor",
+        "length_limit", "component", "description"}]
 
     \b
     Examples:
