@@ -245,7 +245,9 @@ def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) ->
     """Whether an engine generates the tokens that its own `forward`, gated before, says are the likeliest."""
     for prompt in prompts:
         expected, margins = greedy(model, prompt, GENERATED)
-        if wrong := judge_tokens(model.generate(prompt, GENERATED), expected, margins, dtype):
+        with torch.inference_mode():
+            tokens = model.generate(prompt, GENERATED)
+        if wrong := judge_tokens(tokens, expected, margins, dtype):
             return Gate(
                 False, len(prompts), float("inf"), TOLERANCES[dtype], f"generated, {prompt.shape[1]} tokens: {wrong}"
             )

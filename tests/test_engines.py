@@ -10,7 +10,7 @@ from llama_workbench.harness import gates, geometries, published, worker, worklo
 from llama_workbench.harness.claims import check_claim
 from llama_workbench.harness.plan import PlanError, Request, make_plan
 from llama_workbench.variants import components
-from llama_workbench.variants.engines import MISTRAL_RS, Engine, files
+from llama_workbench.variants.engines import LLAMA_CPP, MISTRAL_RS, Engine, files
 from tests.runs import a_claim
 from tests.test_measure import run
 
@@ -62,16 +62,31 @@ def test_an_engine_is_context_and_never_other_evidence(evidence, side):
         make_plan(Request(), [claim])
 
 
-def test_a_run_goes_on_without_an_engine_that_is_not_installed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Engine, "missing", lambda self: "not installed: pip install it")
-    request = Request(variants=("yardstick", "fast", "llama_cpp"), workloads=("prefill-tiny-t16",))
-    result, notes = run(tmp_path, request, budget_seconds=3.0)
+def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(tmp_path, monkeypatch):
+    installed = Engine.missing
+    monkeypatch.setattr(
+        Engine, "missing", lambda self: "not installed: pip install it" if self is LLAMA_CPP else installed(self)
+    )
+    there = [name for name in ENGINES if variants.missing(name) is None]
+    request = Request(variants=("yardstick", "fast", *ENGINES), workloads=("prefill-tiny-t16", "decode-tiny-c16"))
+    result, notes = run(tmp_path, request, budget_seconds=6.0)
+
+    assert {"variant": "llama_cpp", "reason": "not installed: pip install it"} in result.manifest["excluded"]
+    assert len(result.manifest["excluded"]) == len(ENGINES) - len(there)
     assert [note for note in notes if "llama_cpp" in note] == ["llama_cpp is left out: not installed: pip install it"]
-    assert result.manifest["excluded"] == [{"variant": "llama_cpp", "reason": "not installed: pip install it"}]
-    assert {"yardstick", "fast"} <= set(result.folder.read_samples()["variant"])
     told = {verdict.effects[0].variant: verdict for verdict in result.verdicts}
     assert told["llama_cpp"].verdict == "not evidence" and "not installed" in told["llama_cpp"].reason
-    assert told["fast"].effects[0].rounds > 0
+
+    samples = result.folder.read_samples()
+    assert {"yardstick", "fast", *there} <= set(samples["variant"])
+    assert (samples[["cpu_ns", "wall_ns"]] > 0).all().all()
+    for experiment in result.manifest["experiments"]:
+        assert "fast" in experiment["traces"]
+        assert not set(experiment["traces"]) & set(ENGINES)  # or torch would call those of two engines the same
+        if "mistralrs" in there:
+            assert "mistralrs" in experiment["clock"]["wall_variants"]
+            mine = samples[(samples["workload"] == "decode-tiny-c16") & (samples["variant"] == "mistralrs")]
+            assert set(mine["repeats"]) == {worker.DECODED}
 
 
 class Generating:
@@ -199,21 +214,3 @@ def test_parts_on_candle_give_what_ours_give(name, tokens):
     build = variants.get("candle_engine").component
     part = build(name, geometries.get("tiny").config, tokens=tokens, seed=3)
     torch.testing.assert_close(part.read(part.run()).double(), part.expected().double(), rtol=0, atol=2e-6)
-
-
-def test_a_run_with_engines(tmp_path):
-    for name in ENGINES:
-        needs(name)
-    request = Request(
-        variants=("yardstick", "team006_after", *ENGINES),
-        workloads=("prefill-tiny-t16", "decode-tiny-c16"),
-    )
-    result, notes = run(tmp_path, request, budget_seconds=8.0)
-    assert not result.manifest["excluded"] and not [note for note in notes if "left out" in note]
-    for experiment in result.manifest["experiments"]:
-        assert not set(experiment["traces"]) & set(ENGINES)  # so that no op trace of theirs is ever called the same
-        assert "mistralrs" in experiment["clock"]["wall_variants"]
-    samples = result.folder.read_samples()
-    assert (samples[["cpu_ns", "wall_ns"]] > 0).all().all()
-    decode = samples[(samples["workload"] == "decode-tiny-c16") & (samples["variant"] == "mistralrs")]
-    assert set(decode["repeats"]) == {worker.DECODED}
