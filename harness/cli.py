@@ -324,6 +324,70 @@ def compare_runs(
 # -- one run, judged again ---------------------------------------------------------------------------------------------
 
 
+@app.command("report")
+def report_run(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")],
+    profiling: Annotated[
+        bool, typer.Option("--profiling", help="The execution plan's own form: top consumers, bottlenecks, targets.")
+    ] = False,
+    decision: Annotated[
+        bool, typer.Option("--decision", help="Which option each team's own rule picks, from this run's numbers.")
+    ] = False,
+) -> None:
+    """Print a run's time shares and what the dispute's rules make of them, as Markdown.
+
+    Needs a run with phases: one that claims about shares of the time were measured in. Without an option, both.
+
+    \b
+    Examples:
+      pytest --benchmark --claims mask-is-the-bottleneck,refactor-2x-3x
+      workbench report results/runs/20260102T030405Z-1a2b --profiling
+      workbench report results/baselines/reference --decision
+    """
+    from .decision import (
+        SHARES_OF,
+        Measured,
+        PhaseShare,
+        decide,
+        decision_markdown,
+        effects_of,
+        profiling_form,
+        profiling_markdown,
+    )
+    from .shares import share, top_consumers
+
+    folder = _run(run)
+    table = folder.read_phases()
+    if table.empty:
+        raise Failure(f"{folder.path}: this run has no phases; measure some: pytest --benchmark --claims qkv-61")
+    verdicts, manifest = rejudge(folder)
+    alpha = float(manifest.get("alpha") or 0.01)
+    pairs = list(table[["workload", "variant"]].astype(str).drop_duplicates().itertuples(index=False, name=None))
+    both = profiling == decision
+    if profiling or both:
+        forms = []
+        for workload, variant in pairs:
+            consumers = top_consumers(table, workload, variant, alpha=alpha)
+            shares = [
+                PhaseShare(one.phase, *(100 * part for part in (one.share.value, one.share.low, one.share.high)))
+                for one in consumers
+            ]
+            forms.append(profiling_form(variant, workload, shares))
+        _write(profiling_markdown(forms))
+    if decision or both:
+        picked = {}
+        for workload, variant in pairs:
+            if variant == SHARES_OF:
+                measured = {}
+                for phase in ("mask_create", "cache"):
+                    found = share(table, workload, variant, [phase], "forward", alpha=alpha)
+                    measured[phase] = Measured(100 * found.value, 100 * found.low, 100 * found.high)
+                picked[workload] = decide(measured, effects_of(verdicts, workload))
+        if not picked:
+            raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
+        _write(decision_markdown(picked))
+
+
 @app.command("judge")
 def judge_again(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")],

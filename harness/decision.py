@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
 """Names of the time shares that the rules ask for."""
@@ -248,6 +248,50 @@ def _used(name: str, measured: Measured | None, threshold: float) -> Used:
         return Used(name, UNKNOWN, threshold, "not measured")
     low, high = threshold < measured.low, threshold < measured.high
     return Used(name, measured, threshold, "above" if low else "straddles" if high else "not above")
+
+
+SHARES_OF = "team006_before"
+"""The code whose time shares the documents' rules ask about: the worker before anything was cached."""
+
+EFFECTS: Mapping[str, tuple[str, str]] = {
+    PROPOSAL: ("team005_proposal", "team006_before"),
+    LAYOUT_ALONE: ("team005_proposal", "team005_hybrid"),
+    CACHE_ALONE: ("team005_hybrid", "team005_split"),
+    MASK_ALONE: ("team006_after", "team006_before"),
+}
+"""By the names above: which variant against which baseline."""
+
+
+def effects_of(verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str, Measured]:
+    """The effects that the rules ask for on one workload, from the records of verdicts.json."""
+    found: dict[str, Measured] = {}
+    for verdict in verdicts:
+        for effect in verdict["effects"]:
+            for name, (variant, baseline) in EFFECTS.items():
+                sides = (effect["workload"], effect["variant"], effect["baseline"])
+                if sides == (workload, variant, baseline) and effect.get("ratio") is not None:
+                    high = effect["high"]
+                    found[name] = Measured(effect["ratio"], effect["low"] or 0.0, math.inf if high is None else high)
+    return found
+
+
+def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
+    """What each document's rule picks on each workload, with the numbers it used."""
+    blocks = ["# What the teams' own rules pick"]
+    for workload, picked in decisions.items():
+        blocks.append(f"## {workload}")
+        for decision in picked:
+            rule = decision.rule
+            word = OPTIONS.get(decision.option, "")
+            lines = [
+                f"**{decision.option}{f', {word}' if word else ''}** by {rule.team}'s rule: {rule.says}",
+                f"({rule.document}, {rule.section})",
+                *(f"- {used.describe()}" for used in decision.used),
+            ]
+            if rule.remark:
+                lines.append(f"- our reading: {rule.remark}")
+            blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
 
 
 # -- the execution plan's profiling form -------------------------------------------------------------------------------

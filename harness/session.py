@@ -501,7 +501,10 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
                 "gate": experiment["gates"].get(variant, {}).get("detail"),
             }
             reason = excluded.get(
-                variant, "gates only" if result.manifest["mode"] == "gates" else "no claim has it timed here"
+                variant,
+                "gates only"
+                if result.manifest["mode"] == "gates"
+                else "not timed: nothing compares it here, or the budget was spent",
             )
             replays[workload, variant] = Replay(seconds, facts, reason)
     return replays
