@@ -55,6 +55,7 @@ def test_the_shipped_workloads() -> None:
         *names("mask-apply-t{}", 8, 32, 128, 512),
         *names("mask-get-t{}", 1, 8, 32, 128, 512, 2048, 4096),
         *names("rope-t{}", 1, 8, 32, 128, 512),
+        *(name for part in ("qkv", "scores", "attention") for name in names(part + "-t{}", 1, 8, 32, 128)),
     ]
     known = workloads.workloads()
     assert sorted(known) == sorted(expected)
