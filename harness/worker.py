@@ -337,6 +337,7 @@ class Worker:
         self.checkpoints: dict[tuple[str, str], Checkpoint] = {}
         self.benches: dict[str, Bench] = {}
         self.small_gates: dict[str, Gate] = {}
+        self.engines: dict[tuple[str, int], tuple[int, Model]] = {}  # entered as, checkpoint → its longest, model
         self.instrumented: dict[str, Instrumented] = {}
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
@@ -432,9 +433,10 @@ class Worker:
         engine = subject.variant.engine
         if engine is not None and (what := beyond(case, engine)) is not None:
             return replace(small, passed=False, detail=f"cannot do this workload ({what}: {engine.cannot[what]})")
-        model = self._build(bench, subject.variant)
-        if engine is not None:
-            # Loaded once for all rounds: it takes seconds, and where its memory lies is the engine's own affair.
+        if engine is None:
+            model = self._build(bench, subject.variant)
+        else:
+            model = self._engine(bench, subject.variant, entered)
             subject.variant = replace(subject.variant, build=lambda *_, **__: model)
         expected = self._own_reference(bench, case)
         if requests := _takes_requests(subject.variant):  # which computes all before anew at each step
@@ -656,6 +658,18 @@ class Worker:
         assert bench.checkpoint is not None
         with torch.inference_mode():
             return variant.build(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+
+    def _engine(self, bench: Bench, variant: Variant, entered: str) -> Model:
+        """An engine's model, loaded once for all rounds and all workloads that it is long enough for.
+
+        Loading takes seconds and a copy of the weights, and where that lies is the engine's own affair.
+        """
+        key = (entered, id(bench.checkpoint))
+        longest, model = self.engines.get(key, (0, None))
+        if model is None or longest < bench.max_length:
+            model = self._build(bench, variant)
+            self.engines[key] = (bench.max_length, model)
+        return model
 
     def _component(self, bench: Bench, variant: Variant) -> components.Component:
         work = bench.workload

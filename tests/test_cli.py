@@ -106,7 +106,8 @@ def test_claims() -> None:
 def test_variants() -> None:
     found = json.loads(output("variants", "--json"))
     assert [variant["name"] for variant in found] == variants.names()
-    assert found[0].keys() == {"name", "description", "source", "factors"}
+    assert found[0].keys() == {"name", "description", "source", "factors", "installed"}
+    assert found[0]["installed"] is True
     text = output("variants")
     assert all(f"\n{name} " in text for name in variants.names())
     one = json.loads(output("variants", "team006_after", "--json"))
