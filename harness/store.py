@@ -41,6 +41,7 @@ FINDINGS = "findings.json"
 PHASES = "phases.parquet"
 PHASE_FACTS = "phases.json"
 LOADING = "loading.json"
+MEMORY_SWEEP = "memory_sweep.json"
 
 SCHEMA = pa.schema(
     [
@@ -283,6 +284,10 @@ class RunFolder:
     def read_memory(self) -> list[dict[str, Any]]:
         """memory.json; an empty list where the run made no memory pass."""
         return self._read_records(MEMORY) if (self.path / MEMORY).exists() else []
+
+    def read_memory_sweep(self) -> list[dict[str, Any]]:
+        """memory_sweep.json (see harness/memory.py); an empty list where the run swept no memory."""
+        return self._read_records(MEMORY_SWEEP) if (self.path / MEMORY_SWEEP).exists() else []
 
     def read_findings(self) -> list[dict[str, Any]]:
         """What the passes found out, one record a value; empty where the run had none."""

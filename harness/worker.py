@@ -23,8 +23,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +39,7 @@ from llama_workbench.variants.generation import generate
 
 from . import geometries, loaders, tokenizer
 from .checkpoints import Checkpoint, load
+from .footprint import doublings, expected, kv_bytes, policy_of, served_lengths
 from .gates import (
     SMALL_LENGTH,
     TOLERANCES,
@@ -58,6 +59,7 @@ from .gates import (
     trace,
     trace_difference,
 )
+from .holdings import bytes_by_kind, holdings, live_tensors
 from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
 from .workloads import DECODE_ROOM, Workload, call_lengths, longest_call, pieces, warmup_length
 
@@ -907,29 +909,114 @@ class Worker:
         Parameter bytes count the checkpoint's tensors; cache bytes are what a rebuilt variant keeps after a call,
         beyond the weights it was given.
         """
-        import memray
-
         bench = self.benches[workload]
-        with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:
-            gc.collect()
+        before = live_tensors()
+        with torch.inference_mode():
             runner = self._runner(bench, bench.subjects[variant].variant)
-            # Warmed up twice or the first variant pays for one-off buffers of the whole process.
-            for index in range(2):
-                runner.prepare(bench.workload.tokens, index, 1)
-                out = runner.call()
-            del out
-            gc.collect()
-            runner.prepare(bench.workload.tokens, 0, 1)
-            path = Path(folder) / "memory.bin"
-            with memray.Tracker(path, native_traces=False):
-                out = runner.call()
-            del out
-            peak = memray.FileReader(path).metadata.peak_memory
-        parameters = 0
-        if bench.checkpoint is not None:
-            seen = {tensor.data_ptr(): tensor.nbytes for tensor in bench.checkpoint.weights.values()}
-            parameters = sum(seen.values())
-        return {"peak_transient_bytes": int(peak), "parameter_bytes": parameters, "cache_bytes": _kept(runner, bench)}
+            peak = _peak_transient_bytes(runner, bench.workload.tokens)
+            model = getattr(runner, "model", None)
+            del runner  # what the harness keeps for itself, generated tokens say, is none of the variant's
+            found = holdings(before) if model is not None else {}
+        return {
+            "peak_transient_bytes": peak,
+            "parameter_bytes": _parameter_bytes(bench.checkpoint),
+            "cache_bytes": sum(holding.nbytes for holding in found.values()),
+        }
+
+    def memory_peak(self, workload: str, variant: str) -> dict[str, Any]:
+        """Peak resident bytes of this process, which must be fresh: weights loaded and read, then lengths served.
+
+        `peaks` holds one for each number of different lengths. A variant's own imports count as its.
+        """
+        bench = self.benches[workload]
+        assert bench.checkpoint is not None
+        for tensor in bench.checkpoint.weights.values():
+            tensor.sum()  # weights are mapped: what nobody has read takes no memory yet
+        loaded = _peak_resident_bytes()
+        with torch.inference_mode():
+            runner = self._runner(bench, self._variant(variant))
+            peaks = [_peak_resident_bytes() for _ in self._serve(runner, bench)]
+        return {"loaded_bytes": loaded, "peak_bytes": peaks}
+
+    def memory_held(self, workload: str, variant: str) -> dict[str, Any]:
+        """Bytes of tensors that a variant holds beyond the checkpoint, by kind, measured and computed.
+
+        `steps` has one entry as built (no lengths), then one for each number of different lengths served: `held` with
+        the longest served last, `kept` after a `reset`. Variants whose modules keep tensors need a fresh process.
+        """
+        bench = self.benches[workload]
+        checkpoint, work = bench.checkpoint, bench.workload
+        assert checkpoint is not None
+        longest = longest_call(work)
+        positions = (work.context + longest, bench.max_length)
+        before = live_tensors()
+        found = self._variant(variant)
+        policy = policy_of(variant, found.factors)
+        sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
+
+        def by_kind(built: frozenset[int]) -> dict[str, int]:
+            return bytes_by_kind(holdings(before), checkpoint.config, lengths=positions, built=built)
+
+        def step(lengths: list[int], held: dict[str, int], kept: dict[str, int]) -> dict[str, Any]:
+            entry: dict[str, Any] = {"lengths": lengths, "held": held, "kept": kept, "computed": None}
+            if policy is not None:
+                entry["computed"] = asdict(
+                    expected(
+                        policy,
+                        checkpoint.config,
+                        lengths,
+                        max_length=bench.max_length,
+                        context=work.context,
+                        chunk=work.chunk,
+                        **sizes,
+                    )
+                )
+            return entry
+
+        with torch.inference_mode():
+            runner = self._runner(bench, found)
+            if not isinstance(runner, PrefillRunner):
+                raise WorkerError(f"memory is swept over lengths of prefill workloads; {workload} is {work.kind}")
+            built = frozenset(holdings(before))
+            as_built = by_kind(built)
+            steps = [step([], as_built, as_built)]
+            for lengths in self._serve(runner, bench):
+                held = by_kind(built)
+                runner.model.reset()
+                steps.append(step(lengths, held, by_kind(built)))
+        return {
+            "planned_lengths": doublings(longest)[-1],
+            "weights_bytes": _parameter_bytes(checkpoint),
+            "kv_bytes": kv_bytes(checkpoint.config, positions=positions[0], **sizes),
+            "steps": steps,
+        }
+
+    def memory_transients(self, workload: str, variant: str) -> list[dict[str, int]]:
+        """Peak bytes of one call above what lives, at the longest length, its half, quarter and eighth."""
+        bench = self.benches[workload]
+        longest = longest_call(bench.workload)
+        with torch.inference_mode():
+            runner = self._runner(bench, self._variant(variant))
+            return [
+                {"tokens": length, "peak_bytes": _peak_transient_bytes(runner, length)}
+                for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)
+            ]
+
+    def _serve(self, runner: Runner, bench: Bench) -> Iterator[list[int]]:
+        """Serve 1, 2, 4, ... different lengths, the longest last each time; ends early where memory gets short."""
+        longest = longest_call(bench.workload)
+        start = _resident_bytes()
+        served: set[int] = set()
+        for count in doublings(longest):
+            # Twice as many lengths, none longer, hold at most twice as much.
+            if _resident_bytes() - start > _available_bytes():
+                return
+            lengths = served_lengths(longest, count)
+            for index, length in enumerate([*(length for length in lengths[:-1] if length not in served), longest]):
+                runner.prepare(length, index, 1)
+                runner.call()
+            served.update(lengths)
+            yield lengths
 
     def phases(self, workload: str, variants: list[str], rounds: int, wall: bool) -> dict[str, Any]:
         """Time by phase: rows [variant, round, call, tokens, plain_ns, {phase: ns}]; facts or a reason by variant.
@@ -1089,32 +1176,31 @@ def _profiled_call(runner: Runner, length: int, index: int, calls_ns: list[int])
     calls_ns.append(time.perf_counter_ns() - start)
 
 
-def _kept(runner: Runner, bench: Bench) -> int:
-    """Bytes of tensors that a built variant holds beyond the checkpoint's own: KV, tables, masks, repacked weights."""
-    given = (
-        {tensor.untyped_storage().data_ptr() for tensor in bench.checkpoint.weights.values()}
-        if bench.checkpoint
-        else set()
-    )
-    found: dict[int, int] = {}
-    seen: set[int] = set()
-    queue: list[Any] = [getattr(runner, "model", None)]
-    while queue:
-        item = queue.pop()
-        if id(item) in seen or item is None or isinstance(item, (str, bytes, int, float, type)):
-            continue
-        seen.add(id(item))
-        if isinstance(item, Tensor):
-            storage = item.untyped_storage()
-            if storage.data_ptr() not in given:
-                found[storage.data_ptr()] = storage.nbytes()
-        elif isinstance(item, dict):
-            queue.extend(item.values())
-        elif isinstance(item, (list, tuple, set)):
-            queue.extend(item)
-        elif (hasattr(item, "__dict__") and not callable(item)) or isinstance(item, torch.nn.Module):
-            queue.extend(vars(item).values())
-    return sum(found.values())
+def _peak_transient_bytes(runner: Runner, length: int) -> int:
+    """What one warmed-up call allocates above what lives, at its peak (memray: Python's and native allocations).
+
+    A KV cache that grows by concatenation is made anew within the call, and counts.
+    """
+    import memray
+
+    # Warmed up twice or the first variant pays for one-off buffers of the whole process.
+    for index in range(2):
+        runner.prepare(length, index, 1)
+        runner.call()
+    gc.collect()
+    runner.prepare(length, 0, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "memory.bin"
+        with memray.Tracker(path, native_traces=False):
+            runner.call()
+        return int(memray.FileReader(path).metadata.peak_memory)
+
+
+def _parameter_bytes(checkpoint: Checkpoint | None) -> int:
+    """Bytes of the checkpoint's tensors; a tied head counts once."""
+    if checkpoint is None:
+        return 0
+    return sum({tensor.data_ptr(): tensor.nbytes for tensor in checkpoint.weights.values()}.values())
 
 
 def import_privately(variant: Variant, tag: str) -> Variant:
@@ -1155,6 +1241,20 @@ def _told(error: BaseException) -> str:
 def _resident_bytes() -> int:
     with open("/proc/self/statm", "rb") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+def _peak_resident_bytes() -> int:
+    """VmHWM, which begins anew with each program; `ru_maxrss` would still tell of the parent that started it."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        line = next(line for line in status if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+def _available_bytes() -> int:
+    """Memory that can be had without swapping."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
 
 
 # --- the process ---------------------------------------------------------------------------------------------------
@@ -1207,6 +1307,12 @@ def main() -> None:
                 result = worker.round(**command)
             elif verb == "memory":
                 result = worker.memory(**command)
+            elif verb == "memory_peak":
+                result = worker.memory_peak(**command)
+            elif verb == "memory_held":
+                result = worker.memory_held(**command)
+            elif verb == "memory_transients":
+                result = worker.memory_transients(**command)
             elif verb == "phases":
                 result = worker.phases(**command)
             elif verb == "loop":

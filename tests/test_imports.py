@@ -34,6 +34,8 @@ PIPELINE = (
     "checks",
     "phases",
     "loaders",
+    "footprint",
+    "holdings",
     "worker",
     "measure",
     "store",
@@ -44,6 +46,7 @@ PIPELINE = (
     "shares",
     "judge",
     "findings",
+    "memory",
     "attribution",
     "trends",
     "verdicts",
@@ -56,7 +59,8 @@ PIPELINE = (
     "cli",
 )
 PURE = (
-    "attribution", "confidence", "decision", "gains", "judge", "phase_map", "regions", "shares", "trends", "verdicts",
+    "attribution", "confidence", "decision", "footprint", "gains", "judge", "phase_map", "regions", "shares", "trends",
+    "verdicts",
 )  # fmt: skip
 WITHOUT_TORCH = (
     *PURE,
@@ -65,6 +69,7 @@ WITHOUT_TORCH = (
     "published",
     "findings",
     "loading",
+    "memory",
     "store",
     "report",
     "compare",
