@@ -207,6 +207,8 @@ def _growth(sizes: Sequence[int]) -> str:
     """By how much each doubling of the number of lengths multiplied them, where they are not nil."""
     if len(sizes) < 2 or min(sizes) <= 0:
         return ""
+    if len(set(sizes)) == 1:
+        return "; the same from one length on"
     factors = ", ".join(f"{after / before:.2f}" for before, after in itertools.pairwise(sizes))
     return f"; each doubling of the lengths, from 1 on: times {factors}"
 

@@ -164,6 +164,7 @@ ANGLES = torch.outer(torch.arange(40.0), 10_000 ** (-torch.arange(8.0) / 8))
         (torch.polar(torch.ones_like(ANGLES), ANGLES), "rope"),
         (10_000 ** (-torch.arange(8.0) / 8), "rope"),
         (2 * ANGLES.cos(), "other"),
+        (0.1 + ANGLES.cos() / 2, "other"),
         (torch.zeros(40, 16), "other"),
         (torch.zeros(1, 2, 40, 16), "kv"),
         (torch.zeros(2, 2, 1, 40, 2, 16), "kv"),
@@ -411,6 +412,7 @@ def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
     detail = of("masks_of_weights").detail
     assert f"{masks:,} bytes of masks after 16 lengths of up to 16 tokens, weights {weights:,}" in detail
     assert "times 1.25, 1.50, 1.70, 1.83" in detail and "computed" not in detail
+    assert of("repacked_of_weights").detail.endswith("; the same from one length on")
     dead = of("masks_of_weights", "kills")
     assert math.isnan(dead.value) and "SIGKILL" in dead.reason and dead.count == 0
 
