@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         metavar="SECONDS",
         default=None,
-        help="stop measuring after this many seconds (default 480; with --all 2100); what is open then is inconclusive",
+        help="stop measuring after this many seconds (default 480; with --all 1800); what is open then is inconclusive",
     )
     option(
         "all",

@@ -29,6 +29,7 @@ from .geometries import Geometry
 from .judge import Verdict
 from .loading import measure_loading
 from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress
+from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .profiles import run_phases
 from .regions import Region
@@ -50,7 +51,7 @@ LOADING_SECONDS = 45.0
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
-WHOLE_BUDGET_SECONDS = 2100.0
+WHOLE_BUDGET_SECONDS = 1800.0
 """Of the rounds; passes come on top. `make bench` then ends within 10 minutes, `make bench-all` within 45."""
 
 
@@ -285,12 +286,17 @@ class Run:
             run_phases(measurement, self.folder, self.progress, self.plan.phases)
         if loads := [reading for reading in self.plan.readings if reading.metric == "loading"]:
             self._load(measurement, loads)
+        found: list[judge.Finding] = []
+        if held := [(w, r.variant or "") for r in self.plan.readings if r.metric == "memory" for w in r.workloads]:
+            self.progress.phase("memory: what each policy holds")
+            found += memory_findings(run_memory(measurement, self.folder, self.progress, held))
         if any(reading.metric in ("check", "count") for reading in self.plan.readings):
             self.progress.phase("checks and counts")
             log = self.folder.path / "log" / "checks.log"
-            found = find_out(
+            found += find_out(
                 self.plan.readings, cache=self.cache, seed=self.options.seed, log=log, progress=self.progress
             )
+        if found:
             self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
 
     def _load(self, measurement: Measurement, readings: Sequence[claim_data.Reading]) -> None:
