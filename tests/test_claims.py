@@ -59,6 +59,7 @@ def test_a_good_claim_is_read_whole(tmp_path: Path) -> None:
     assert (claim.source[0].document, claim.source[0].section) == ("Notes", "Speed")
     assert (claim.statement, claim.assumes, claim.decided_by) == ("It is.", (), "Measuring both.")
     [hypothesis] = claim.hypothesis
+    assert isinstance(hypothesis, Hypothesis)
     assert (hypothesis.part, hypothesis.evidence, hypothesis.metric) == (None, "architecture", "time")
     assert (hypothesis.variant, hypothesis.baseline) == ("single", ("many",))
     assert claim.names() == ("single", "many") and claim.workloads() == ("prefill", "decode")

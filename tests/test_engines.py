@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -103,7 +105,8 @@ class Generating:
 
     def generate(self, tokens, count):
         self.asked.append((tokens.shape[1], count))
-        position, out = 0, []
+        position = 0
+        out: list[Any] = []
         for _ in range(count):
             logits = self.model.forward(tokens, position)
             position += tokens.shape[1]
@@ -212,5 +215,6 @@ def test_an_engine_agrees_with_the_reference(name):
 def test_parts_on_candle_give_what_ours_give(name, tokens):
     needs("candle_engine")
     build = variants.get("candle_engine").component
+    assert build is not None
     part = build(name, geometries.get("tiny").config, tokens=tokens, seed=3)
     torch.testing.assert_close(part.read(part.run()).double(), part.expected().double(), rtol=0, atol=2e-6)

@@ -8,7 +8,7 @@ import pytest
 
 from llama_workbench import ROOT, variants
 from llama_workbench.harness import geometries, workloads
-from llama_workbench.harness.claims import ClaimError, load_claims, select
+from llama_workbench.harness.claims import ClaimError, Hypothesis, load_claims, select
 from llama_workbench.harness.geometries import DataError, Geometry
 from llama_workbench.harness.plan import PlanError, Request, make_plan, without
 
@@ -49,7 +49,7 @@ def test_controls_ride_along():
 def test_claims_about_architecture_alone_compare_presets_that_differ_on_one_axis():
     for claim in CLAIMS:
         for hypothesis in claim.hypothesis:
-            if getattr(hypothesis, "evidence", None) != "architecture":
+            if not isinstance(hypothesis, Hypothesis) or hypothesis.evidence != "architecture":
                 continue
             ours = variants.get(hypothesis.variant).factors
             for baseline in hypothesis.baseline:

@@ -193,7 +193,7 @@ def test_a_count_is_judged_by_where_it_lies() -> None:
     def found(value: float) -> Finding:
         return Finding(("count", "lines", "", "fast", ""), value, 1)
 
-    asked = {"metric": "count", "quantity": "lines", "variant": "fast", "at_most": 60}
+    asked: dict[str, Any] = {"metric": "count", "quantity": "lines", "variant": "fast", "at_most": 60}
     assert judged(found(60), **asked).verdict == "supported"
     refuted = judged(found(61), **asked)
     assert refuted.verdict == "refuted"
