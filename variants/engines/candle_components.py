@@ -70,7 +70,7 @@ def score(q: Any, k: Any, root: float) -> Any:
 def build(name: str, config: LlamaConfig, *, tokens: int, seed: int) -> Component:
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
-    Masks are cached by T, as the worker of the dispute did in the end, except where they are made on purpose
+    Masks are cached by (T, kv), as Candle does, except where they are made on purpose
     (`mask-create`, `mask-create-apply`).
 
     Raises:
@@ -84,13 +84,13 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int) -> Componen
     root = float(config.head_dim) ** 0.5
     if name == "mask-create":
         return Component(lambda: additive_mask(tokens), given.additive, to_torch)
-    ready = {tokens: additive_mask(tokens)}
+    ready = {(tokens, tokens): additive_mask(tokens)}
     if name == "mask-get":
-        return Component(lambda: ready[tokens], given.additive, to_torch)
+        return Component(lambda: ready[tokens, tokens], given.additive, to_torch)
     if name in ("mask-apply", "mask-create-apply"):
         scores = to_candle({"scores": given.scores()})["scores"]
         if name == "mask-apply":
-            return Component(lambda: apply_mask(scores, ready[tokens]), given.masked, to_torch)
+            return Component(lambda: apply_mask(scores, ready[tokens, tokens]), given.masked, to_torch)
         return Component(lambda: apply_mask(scores, additive_mask(tokens)), given.masked, to_torch)
     if name == "qkv":
         # Theirs multiply by [in, out] as it lies, without a transposed view.
@@ -120,7 +120,7 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int) -> Componen
 
     def attend() -> Any:
         scores = score(q, k, root)
-        weights = functional.softmax(apply_mask(scores, ready[tokens]), 3)
+        weights = functional.softmax(apply_mask(scores, ready[tokens, tokens]), 3)
         return weights.matmul(heads_first(v)).transpose(1, 2).contiguous().flatten_from(2)
 
     return Component(attend, given.attended, to_torch)
