@@ -3,8 +3,8 @@
 Written as candle-transformers' models/llama.rs: one object, a KV cache that grows by `cat`, masks by (T, kv) in one
 dict and filled in, half-split RoPE, logits of the last position. Two things are not as in Rust, because the bindings
 do not expose them: RoPE and RMSNorm are composed of several operations where Rust calls one fused kernel, and each
-operation is called from Python. Logits leave as a Python list, once a call: about 1.6 ms for 32000 of them, which is
-in every time of this variant.
+operation is called from Python. Logits leave as a Python list, once a call: a visible share of a small model's decode
+step with a vocabulary of 32000, and in every time of this variant.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ What its interface offers decides what can be measured:
 - A request is text. The tokenizer written beside the weights has a word `t17` for token 17, so that any sequence of
   tokens can be sent and nothing is added to it; reading that text is in every time.
 - A request starts from the first token, so a sequence cannot be continued with tokens of ours. (The engine's prefix
-  cache would keep what it computed; but on a CPU it keeps everything for ever, and gives nothing where it holds a
-  longer sequence with the same start. It is off.)
+  cache is off: in trials it gave sometimes more and sometimes nothing of what an earlier request had computed, so that
+  a time could not be said to be that of so many tokens.)
 - An answer holds tokens, and log-probabilities on demand. All of a vocabulary's (`forward`, what the gates compare)
-  cost 20 ms where there are 32000; the tokens alone (`generate`, what is timed) cost nothing beside the model's work.
+  cost several forwards of a small model with a vocabulary of 32000; tokens alone (`generate`) are what is timed.
 - Prefill is timed as a request for one token. Decode is timed as the difference of two requests that follow one
   another, for 1 + n tokens and for 1 after the same context, divided by n: the engine chooses those tokens itself.
 """
