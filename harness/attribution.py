@@ -228,7 +228,7 @@ def round_logs(samples: Iterable[Sequence[Any]], grid: Grid = GRID, *, clock: Cl
     """
     cells = {name: index for index, name in enumerate(grid.cells())}
     rows: dict[int, dict[int, float]] = {}
-    for variant, sub_round, _, _, repeats, cpu_ns, wall_ns, _ in samples:
+    for variant, sub_round, _, _, repeats, cpu_ns, wall_ns, *_ in samples:
         if variant in cells:
             time_ns = cpu_ns if clock == "cpu" else wall_ns
             usable = time_ns > 0 and repeats > 0

@@ -42,7 +42,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import (
     AfterValidator,
@@ -68,6 +68,10 @@ EXPECTATIONS = (
     "same_within_percent",
 )
 """The keys that say what is claimed of t_baseline / t_variant. A hypothesis has exactly one of them."""
+
+Metric = Literal["time", "time_to_first_token", "time_per_output_token"]
+TIMES: tuple[str, ...] = get_args(Metric)
+"""Metrics that compare two sides; those of tokens need a workload that generates."""
 
 READINGS = ("share", "trend", "inflation", "attribution", "loading", "memory", "count", "check", "none")
 """Metrics that give one value.
@@ -106,7 +110,7 @@ _EXPECTED = {
     "variant": _NAME,
     "baseline": f"{_NAME}, or a list of such names without repeats",
     "workloads": "a list of one or more names without repeats",
-    "metric": f"one of time, {', '.join(READINGS)}",
+    "metric": f"one of {', '.join((*TIMES, *READINGS))}",
     "quick": "true or false",
     "phases": "a list of one or more phases without repeats",
     "of": "the name of a denominator",
@@ -124,7 +128,7 @@ _EXPECTED = {
     "same_within_percent": "a number of percent above 0",
 }
 _EXPECTED_ITEM = {"who": "a name", "assumes": "a text", "baseline": _NAME, "workloads": _NAME, "phases": "a phase"}
-_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": ("time", *READINGS)}
+_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": (*TIMES, *READINGS)}
 
 
 class ClaimError(ValueError):
@@ -169,11 +173,12 @@ class Source(BaseModel):
 
 
 class Comparison(NamedTuple):
-    """One effect that a hypothesis is about: `variant` against `baseline` on `workload`."""
+    """One effect that a hypothesis is about: `variant` against `baseline` on `workload`, by one of TIMES."""
 
     workload: str
     variant: str
     baseline: str
+    metric: Metric = "time"
 
 
 class Hypothesis(BaseModel):
@@ -186,7 +191,7 @@ class Hypothesis(BaseModel):
     variant: _Name
     baseline: Annotated[_Names, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
     workloads: _Names
-    metric: Literal["time"]
+    metric: Metric
     quick: Annotated[bool, Field(strict=True)] = True
     faster_than_percent: _AtLeastZero | None = None
     slower_than_percent: _AtLeastZero | None = None
@@ -229,7 +234,7 @@ class Hypothesis(BaseModel):
         """Every effect that it takes, baseline by baseline, workload by workload."""
         for baseline in self.baseline:
             for workload in self.workloads:
-                yield Comparison(workload, self.variant, baseline)
+                yield Comparison(workload, self.variant, baseline, self.metric)
 
 
 class Reading(BaseModel):

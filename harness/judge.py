@@ -21,14 +21,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from .claims import Comparison
+from .claims import Comparison, Metric
 from .confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
 from .regions import Range
 from .regions import Region as Region
 
 Clock = Literal["cpu", "wall"]
 
-Metric = Literal["time", "time_to_first_token", "time_per_output_token"]
 """What is compared: a whole call, or the two parts of a generation. Throughput needs no word of its own: a generation's
 tokens per second are `batch * new_tokens` over its time, so their ratio is that of the times, turned round."""
 
@@ -557,9 +556,10 @@ class Evidence:
     measured: workload → variants that entered it, controls and those that fell out included. wall_variants: workload →
     variants that must be timed by wall, with `wall_default` for workloads that are wall altogether. trace_difference:
     (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry where they were not
-    compared. sizes: tokens of each workload (of a decode: its context); widths and geometries: of its model. phases:
-    the table of phases.parquet, where there is one. loading: records of loading.json. findings: what other passes
-    found, by subject. unusable: (workload, variant) → why its numbers do not count. alpha: of the whole report.
+    compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it generates; widths and
+    geometries: of its model. phases: the table of phases.parquet, where there is one. loading: records of loading.json.
+    findings: what other passes found, by subject. unusable: (workload, variant) → why its numbers do not count. alpha:
+    of the whole report.
     """
 
     samples: pd.DataFrame
@@ -573,6 +573,7 @@ class Evidence:
     alpha: float = ALPHA
     seed: int = 0
     sizes: Mapping[str, float] = field(default_factory=dict)
+    new_tokens: Mapping[str, int] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
     geometries: Mapping[str, str] = field(default_factory=dict)
     phases: pd.DataFrame | None = None
@@ -587,6 +588,19 @@ class Evidence:
         """The clock that serves all of these variants: wall as soon as one of them needs it."""
         by_wall = self.wall_variants.get(workload, frozenset())
         return "wall" if workload in self.wall_default or by_wall.intersection(variants) else "cpu"
+
+    def differences(self, comparison: Comparison) -> Differences:
+        """The rounds of a comparison, on the clock that serves both sides."""
+        workload, variant, baseline, metric = comparison
+        return differences(
+            self.samples,
+            workload=workload,
+            baseline=baseline,
+            variant=variant,
+            clock=self.clock(workload, variant, baseline),
+            metric=metric,
+            new_tokens=self.new_tokens.get(workload, 0),
+        )
 
     def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
         """Why the comparison says nothing about a claim of this kind; None where it does."""
@@ -629,6 +643,7 @@ def evidence_from_manifest(
     widths: dict[str, int] = {}
     geometries: dict[str, str] = {}
     sizes: dict[str, float] = {}
+    new_tokens: dict[str, int] = {}
     measured: dict[str, tuple[str, ...]] = {}
     wall_default: set[str] = set()
     wall_variants: dict[str, frozenset[str]] = {}
@@ -637,6 +652,7 @@ def evidence_from_manifest(
     for experiment in manifest.get("experiments", ()):
         facts = experiment["workload"]
         workload: str = facts["name"]
+        new_tokens[workload] = int(facts.get("new_tokens") or 0)
         geometries[workload] = str(facts.get("geometry", ""))
         if width := hidden.get(facts.get("geometry", "")):
             widths[workload] = int(width)
@@ -666,6 +682,7 @@ def evidence_from_manifest(
         alpha=float(manifest.get("alpha", ALPHA)),
         seed=int(manifest.get("seed") or 0),
         sizes=sizes,
+        new_tokens=new_tokens,
         widths=widths,
         geometries=geometries,
         phases=phases,
@@ -744,7 +761,7 @@ def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA, *, oth
     The measuring loop must stop by the same figure. A pair that two claims ask about has one interval, wrong or right
     for both, and counts once, whichever side is called the baseline.
     """
-    different = {(c.workload, frozenset((c.variant, c.baseline))) for c in comparisons}
+    different = {(c.workload, frozenset((c.variant, c.baseline)), c.metric) for c in comparisons}
     return alpha / max(len(different) + others, 1)
 
 
@@ -752,16 +769,16 @@ def compare_sides(
     evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float, method: Method = "both"
 ) -> Effect:
     """Judge one comparison of a run; `kind` is the kind of evidence that the claim takes it for."""
-    workload, variant, baseline = comparison
+    workload, variant, baseline, _ = comparison
     clock = evidence.clock(workload, variant, baseline)
     return judge_effect(
-        differences(evidence.samples, workload=workload, baseline=baseline, variant=variant, clock=clock),
+        evidence.differences(comparison),
         region,
         alpha=alpha,
         workload=workload,
         variant=variant,
         baseline=baseline,
-        metric=f"{clock} time",
+        metric=f"{clock} {comparison.metric.replace('_', ' ')}",
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost_ns,
@@ -772,11 +789,8 @@ def compare_sides(
 def allowance(evidence: Evidence, comparison: Comparison) -> tuple[float, float]:
     """By how much (log units) the true ratio may lie below and above an interval, for what disturbed this run: page
     faults, and the bias that a fired control shows. `judge_effect` asks instead whether a verdict survives it."""
-    workload, variant, baseline = comparison
-    clock = evidence.clock(workload, variant, baseline)
-    measured = differences(evidence.samples, workload=workload, baseline=baseline, variant=variant, clock=clock)
-    low, high = _fault_stretch(measured, evidence.fault_cost_ns)
-    bias = evidence.bias(workload)
+    low, high = _fault_stretch(evidence.differences(comparison), evidence.fault_cost_ns)
+    bias = evidence.bias(comparison.workload)
     return low + bias, high + bias
 
 

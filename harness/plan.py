@@ -147,6 +147,11 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
             for comparison in hypothesis.comparisons():
                 for name in (comparison.variant, comparison.baseline):
                     _check_evidence(name, evidence, f"claim {claim.id}: ", added)
+                if comparison.metric != "time" and named[comparison.workload].kind != "generate":
+                    raise PlanError(
+                        f'claim {claim.id}: metric = "{comparison.metric}" needs a workload that generates, and '
+                        f"{comparison.workload} does not"
+                    )
                 targets[comparison.workload].append(Target(comparison, region, evidence))
         readings += list(claim.readings())
     phases = dict.fromkeys(_subjects(readings, "share"))
@@ -233,7 +238,7 @@ def _selected(request: Request, claims: Sequence[Claim], known: Sequence[str]) -
             names = hypothesis.workloads
             if request.workloads:
                 fitting = [name for name in request.workloads if name in names]
-                if not fitting and request.claims:
+                if not fitting and request.claims and hypothesis.metric == "time":
                     component = workload_data.get(names[0]).component
                     fitting = [w for w in request.workloads if workload_data.get(w).component == component]
                 names = tuple(fitting)

@@ -22,13 +22,14 @@ from llama_workbench import variants
 
 from . import attribution, geometries, judge, verdicts
 from . import claims as claim_data
+from .claims import Metric
 from .confidence import first_look, running_interval
 from .environment import fingerprint
 from .findings import find_out
 from .geometries import Geometry
 from .judge import Verdict
 from .loading import measure_loading
-from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress
+from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress, WorkerFailed
 from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .profiles import run_phases
@@ -102,53 +103,71 @@ def _safe_name(folder: Path) -> str:
     return name or "checkpoint"
 
 
+Key = tuple[str, str, str, Metric]
+"""Workload, baseline, variant, metric."""
+
+
+def _control_pair(name: str, baseline: str) -> tuple[str, str, Metric]:
+    """What a control is measured against: `NAME@aa` with NAME, the yardstick with the experiment's baseline."""
+    original, _, control = name.partition("@")
+    return (original, name, "time") if control else (name, baseline, "time")
+
+
+def _call_ns(times: NDArray[Any], clock: int, metric: Metric) -> NDArray[np.float64]:
+    """Time of a call, or what is proportional to it, from rows of (repeats, cpu, wall, first cpu, first wall)."""
+    whole: NDArray[np.float64] = times[:, clock] / times[:, 0]
+    first = times[:, clock + 2].astype(np.float64)
+    if metric == "time_to_first_token":
+        return first
+    return whole if metric == "time" else np.where(first > 0, whole - first, 0.0)
+
+
 class SequentialReferee:
     """Settles effects by the confidence sequence that will judge them, after every round."""
 
     def __init__(self, plan: Plan, wall: Mapping[str, frozenset[str]]) -> None:
         self.alpha = judge.effect_alpha(plan.comparisons(), others=verdicts.own_intervals(plan.claims))
         self.wall = wall
-        self.series: dict[tuple[str, str, str], list[float]] = {}
-        self.pairs: dict[str, list[tuple[str, str]]] = {}
+        self.series: dict[Key, list[float]] = {}
+        self.pairs: dict[str, list[tuple[str, str, Metric]]] = {}
         self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
         self.cells = frozenset(attribution.needed_variants())
         self.grids: dict[str, list[Any]] = {e.workload.name: [] for e in plan.experiments if e.grid}
         for experiment in plan.experiments:
-            pairs = [(t.comparison.baseline, t.comparison.variant) for t in experiment.targets]
-            pairs += [(name, experiment.baseline) for name in experiment.controls if "@" not in name]
-            pairs += [(name.partition("@")[0], name) for name in experiment.controls if "@" in name]
+            pairs = [(t.comparison.baseline, t.comparison.variant, t.comparison.metric) for t in experiment.targets]
+            pairs += [_control_pair(name, experiment.baseline) for name in experiment.controls]
             self.pairs[experiment.workload.name] = list(dict.fromkeys(pairs))
 
     def add(self, record: Mapping[str, Any]) -> None:
         workload = record["workload"]
-        times: dict[str, dict[int, tuple[int, int, int]]] = {}
-        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, *_ in record["samples"]:
-            times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns)
+        times: dict[str, dict[int, tuple[int, ...]]] = {}
+        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _, *first in record["samples"]:
+            times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns, *(first or (0, 0)))
         by_wall = self.wall.get(workload, frozenset())
         if workload in self.grids:
             by: Literal["cpu", "wall"] = "wall" if self.threads[workload] > 1 or by_wall & self.cells else "cpu"
             logs = attribution.round_logs(record["samples"], clock=by)
             if logs is not None:
                 self.grids[workload].append(logs)
-        for baseline, variant in self.pairs[workload]:
+        for baseline, variant, metric in self.pairs[workload]:
             common = sorted(times.get(baseline, {}).keys() & times.get(variant, {}).keys())
             if not common:
                 continue
             clock = 2 if self.threads[workload] > 1 or {baseline, variant} & by_wall else 1
-            ours = np.array([times[baseline][k] for k in common])
-            theirs = np.array([times[variant][k] for k in common])
-            key = (workload, baseline, variant)
-            if (ours[:, clock] <= 0).any() or (theirs[:, clock] <= 0).any():
+            ours = _call_ns(np.array([times[baseline][k] for k in common]), clock, metric)
+            theirs = _call_ns(np.array([times[variant][k] for k in common]), clock, metric)
+            if (ours <= 0).any() or (theirs <= 0).any():
                 continue
-            value = judge.round_value(ours[:, clock], ours[:, 0], theirs[:, clock], theirs[:, 0])
-            self.series.setdefault(key, []).append(value)
+            value = judge.round_value(ours, np.ones(len(common)), theirs, np.ones(len(common)))
+            self.series.setdefault((workload, baseline, variant, metric), []).append(value)
 
     def need(self, experiment: Experiment) -> Need:
         workload = experiment.workload.name
-        pairs: list[tuple[str, str]] = []
+        pairs: list[tuple[str, str, Metric]] = []
         rounds: list[float] = []
         for target in experiment.targets:
-            key = (workload, target.comparison.baseline, target.comparison.variant)
+            asked = target.comparison
+            key = (workload, asked.baseline, asked.variant, asked.metric)
             if not self._settled(key, target.region):
                 pairs.append(key[1:])
                 rounds.append(self._rounds_left(key, target.region))
@@ -160,11 +179,10 @@ class SequentialReferee:
         early = any(len(self.series.get((workload, *pair), [])) < least for pair in pairs)
         early = early or any(len(effect.values) < least for effect in open_)
         for name in experiment.controls:
-            original, _, control = name.partition("@")
-            pair = (original, name) if control else (name, experiment.baseline)
-            if control == "aa" or not self._known((workload, *pair)):
+            pair = _control_pair(name, experiment.baseline)
+            if name.endswith("@aa") or not self._known((workload, *pair)):
                 pairs.append(pair)
-        wanted = {name for pair in pairs for name in pair} | ({*experiment.grid} if open_ else set())
+        wanted = {name for pair in pairs for name in pair[:2]} | ({*experiment.grid} if open_ else set())
         entered = tuple(name for name in experiment.entered() if name in wanted)
         return Need(entered, early, min(rounds), max(rounds))
 
@@ -177,7 +195,7 @@ class SequentialReferee:
             logs, alpha=self.alpha, wanted=(attribution.ARCHITECTURE, attribution.OPERATIONS)
         )
 
-    def _rounds_left(self, key: tuple[str, str, str], region: Region) -> float:
+    def _rounds_left(self, key: Key, region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
         return self._rounds_left_of(self.series.get(key, []), region)
 
@@ -197,7 +215,7 @@ class SequentialReferee:
         wanted = PRECISION if judge.decided(interval, region) else distance
         return max(len(values) * ((half / wanted) ** 2 - 1), least) if wanted > 0 else math.inf
 
-    def _settled(self, key: tuple[str, str, str], region: Region) -> bool:
+    def _settled(self, key: Key, region: Region) -> bool:
         values = self.series.get(key, [])
         if len(values) < 2:
             return False
@@ -206,7 +224,7 @@ class SequentialReferee:
             return False
         return (interval.high - interval.low) / 2 <= PRECISION or len(values) >= ENOUGH_ROUNDS
 
-    def _known(self, key: tuple[str, str, str]) -> bool:
+    def _known(self, key: Key) -> bool:
         values = self.series.get(key, [])
         if len(values) < 2:
             return False
@@ -280,22 +298,39 @@ class Run:
                 run_passes(measurement, self.folder, self.progress)
 
     def _find_out(self, measurement: Measurement) -> None:
-        """The passes that claims ask for, after the rounds: what they find feeds verdicts."""
-        if self.plan.phases:
-            self.progress.phase("phases: where the time of a forward goes")
-            run_phases(measurement, self.folder, self.progress, self.plan.phases)
-        if loads := [reading for reading in self.plan.readings if reading.metric == "loading"]:
-            self._load(measurement, loads)
+        """The passes that claims ask for, after the rounds: what they find feeds verdicts. One that fails says so, and
+        its claims stay open; the others go on."""
+        readings = self.plan.readings
         found: list[judge.Finding] = []
-        if held := [(w, r.variant or "") for r in self.plan.readings if r.metric == "memory" for w in r.workloads]:
-            self.progress.phase("memory: what each policy holds")
-            found += memory_findings(run_memory(measurement, self.folder, self.progress, held))
-        if any(reading.metric in ("check", "count") for reading in self.plan.readings):
-            self.progress.phase("checks and counts")
+
+        def phases() -> None:
+            run_phases(measurement, self.folder, self.progress, self.plan.phases)
+
+        def loading() -> None:
+            self._load(measurement, [reading for reading in readings if reading.metric == "loading"])
+
+        def memory() -> None:
+            held = [(w, r.variant or "") for r in readings if r.metric == "memory" for w in r.workloads]
+            found.extend(memory_findings(run_memory(measurement, self.folder, self.progress, held)))
+
+        def checks() -> None:
             log = self.folder.path / "log" / "checks.log"
-            found += find_out(
-                self.plan.readings, cache=self.cache, seed=self.options.seed, log=log, progress=self.progress
-            )
+            seed = self.options.seed
+            found.extend(find_out(readings, cache=self.cache, seed=seed, log=log, progress=self.progress))
+
+        for metrics, name, look in (
+            ({"share"}, "phases: where the time of a forward goes", phases),
+            ({"loading"}, "loading: how long weights take from their files", loading),
+            ({"memory"}, "memory: what each policy holds", memory),
+            ({"check", "count"}, "checks and counts", checks),
+        ):
+            if not any(reading.metric in metrics for reading in readings):
+                continue
+            self.progress.phase(name)
+            try:
+                look()
+            except (WorkerFailed, MeasureError) as error:
+                self.progress.note(f"{name.partition(':')[0]}: nothing found, {error}")
         if found:
             self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
 
@@ -308,7 +343,6 @@ class Run:
             if book.experiment.workload.name in wanted and book.folder is not None
         }
         records: list[dict[str, Any]] = []
-        self.progress.phase("loading")
         for folder in folders.values():
             log = self.folder.path / "log" / "loading.log"
             records += measure_loading(

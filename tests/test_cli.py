@@ -370,3 +370,35 @@ def test_a_run_of_its_own_is_left_as_it_was(results: Path) -> None:
     output("runs", cwd=results)
     command("compare", "main", "same", cwd=results)
     assert {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file()} == before
+
+
+# -- report --------------------------------------------------------------------------------------------------------
+
+
+def with_phases(run: RunFolder, variant: str = "team006_before") -> RunFolder:
+    """The run with a phase pass: the mask is 12 % of each call, the cache 2 %, the MLP what is left, give or take."""
+    rows = []
+    for index in range(12):
+        spent = {"mask_create": 12_000 + 10 * index, "cache": 2_000 - 5 * index, "mlp": 86_000}
+        total = sum(spent.values())
+        rows += [["prefill-15m-t128", variant, 1, index, 0, 128, phase, ns, total] for phase, ns in spent.items()]
+    run.write_phases(rows)
+    return run
+
+
+def test_report_fills_in_the_plan_s_form_and_applies_the_teams_rules(tmp_path: Path) -> None:
+    run = with_phases(write_run(tmp_path / "run", only=["prefill-15m-t128"]))
+    form = output("report", run.path, "--profiling")
+    assert "## team006_before on prefill-15m-t128" in form and "cache masks (Phase 3A)" in form
+    assert "**Critical (above 10 %):** mlp, mask_create" in form and "mlp: 8" in form
+    rules = output("report", run.path, "--decision")
+    assert "share of mask_create 12" in rules and "above 10 %" in rules and "not above 5 %" in rules
+    assert "gain of proposal" in rules and "cannot tell" not in rules.split("EXECUTION PLAN")[0].splitlines()[-2]
+    assert output("report", run.path) == form + rules
+
+
+def test_report_says_what_it_lacks(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", only=["prefill-15m-t128"])
+    assert "no phases; measure some: pytest --benchmark --claims qkv-61" in fails("report", run.path)
+    other = with_phases(write_run(tmp_path / "other", only=["prefill-15m-t128"]), "team006_after")
+    assert "no phases of team006_before" in fails("report", other.path, "--decision")

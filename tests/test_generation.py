@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,12 @@ import torch
 from llama_workbench import ROOT, variants
 from llama_workbench.harness import geometries, workloads
 from llama_workbench.harness.checkpoints import synthesize
+from llama_workbench.harness.claims import load_claims
 from llama_workbench.harness.gates import TOLERANCES, greedy, judge_tokens, small_geometries, small_weights
+from llama_workbench.harness.judge import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.plan import Request, make_plan
+from llama_workbench.harness.session import SequentialReferee
+from llama_workbench.harness.store import RunFolder
 from llama_workbench.harness.worker import GenerateRunner, Worker
 from llama_workbench.variants.generation import generate
 
@@ -234,3 +240,37 @@ def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
     found = worker.round(work.name, 0, names)
     assert found["wrong"] == {}
     assert {sample[4] for sample in found["samples"]} == {1}
+
+
+def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
+    """Live rounds and stored samples give the same differences by each of the three metrics."""
+    name = "generate-15m-t32-n32"
+    plan = make_plan(Request(claims=("refactor-2x-3x",), workloads=(name,)), load_claims(ROOT / "claims"))
+    referee = SequentialReferee(plan, {})
+    folder = RunFolder.create(tmp_path / "run")
+    rng = random.Random(3)
+    for index in range(4):
+        rows = []
+        for sub_round in range(3):
+            for place, variant in enumerate(("team006_before", "team005_proposal")):
+                first, rest = rng.randrange(1_000, 2_000), rng.randrange(50_000, 60_000)
+                rows.append([variant, sub_round, place, 32, 1, first + rest, first + rest + 9, 0, first, first + 5])
+        record = {"workload": name, "process": 1, "round": index, "samples": rows}
+        referee.add(record)
+        folder.append_round(record)
+    folder.finish()
+    manifest = {
+        "experiments": [
+            {
+                "workload": {"name": name, "kind": "generate", "new_tokens": 32},
+                "variants": ["team006_before", "team005_proposal"],
+            }
+        ]
+    }
+    evidence = evidence_from_manifest(manifest, folder.read_samples())
+    asked = {comparison.metric: comparison for comparison in plan.comparisons()}
+    assert set(asked) == {"time", "time_to_first_token", "time_per_output_token"}
+    for metric, comparison in asked.items():
+        live = referee.series[name, comparison.baseline, comparison.variant, metric]
+        assert live == pytest.approx(list(evidence.differences(comparison).values)), metric
+    assert effect_alpha(plan.comparisons()) == 0.01 / 3
