@@ -104,6 +104,19 @@ def texts(figure: go.Figure) -> list[str]:
 # -- the forest plot -------------------------------------------------------------------------------------------------
 
 
+def test_a_reading_is_drawn_on_a_linear_axis_in_its_unit() -> None:
+    share = an_effect(unit="%", value=41.1, low=38.4, high=43.8, baseline="", metric="share of layer: qkv")
+    claim = a_claim(share, claimed="58-64 %", low=58.0, high=64.0)
+    figure = figures.forest(claim, {share.workload: data.Floor(0.9, 1.1, 20, False)})
+    assert figure.layout.xaxis.type == "linear" and "[%]" in figure.layout.xaxis.title.text
+    [trace] = figure.data
+    assert list(trace.x) == [41.1] and list(trace.error_x.array) == [pytest.approx(2.7)]
+    assert figure.layout.xaxis.range[0] == 0 and figure.layout.xaxis.range[1] > 64
+    assert {round(shape.x0, 3) for shape in figure.layout.shapes} >= {0, 58, 64}
+    assert not any(shape.name and "floor" in shape.name for shape in figure.layout.shapes)
+    assert share.text == "41.1 % [38.4, 43.8]" and data.measured(claim) == share.text
+
+
 def test_forest_has_one_row_per_effect_with_its_interval() -> None:
     effects = [
         an_effect("a", value=1.02, low=1.01, high=1.03),

@@ -233,6 +233,9 @@ def show_claim(run: data.Run, claim: data.Claim) -> None:
         alt=figures.forest_text(claim, run.floors),
         key="forest",
     )
+    if claim.unit:
+        st.caption("Blue is the claimed range. What was counted or tried is exact and has no interval.")
+        return
     region = "the margin within which two variants count as the same" if claim.is_comparison else "the claimed range"
     floor = (
         "Grey is the A/A floor: what this machine made of identical code on that workload."
@@ -253,8 +256,10 @@ def colours() -> figures.Palette:
 def show_evidence(run: data.Run, claim: data.Claim, stamp: data.Stamp) -> None:
     st.header("Evidence", anchor="evidence")
     show_numbers(run, claim)
+    if not any(effect.workload for effect in claim.effects):
+        return  # what was counted or tried has no time and no memory
     effect = choose_effect(run, claim)
-    sides = list(dict.fromkeys([effect.baseline, effect.variant]))
+    sides = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
     profiles = {side: read_profile(run.path, stamp, effect.workload, side) for side in sides}
     st.subheader("Where the time goes", anchor="time")
     show_flamegraphs(profiles, effect)
@@ -395,7 +400,7 @@ def show_flamegraph(side: str, profile: data.Profile | None, widest_ns: float | 
 
 
 def show_memory(run: data.Run, effect: data.Effect) -> None:
-    names = dict.fromkeys([effect.baseline, effect.variant])
+    names = [name for name in dict.fromkeys([effect.baseline, effect.variant]) if name]
     rows = [run.memory[effect.workload, name] for name in names if (effect.workload, name) in run.memory]
     if not rows:
         st.text("This run has no memory measurements. This command makes a run with them:")
@@ -443,7 +448,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
             "Seed": str(run.manifest.get("seed", "not recorded")),
         }
         st.table({name: words.markdown(value) for name, value in facts.items() if value}, border="horizontal")
-    if claim.effects:
+    if any(effect.workload for effect in claim.effects):
         st.caption("Checks before timing")
         st.dataframe(
             pd.DataFrame([data.checks(run, effect) for effect in claim.effects]),
