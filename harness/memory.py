@@ -41,9 +41,10 @@ def run_memory(
 ) -> list[dict[str, Any]]:
     """Sweep each wanted (workload, variant); writes memory_sweep.json anew after each, and returns its records.
 
-    A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `steps` (`lengths`,
-    `held`, `kept` by kind, and the same `computed` where the policies are known), `transients` and `weights_bytes`.
-    One with a `reason` has what was found before that.
+    A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `served` (the lengths of
+    the last step), `steps` (`lengths`, `held`, `kept` by kind, and the same `computed` where the policies are known),
+    `transients`, `weights_bytes` and `kv_bytes` (keys and values of the longest length). One with a `reason` has what
+    was found before that: of an engine, whose tensors are not torch's, resident memory.
     """
     places = {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}
     records: list[dict[str, Any]] = []
@@ -63,7 +64,7 @@ def run_memory(
             _sweep(measurement, group, book, variant, record)
         record["seconds"] = round(time.monotonic() - begun, 3)
         if record["reason"]:
-            progress.note(f"no memory of {variant} on {workload}: {record['reason']}")
+            progress.note(f"memory of {variant} on {workload}: {record['reason']}")
         records.append(record)
         folder.write_json(MEMORY_SWEEP, records)
     return records
@@ -103,8 +104,7 @@ def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: s
 
 def _short(record: Mapping[str, Any]) -> str | None:
     """Said where either process stopped before all lengths were served, because memory got short."""
-    steps = min(len(record["steps"]) - 1, len(record["peak_bytes"]))
-    served = len(record["steps"][steps]["lengths"])
+    served = min(len(record["served"]), len(record["steps"][-1]["lengths"]))
     if served == record["planned_lengths"]:
         return None
     return f"memory gets short: {served} of {record['planned_lengths']} different lengths served"
@@ -145,10 +145,9 @@ def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
             if not sizes:
                 found.append(Finding(subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
                 continue
-            lengths = row["steps"][-1]["lengths"]
-            served = f"{len(lengths)} lengths of up to {lengths[-1]:,} tokens"
+            served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
             detail = f"{sizes[-1]:,} bytes {what.format(served)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
-            if said := disagreement(row["steps"][-1]):
+            if "steps" in row and (said := disagreement(row["steps"][-1])):
                 detail += f"; {said}"
             value = 100 * sizes[-1] / row[whole]
             found.append(Finding(subject, value, row["planned_lengths"], detail=detail, seconds=seconds))
@@ -169,7 +168,7 @@ def _by_step(state: str, *kinds: str) -> Callable[[Mapping[str, Any]], list[int]
 
 def _resident(row: Mapping[str, Any]) -> list[int]:
     """How far peak resident memory rose, after each number of lengths."""
-    if not _by_step("held")(row) or len(row["peak_bytes"]) < len(row["steps"]) - 1:
+    if len(row.get("served", ())) < row.get("planned_lengths", 1):
         return []
     return [peak - row["loaded_bytes"] for peak in row["peak_bytes"]]
 

@@ -926,7 +926,8 @@ class Worker:
     def memory_peak(self, workload: str, variant: str) -> dict[str, Any]:
         """Peak resident bytes of this process, which must be fresh: weights loaded and read, then lengths served.
 
-        `peaks` holds one for each number of different lengths. A variant's own imports count as its.
+        `peak_bytes` has one for each number of different lengths, `served` the lengths of the last. What a variant
+        imports counts as its own.
         """
         bench = self.benches[workload]
         assert bench.checkpoint is not None
@@ -935,8 +936,18 @@ class Worker:
         loaded = _peak_resident_bytes()
         with torch.inference_mode():
             runner = self._runner(bench, self._variant(variant))
-            peaks = [_peak_resident_bytes() for _ in self._serve(runner, bench)]
-        return {"loaded_bytes": loaded, "peak_bytes": peaks}
+            peaks = []
+            served: list[int] = []
+            for lengths in self._serve(runner, bench):
+                served = lengths
+                peaks.append(_peak_resident_bytes())
+        return {
+            "planned_lengths": doublings(longest_call(bench.workload))[-1],
+            "served": served,
+            "weights_bytes": _parameter_bytes(bench.checkpoint),
+            "loaded_bytes": loaded,
+            "peak_bytes": peaks,
+        }
 
     def memory_held(self, workload: str, variant: str) -> dict[str, Any]:
         """Bytes of tensors that a variant holds beyond the checkpoint, by kind, measured and computed.
@@ -951,6 +962,8 @@ class Worker:
         positions = (work.context + longest, bench.max_length)
         before = live_tensors()
         found = self._variant(variant)
+        if found.engine is not None:
+            raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
         policy = policy_of(variant, found.factors)
         sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
 
@@ -985,8 +998,6 @@ class Worker:
                 runner.model.reset()
                 steps.append(step(lengths, held, by_kind(built)))
         return {
-            "planned_lengths": doublings(longest)[-1],
-            "weights_bytes": _parameter_bytes(checkpoint),
             "kv_bytes": kv_bytes(checkpoint.config, positions=positions[0], **sizes),
             "steps": steps,
         }
