@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims import Claim, ClaimError, Hypothesis, check_claim, load_claims, read_claim, select
+from llama_workbench.harness.claims import (
+    Claim,
+    ClaimError,
+    Comparison,
+    Hypothesis,
+    check_claim,
+    load_claims,
+    read_claim,
+    select,
+)
 from llama_workbench.harness.regions import Region
 
 GOOD = """\
@@ -63,7 +72,7 @@ def test_a_good_claim_is_read_whole(tmp_path: Path) -> None:
     assert (hypothesis.part, hypothesis.evidence, hypothesis.metric) == (None, "architecture", "time")
     assert (hypothesis.variant, hypothesis.baseline) == ("single", ("many",))
     assert claim.names() == ("single", "many") and claim.workloads() == ("prefill", "decode")
-    assert list(claim.comparisons()) == [("prefill", "single", "many"), ("decode", "single", "many")]
+    assert list(claim.comparisons()) == [Comparison(name, "single", "many", "time") for name in ("prefill", "decode")]
 
 
 def test_several_baselines_make_several_comparisons(tmp_path: Path) -> None:

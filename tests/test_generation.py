@@ -17,7 +17,7 @@ from llama_workbench.harness.gates import TOLERANCES, greedy, judge_tokens, smal
 from llama_workbench.harness.judge import effect_alpha, evidence_from_manifest
 from llama_workbench.harness.plan import Request, make_plan
 from llama_workbench.harness.session import SequentialReferee
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.store import RoundRecord, RunFolder
 from llama_workbench.harness.worker import GenerateRunner, Worker
 from llama_workbench.variants.generation import generate
 
@@ -255,7 +255,7 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
             for place, variant in enumerate(("team006_before", "team005_proposal")):
                 first, rest = rng.randrange(1_000, 2_000), rng.randrange(50_000, 60_000)
                 rows.append([variant, sub_round, place, 32, 1, first + rest, first + rest + 9, 0, first, first + 5])
-        record = {"workload": name, "process": 1, "round": index, "samples": rows}
+        record: RoundRecord = {"workload": name, "process": 1, "round": index, "samples": rows}
         referee.add(record)
         folder.append_round(record)
     folder.finish()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llama_workbench import ROOT
 from llama_workbench.harness import judge
-from llama_workbench.harness.claims import Claim, Comparison
+from llama_workbench.harness.claims import Claim, Comparison, Metric
 from llama_workbench.harness.confidence import Method, first_look, half_width, running_bounds, running_interval
 from llama_workbench.harness.judge import (
     Differences,
@@ -938,7 +938,7 @@ def test_a_generation_has_three_times(metric: Any, ratio: float, call_ms: float,
 def test_the_three_times_add_up_and_give_the_throughput() -> None:
     frame = generations()
     total, first, other = (
-        judge.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(judge.Metric)
+        judge.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(Metric)
     )
     assert np.allclose(total, first + 5 * other)
     assert judge.tokens_per_second(9e6, new_tokens=6, batch=3) == pytest.approx(2000)
