@@ -24,7 +24,7 @@ bench-all: $(INSTALLED) ## the same for the whole register, with the long parts 
 	$(BIN)/pytest --benchmark --all $(ARGS)
 
 test: $(INSTALLED) ## run the tests
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 dashboard: $(INSTALLED) ## show the results in a browser
 	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py -- $(ARGS)
