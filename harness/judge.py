@@ -434,7 +434,8 @@ def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
     several = len({effect.baseline for effect in effects}) > 1
     named: dict[str, list[str]] = {}
     for effect in effects:
-        label = f"{effect.workload} against {effect.baseline}" if several else effect.workload
+        where = effect.workload or effect.metric  # a reading may be of no workload
+        label = f"{where} against {effect.baseline}" if several else where
         named.setdefault(effect.verdict, []).append(label)
     return named
 
@@ -451,7 +452,7 @@ def reasons(effects: Sequence[Effect]) -> str:
     for effect in effects:
         by_reason.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, []).append(effect)
     return "; ".join(
-        f"{listing(list(dict.fromkeys(effect.workload for effect in group)))} ({reason})"
+        f"{listing(list(dict.fromkeys(effect.workload or effect.metric for effect in group)))} ({reason})"
         for reason, group in by_reason.items()
     )
 
