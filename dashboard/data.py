@@ -7,7 +7,6 @@ wrong kind becomes None or "", and is shown as missing.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +27,7 @@ from llama_workbench.harness.store import (
     list_runs,
 )
 
-from . import words
+from . import values, words
 from .frames import Frame, StackError, prune, read_folded, without_shell
 
 LARGEST_PROFILE_BYTES = 64 << 20
@@ -234,15 +233,15 @@ def read_run(path: Path) -> Run:
         return records
 
     verdicts = folder.read_verdicts()
-    claims = {_text(claim.get("id")): claim for claim in optional(folder.read_claims)}
-    noise = _mapping(manifest.get("noise"))
+    claims = {values.text(claim.get("id")): claim for claim in optional(folder.read_claims)}
+    noise = values.mapping(manifest.get("noise"))
     memory = {
-        (_text(row.get("workload")), _text(row.get("variant"))): Memory(
-            variant=_text(row.get("variant")),
-            peak_transient_bytes=_number(row.get("peak_transient_bytes")),
-            parameter_bytes=_number(row.get("parameter_bytes")),
-            cache_bytes=_number(row.get("cache_bytes")),
-            reason=_text(row.get("reason")),
+        (values.text(row.get("workload")), values.text(row.get("variant"))): Memory(
+            variant=values.text(row.get("variant")),
+            peak_transient_bytes=values.number(row.get("peak_transient_bytes")),
+            parameter_bytes=values.number(row.get("parameter_bytes")),
+            cache_bytes=values.number(row.get("cache_bytes")),
+            reason=values.text(row.get("reason")),
         )
         for row in optional(folder.read_memory)
     }
@@ -253,14 +252,15 @@ def read_run(path: Path) -> Run:
         problems.append("run.json: what it says was left out is not in the form that is read here")
     return Run(
         path=path,
-        id=_text(manifest.get("id")) or path.name,
+        id=values.text(manifest.get("id")) or path.name,
         manifest=manifest,
-        alpha=_positive(manifest.get("alpha")),
-        claims=tuple(_claim(verdict, claims.get(_text(verdict.get("claim")), {})) for verdict in verdicts),
-        floors=_floors(_records(noise.get("controls"))),
-        noise=_text(noise.get("line")),
+        alpha=values.positive(manifest.get("alpha")),
+        claims=tuple(_claim(verdict, claims.get(values.text(verdict.get("claim")), {})) for verdict in verdicts),
+        floors=_floors(values.records(noise.get("controls"))),
+        noise=values.text(noise.get("line")),
         profiles={
-            (_text(row.get("workload")), _text(row.get("variant"))): row for row in optional(folder.read_profiles)
+            (values.text(row.get("workload")), values.text(row.get("variant"))): row
+            for row in optional(folder.read_profiles)
         },
         memory=memory,
         left_out=tuple(left_out),
@@ -273,7 +273,7 @@ def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
     row = run.profiles.get((workload, variant))
     if row is None:
         return None
-    root, reason = None, _text(row.get("reason"))
+    root, reason = None, values.text(row.get("reason"))
     relative = row.get("path")
     if isinstance(relative, str):
         try:
@@ -293,16 +293,16 @@ def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
         shown=shown,
         shell=tuple(shell),
         least_share=least_share,
-        median_ns=_positive(row.get("median_ns")),
-        rate_hz=_positive(row.get("rate_hz")),
+        median_ns=values.positive(row.get("median_ns")),
+        rate_hz=values.positive(row.get("rate_hz")),
         reason=reason or "the run gives no reason",
     )
 
 
 def experiment(run: Run, workload: str) -> Mapping[str, Any]:
     """The manifest's entry for a workload; empty where there is none."""
-    for entry in _records(run.manifest.get("experiments")):
-        if _text(_mapping(entry.get("workload")).get("name")) == workload:
+    for entry in values.records(run.manifest.get("experiments")):
+        if values.text(values.mapping(entry.get("workload")).get("name")) == workload:
             return entry
     return {}
 
@@ -311,17 +311,17 @@ def checks(run: Run, effect: Effect) -> dict[str, str]:
     """What the gates found for the two sides of an effect: a row of a table."""
     entry = experiment(run, effect.workload)
     traces = "not compared"
-    for row in _records(entry.get("trace_differences")):
+    for row in values.records(entry.get("trace_differences")):
         if (row.get("variant"), row.get("baseline")) == (effect.variant, effect.baseline):
-            detail = _text(row.get("detail"))
+            detail = values.text(row.get("detail"))
             traces = ("the same" if row.get("same") is True else "differ") + (f": {detail}" if detail else "")
-    gates = _mapping(entry.get("gates"))
+    gates = values.mapping(entry.get("gates"))
     return {
         "workload": effect.workload,
         "baseline": effect.baseline,
-        "its logits": _gate(_mapping(gates.get(effect.baseline))),
+        "its logits": _gate(values.mapping(gates.get(effect.baseline))),
         "variant": effect.variant,
-        "logits": _gate(_mapping(gates.get(effect.variant))),
+        "logits": _gate(values.mapping(gates.get(effect.variant))),
         "operation traces": traces,
     }
 
@@ -330,7 +330,7 @@ def _gate(gate: Mapping[str, Any]) -> str:
     """The logits gate of one variant in a few words."""
     if not gate:
         return "not compared"
-    error, tolerance = _number(gate.get("max_error")), _number(gate.get("tolerance"))
+    error, tolerance = values.number(gate.get("max_error")), values.number(gate.get("tolerance"))
     known = f" (error {error:.1e} of {tolerance:.1e})" if error is not None and tolerance is not None else ""
     return f"{'pass' if gate.get('passed') is True else 'fail'}{known}"
 
@@ -380,60 +380,62 @@ def _inside(folder: Path, relative: str) -> str:
 
 
 def _claim(verdict: Mapping[str, Any], definition: Mapping[str, Any]) -> Claim:
-    region = _mapping(verdict.get("region"))
+    region = values.mapping(verdict.get("region"))
     who = verdict.get("who")
     source = definition.get("source")
     return Claim(
-        id=_text(verdict.get("claim")),
-        part=_text(verdict.get("part")),
-        title=_text(verdict.get("title")) or _text(definition.get("title")) or _text(verdict.get("claim")),
-        statement=_text(verdict.get("statement")) or _text(definition.get("statement")),
-        who=tuple(_text(name) for name in who) if isinstance(who, list) else (_text(who),) if who else (),
-        source="; ".join(_source(item) for item in source) if isinstance(source, list) else _text(source),
-        decided_by=_text(definition.get("decided_by")),
-        verdict=_text(verdict.get("verdict")),
-        reason=_text(verdict.get("reason")),
-        alpha=_number(verdict.get("alpha")) or 0.01,
-        claimed=_text(verdict.get("claimed")),
-        low=_number(region.get("low")),
-        high=_number(region.get("high")),
-        effects=tuple(_effect(row) for row in _records(verdict.get("effects"))),
+        id=values.text(verdict.get("claim")),
+        part=values.text(verdict.get("part")),
+        title=values.text(verdict.get("title"))
+        or values.text(definition.get("title"))
+        or values.text(verdict.get("claim")),
+        statement=values.text(verdict.get("statement")) or values.text(definition.get("statement")),
+        who=tuple(values.text(name) for name in who) if isinstance(who, list) else (values.text(who),) if who else (),
+        source="; ".join(_source(item) for item in source) if isinstance(source, list) else values.text(source),
+        decided_by=values.text(definition.get("decided_by")),
+        verdict=values.text(verdict.get("verdict")),
+        reason=values.text(verdict.get("reason")),
+        alpha=values.number(verdict.get("alpha")) or 0.01,
+        claimed=values.text(verdict.get("claimed")),
+        low=values.number(region.get("low")),
+        high=values.number(region.get("high")),
+        effects=tuple(_effect(row) for row in values.records(verdict.get("effects"))),
     )
 
 
 def _effect(row: Mapping[str, Any]) -> Effect:
     notes = row.get("warnings")
-    unit = _text(row.get("unit"))
-    read = _number if unit else _positive
+    unit = values.text(row.get("unit"))
+    read = values.number if unit else values.positive
     return Effect(
-        workload=_text(row.get("workload")),
-        variant=_text(row.get("variant")),
-        baseline=_text(row.get("baseline")),
-        metric=_text(row.get("metric")),
+        workload=values.text(row.get("workload")),
+        variant=values.text(row.get("variant")),
+        baseline=values.text(row.get("baseline")),
+        metric=values.text(row.get("metric")),
         unit=unit,
         value=read(row.get("value" if unit else "ratio")),
         low=read(row.get("low")),
         high=read(row.get("high")),
-        rounds=int(_number(row.get("rounds")) or 0),
-        seconds=_number(row.get("seconds")),
-        verdict=_text(row.get("verdict")),
-        warnings=tuple(_text(note) for note in notes) if isinstance(notes, list) else (),
+        rounds=int(values.number(row.get("rounds")) or 0),
+        seconds=values.number(row.get("seconds")),
+        verdict=values.text(row.get("verdict")),
+        warnings=tuple(values.text(note) for note in notes) if isinstance(notes, list) else (),
     )
 
 
 def _source(item: Any) -> str:
     if not isinstance(item, dict):
-        return _text(item)
-    return ", ".join(_text(item.get(key)) for key in ("document", "section") if item.get(key))
+        return values.text(item)
+    return ", ".join(values.text(item.get(key)) for key in ("document", "section") if item.get(key))
 
 
 def _floors(controls: Sequence[Mapping[str, Any]]) -> dict[str, Floor]:
     floors: dict[str, Floor] = {}
     for row in controls:
-        low, high = _positive(row.get("low")), _positive(row.get("high"))
+        low, high = values.positive(row.get("low")), values.positive(row.get("high"))
         if low is None or high is None:
             continue  # still unbounded: it says nothing about the machine
-        name, rounds = _text(row.get("workload")), int(_number(row.get("rounds")) or 0)
+        name, rounds = values.text(row.get("workload")), int(values.number(row.get("rounds")) or 0)
         have = floors.get(name, Floor(low, high, rounds, False))
         floors[name] = Floor(
             low=min(low, have.low),
@@ -442,26 +444,3 @@ def _floors(controls: Sequence[Mapping[str, Any]]) -> dict[str, Floor]:
             fired=have.fired or row.get("fired") is True,
         )
     return floors
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if math.isfinite(value) else None
-
-
-def _positive(value: Any) -> float | None:
-    number = _number(value)
-    return number if number is not None and number > 0 else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _records(value: Any) -> list[Mapping[str, Any]]:
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

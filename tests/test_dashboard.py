@@ -28,7 +28,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, figures, frames, words
+from llama_workbench.dashboard import data, frames, words
+from llama_workbench.dashboard.figures import colours, flamegraphs, forest, memory_bars
 
 APP = Path(data.__file__).with_name("app.py")
 
@@ -107,7 +108,7 @@ def texts(figure: go.Figure) -> list[str]:
 def test_a_reading_is_drawn_on_a_linear_axis_in_its_unit() -> None:
     share = an_effect(unit="%", value=41.1, low=38.4, high=43.8, baseline="", metric="share of layer: qkv")
     claim = a_claim(share, claimed="58-64 %", low=58.0, high=64.0)
-    figure = figures.forest(claim, {share.workload: data.Floor(0.9, 1.1, 20, False)})
+    figure = forest.forest(claim, {share.workload: data.Floor(0.9, 1.1, 20, False)})
     assert figure.layout.xaxis.type == "linear" and "[%]" in figure.layout.xaxis.title.text
     [trace] = figure.data
     assert list(trace.x) == [41.1] and list(trace.error_x.array) == [pytest.approx(2.7)]
@@ -122,7 +123,7 @@ def test_forest_has_one_row_per_effect_with_its_interval() -> None:
         an_effect("a", value=1.02, low=1.01, high=1.03),
         an_effect("b", value=2.5, low=2.4, high=2.6, verdict="supported"),
     ]
-    figure = figures.forest(a_claim(*effects), {})
+    figure = forest.forest(a_claim(*effects), {})
     assert [trace.name for trace in figure.data] == ["refuted", "supported"]
     for trace, effect in zip(figure.data, effects, strict=True):
         assert list(trace.x) == [effect.value]
@@ -134,7 +135,7 @@ def test_forest_has_one_row_per_effect_with_its_interval() -> None:
 
 
 def test_forest_axis_is_logarithmic_and_labelled() -> None:
-    figure = figures.forest(a_claim(an_effect()), {})
+    figure = forest.forest(a_claim(an_effect()), {})
     axis = figure.layout.xaxis
     assert axis.type == "log"
     assert "speed-up (t_baseline / t_variant)" in axis.title.text
@@ -144,7 +145,7 @@ def test_forest_axis_is_logarithmic_and_labelled() -> None:
 
 
 def test_forest_shades_the_claimed_region_on_every_track() -> None:
-    figure = figures.forest(a_claim(an_effect("a"), an_effect("b")), {})
+    figure = forest.forest(a_claim(an_effect("a"), an_effect("b")), {})
     region = shapes(figure, "claimed: 2-3x")
     assert [(shape.x0, shape.x1) for shape in region] == [(2.0, 3.0)] * 2
     assert [shape.showlegend for shape in region] == [True, False]
@@ -152,7 +153,7 @@ def test_forest_shades_the_claimed_region_on_every_track() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(1.01, None), (None, 0.95)])
 def test_forest_runs_an_open_region_to_the_edge(low: float | None, high: float | None) -> None:
-    figure = figures.forest(a_claim(an_effect(), low=low, high=high, claimed="open"), {})
+    figure = forest.forest(a_claim(an_effect(), low=low, high=high, claimed="open"), {})
     [region] = shapes(figure, "claimed: open")
     edges = [10**end for end in figure.layout.xaxis.range]
     assert region.x0 == pytest.approx(low or edges[0])
@@ -161,7 +162,7 @@ def test_forest_runs_an_open_region_to_the_edge(low: float | None, high: float |
 
 def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
     floors = {"a": data.Floor(0.997, 1.004, 40, False)}
-    figure = figures.forest(a_claim(an_effect("a"), an_effect("b")), floors)
+    figure = forest.forest(a_claim(an_effect("a"), an_effect("b")), floors)
     [floor] = shapes(figure, "A/A floor")
     assert (floor.x0, floor.x1) == (0.997, 1.004)
     assert floor.y0 < figure.data[0].y[0] < floor.y1
@@ -170,7 +171,7 @@ def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
 
 
 def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
-    figure = figures.forest(a_claim(an_effect(low=None, high=None, value=1.5)), {})
+    figure = forest.forest(a_claim(an_effect(low=None, high=None, value=1.5)), {})
     trace, edges = figure.data[0], [10**end for end in figure.layout.xaxis.range]
     assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(edges[0])
     assert trace.x[0] + trace.error_x.array[0] == pytest.approx(edges[1])
@@ -178,14 +179,14 @@ def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
 
 
 def test_forest_keeps_a_row_for_what_was_not_measured() -> None:
-    figure = figures.forest(a_claim(an_effect(value=None, low=None, high=None, rounds=0)), {})
+    figure = forest.forest(a_claim(an_effect(value=None, low=None, high=None, rounds=0)), {})
     assert not figure.data
     assert {"prefill-15m-t128", "not measured · 0"} <= set(texts(figure))
 
 
 def test_forest_groups_rows_by_baseline() -> None:
     effects = [an_effect("a"), an_effect("a", baseline="after"), an_effect("b")]
-    figure = figures.forest(a_claim(*effects), {})
+    figure = forest.forest(a_claim(*effects), {})
     heights = {note.text: note.y for note in figure.layout.annotations if "against" in note.text}
     assert list(heights) == ["against <b>before</b>", "against <b>after</b>"]
     y = dict(zip((0, 2, 1), figure.data[0].y, strict=True))  # drawn group by group: effects 0 and 2, then 1
@@ -201,7 +202,7 @@ def test_forest_shows_everything_finite_and_one(
     ratios: list[float], half: float, region: tuple[float | None, float | None]
 ) -> None:
     effects = [an_effect(str(r), value=r, low=r * math.exp(-half), high=r * math.exp(half)) for r in ratios]
-    figure = figures.forest(a_claim(*effects, low=region[0], high=region[1]), {})
+    figure = forest.forest(a_claim(*effects, low=region[0], high=region[1]), {})
     low, high = (10**end for end in figure.layout.xaxis.range)
     inside = [1.0, *(edge for edge in region if edge), *(e.low for e in effects), *(e.high for e in effects)]
     assert all(low < value < high for value in inside if value)
@@ -209,7 +210,7 @@ def test_forest_shows_everything_finite_and_one(
 
 
 def test_forest_in_words_says_what_the_picture_says() -> None:
-    text = figures.forest_text(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
+    text = forest.forest_text(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
     for part in ("2-3x", "prefill-15m-t128 against before", "1.020× [1.010, 1.030]", "refuted", "0.998 to 1.002"):
         assert part in text
 
@@ -266,7 +267,7 @@ def test_a_profile_of_very_many_boxes_is_pruned_until_it_can_be_drawn() -> None:
 
 
 def test_flamegraph_is_in_milliseconds_and_adds_up() -> None:
-    figure = figures.flamegraph(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
+    figure = flamegraphs.flamegraph(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
     [trace] = figure.data
     assert list(trace.labels) == ["full width = 8 ms a call", "run  8 ms", "f  6 ms", "g  2 ms"]
     assert list(trace.values) == [40, 40, 30, 10]
@@ -276,7 +277,7 @@ def test_flamegraph_is_in_milliseconds_and_adds_up() -> None:
 
 
 def test_flamegraph_never_gives_children_more_than_their_parent() -> None:
-    [trace] = figures.flamegraph(a_profile(folded(3, layers=4)), 13.7e6).data
+    [trace] = flamegraphs.flamegraph(a_profile(folded(3, layers=4)), 13.7e6).data
     sums: dict[str, int] = {}
     for parent, value in zip(trace.parents, trace.values, strict=True):
         assert isinstance(value, int)
@@ -287,7 +288,7 @@ def test_flamegraph_never_gives_children_more_than_their_parent() -> None:
 
 def test_both_sides_of_a_comparison_have_one_scale() -> None:
     slow, fast = a_profile(median_ns=12e6), a_profile(median_ns=9e6)
-    widths = [figures.flamegraph(side, 12e6).data[0].values for side in (slow, fast)]
+    widths = [flamegraphs.flamegraph(side, 12e6).data[0].values for side in (slow, fast)]
     per_ms = [values[1] / values[0] / (side.median_ns or 0) for values, side in zip(widths, (slow, fast), strict=True)]
     assert per_ms[0] == pytest.approx(per_ms[1], rel=1e-3)
 
@@ -295,7 +296,7 @@ def test_both_sides_of_a_comparison_have_one_scale() -> None:
 def test_flamegraph_rows_are_high_enough_to_read() -> None:
     profile = a_profile()
     assert profile.shown
-    assert figures.flamegraph(profile).layout.height >= 24 * (profile.shown.depth + 1)
+    assert flamegraphs.flamegraph(profile).layout.height >= 24 * (profile.shown.depth + 1)
     assert profile.shown.depth >= 4
 
 
@@ -314,22 +315,22 @@ def test_flamegraph_rows_are_high_enough_to_read() -> None:
     ],
 )
 def test_a_frame_is_coloured_by_whose_code_it_is(file: str, expected: str) -> None:
-    assert figures.kind(frames.Frame("forward", file, None, 1)) == expected
+    assert flamegraphs.kind(frames.Frame("forward", file, None, 1)) == expected
 
 
 def test_the_legend_names_only_what_is_drawn() -> None:
-    assert figures.kinds([a_profile()]) == ["variant", "torch"]
+    assert flamegraphs.kinds([a_profile()]) == ["variant", "torch"]
 
 
 def test_flamegraph_without_a_median_shows_shares_and_without_samples_refuses() -> None:
-    figure = figures.flamegraph(a_profile("f (a.py:1) 3\ng (a.py:2) 1\n", None))
+    figure = flamegraphs.flamegraph(a_profile("f (a.py:1) 3\ng (a.py:2) 1\n", None))
     assert list(figure.data[0].labels) == ["", "f  75 %", "g  25 %"]
     with pytest.raises(ValueError, match="no profile"):
-        figures.flamegraph(replace(a_profile(), shown=None))
+        flamegraphs.flamegraph(replace(a_profile(), shown=None))
 
 
 def test_flamegraph_in_words_names_the_largest() -> None:
-    text = figures.flamegraph_text(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
+    text = flamegraphs.flamegraph_text(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
     assert "8 ms a call" in text and "f 6 ms, g 2 ms" in text
 
 
@@ -338,7 +339,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
         data.Memory("before", 3 * 2**20, 60e6, 7e6, ""),
         data.Memory("after", None, 60e6, 7e6, "the pass was stopped"),
     ]
-    figure = figures.memory(rows, "peak_transient_bytes", "before")
+    figure = memory_bars.memory(rows, "peak_transient_bytes", "before")
     [trace] = figure.data
     assert list(trace.x) == [3 * 2**20, 0]
     assert figure.layout.xaxis.range[0] == 0
@@ -352,7 +353,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
 
 @given(st.one_of(st.none(), st.integers(0, 2**50)))
 def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
-    figure = figures.memory([data.Memory("a", size, None, None, "")], "peak_transient_bytes", "a")
+    figure = memory_bars.memory([data.Memory("a", size, None, None, "")], "peak_transient_bytes", "a")
     assert len(figure.layout.xaxis.tickvals) <= 6
     assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
 
@@ -377,22 +378,22 @@ def contrast(a: str, b: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize(("name", "palette"), [("light", figures.LIGHT), ("dark", figures.DARK)])
-def test_figures_and_theme_agree_and_can_be_read(name: str, palette: figures.Palette) -> None:
-    colours = theme()[name]
+@pytest.mark.parametrize(("name", "palette"), [("light", colours.LIGHT), ("dark", colours.DARK)])
+def test_figures_and_theme_agree_and_can_be_read(name: str, palette: colours.Palette) -> None:
+    themed = theme()[name]
     for verdict, colour in palette.verdict.items():
-        assert colours[f"{verdict}Color"] == colours[f"{verdict}TextColor"] == colour
-        assert contrast(colour, colours["backgroundColor"]) >= 4.5
-    assert contrast(figures.EITHER, colours["backgroundColor"]) >= 4
+        assert themed[f"{verdict}Color"] == themed[f"{verdict}TextColor"] == colour
+        assert contrast(colour, themed["backgroundColor"]) >= 4.5
+    assert contrast(colours.EITHER, themed["backgroundColor"]) >= 4
     for fill in palette.frames.values():
         assert contrast(palette.frame_text, fill) >= 4.5
 
 
-@pytest.mark.parametrize(("name", "palette"), [("light", figures.LIGHT), ("dark", figures.DARK)])
-def test_text_brings_its_background(name: str, palette: figures.Palette) -> None:
+@pytest.mark.parametrize(("name", "palette"), [("light", colours.LIGHT), ("dark", colours.DARK)])
+def test_text_brings_its_background(name: str, palette: colours.Palette) -> None:
     """Streamlit does not run the page again when the browser turns dark: text alone would vanish until it does."""
     row = data.Memory("a", 1, 1, 1, "")
-    built = [figures.forest(a_claim(an_effect()), {}, palette), figures.memory([row], "cache_bytes", "a", palette)]
+    built = [forest.forest(a_claim(an_effect()), {}, palette), memory_bars.memory([row], "cache_bytes", "a", palette)]
     for note in (note for figure in built for note in figure.layout.annotations):
         assert note.bgcolor == theme()[name]["backgroundColor"]
         assert contrast(note.font.color, note.bgcolor) >= 4.5
@@ -401,7 +402,7 @@ def test_text_brings_its_background(name: str, palette: figures.Palette) -> None
 def test_no_two_verdicts_look_alike() -> None:
     assert set(words.LOOKS) >= {"supported", "refuted", "inconclusive", "depends", "not evidence"}
     assert len({look.icon for look in words.LOOKS.values()}) == len(words.LOOKS)
-    assert {look.colour for look in words.LOOKS.values()} <= set(figures.LIGHT.verdict)
+    assert {look.colour for look in words.LOOKS.values()} <= set(colours.LIGHT.verdict)
 
 
 # -- text from files is text -----------------------------------------------------------------------------------------
@@ -412,7 +413,11 @@ def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
     claim = a_claim(an_effect(text, variant=text, baseline=text, warnings=(text,), verdict=text), claimed=text)
     profile = a_profile(f"{text} (variants/{HOSTILE}.py:1) 3\ng (a.py:2) 1\n".replace(";", ","))
     row = data.Memory(text, None, 1.0, 1.0, text)
-    built = [figures.forest(claim, {}), figures.flamegraph(profile), figures.memory([row], "peak_transient_bytes", "b")]
+    built = [
+        forest.forest(claim, {}),
+        flamegraphs.flamegraph(profile),
+        memory_bars.memory([row], "peak_transient_bytes", "b"),
+    ]
     for string in (string for figure in built for string in texts(figure)):
         tags = set(re.findall(r"<[^>]*>", string))
         assert tags <= {"<b>", "</b>", "<br>"}, string
@@ -575,8 +580,8 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
     except RunError:
         return
     for claim in read.claims:
-        figures.forest(claim, read.floors)
-        figures.forest_text(claim, read.floors)
+        forest.forest(claim, read.floors)
+        forest.forest_text(claim, read.floors)
         data.sentence(claim), data.measured(claim), data.reproduce(read, claim)
         for effect in claim.effects:
             data.checks(read, effect)

@@ -7,67 +7,21 @@ script first sets the widgets from the URL, and a widget that changes writes its
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import data, figures, frames, words
-from llama_workbench.harness.environment import one_line
+from llama_workbench.dashboard import data, frames, parts, words
+from llama_workbench.dashboard.figures import flamegraphs, forest, memory_bars
 from llama_workbench.harness.report import duration_text
-from llama_workbench.harness.store import RunError
-
-PLOT = {"displayModeBar": False, "scrollZoom": False}
-PROFILE_COMMAND = "pytest --benchmark --profile"
-
-
-@st.cache_data(max_entries=16, show_spinner="Reading the list of runs …")
-def entries(results: Path, stamp: data.Stamp) -> list[data.Entry]:
-    """All runs; `stamp` changes with the files, so that a run shows up while the page is open."""
-    return data.entries(results)
-
-
-@st.cache_data(max_entries=32, show_spinner="Reading the run …")
-def read_run(path: Path, stamp: data.Stamp) -> data.Run:
-    return data.read_run(path)
-
-
-@st.cache_data(max_entries=64, show_spinner="Reading the profile …")
-def read_profile(path: Path, stamp: data.Stamp, workload: str, variant: str) -> data.Profile | None:
-    return data.read_profile(read_run(path, stamp), workload, variant)
 
 
 def main() -> None:
-    results = data.results_folder(sys.argv[1:])
-    found = entries(results, data.stamp_of_results(results))
-    runs = [entry for entry in found if entry.summary.problem is None]
-    skipped = [entry for entry in found if entry.summary.problem is not None]
-    entry = choose_run(runs, skipped)
-    if entry is not None:
-        show_entry(entry)
-    else:
-        show_first_run(results)
-    show_skipped(skipped, len(found))
-
-
-def show_entry(entry: data.Entry) -> None:
-    stamp = data.stamp_of_run(entry.summary.path)
-    try:
-        run = read_run(entry.summary.path, stamp)
-    except RunError as error:
-        if error.path.name == "verdicts.json" and not error.path.exists():
-            st.info(
-                "This run has no verdicts: it still goes on, or was killed. What it finished can be judged:",
-                icon=":material/hourglass:",
-            )
-            st.code(shlex.join(["workbench", "judge", str(entry.summary.path)]), language="bash", wrap_lines=True)
-        else:
-            st.error("This run cannot be read.", icon=":material/error:")
-            st.text(f"{error.path.name}: {error.problem}. {error.fix}")
+    opened = parts.open_run("Verdicts")
+    if opened is None:
         return
-    show_run(run)
+    run = opened.run
     if not run.claims:
         st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
         return
@@ -77,47 +31,11 @@ def show_entry(entry: data.Entry) -> None:
     with right:
         show_claim(run, claim)
     if claim.effects:
-        show_evidence(run, claim, stamp)
+        show_evidence(run, claim, opened.stamp)
     show_how(run, claim)
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------
-
-
-def choose_run(runs: Sequence[data.Entry], skipped: Sequence[data.Entry]) -> data.Entry | None:
-    """The run of `?run=`, else the newest; None where there is none."""
-    title, box = st.columns([4, 7], gap="large", vertical_alignment="bottom")
-    title.title("Verdicts", anchor=False)
-    if not runs:
-        return None
-    by_name = {entry.name: entry for entry in runs}
-    wanted = st.query_params.get("run")
-    if wanted is not None and wanted not in by_name:
-        problem = next((entry.summary.problem for entry in skipped if entry.name == wanted), "there is no such run")
-        st.warning(
-            f"Run {words.markdown(wanted)} cannot be shown: {words.markdown(problem)}. Below is the newest one.",
-            icon=":material/warning:",
-        )
-        wanted = None
-    st.session_state["run"] = wanted or runs[0].name
-
-    def follow() -> None:
-        st.query_params.from_dict({"run": st.session_state["run"]})  # claims and rows of another run mean nothing
-
-    name = box.selectbox(
-        "Run", list(by_name), key="run", format_func=lambda name: run_label(by_name[name]), on_change=follow
-    )
-    return by_name.get(name, runs[0])
-
-
-def run_label(entry: data.Entry) -> str:
-    """What a run is, on one line. A select box shows text as it is."""
-    summary = entry.summary
-    when = f"{summary.started[:16].replace('T', ' ')} UTC" if summary.started else "no date"
-    count = sum(summary.verdicts.values())
-    verdicts = f"{count} verdict{'' if count == 1 else 's'}" if count else "no verdicts"
-    state = "" if summary.status == "complete" else f" · {summary.status}"
-    return f"{when}{state} · {verdicts} · {entry.name}"
 
 
 def choose_claim(claims: Sequence[data.Claim]) -> data.Claim:
@@ -143,7 +61,7 @@ def choose_claim(claims: Sequence[data.Claim]) -> data.Claim:
         counts(claims),
         range(len(claims)),
         key="claim",
-        format_func=lambda index: f"{verdict_word(claims[index].verdict)} {names[index]}",
+        format_func=lambda index: f"{parts.verdict_word(claims[index].verdict)} {names[index]}",
         captions=[claim_caption(claim) for claim in claims],
         on_change=follow,
         width="stretch",
@@ -178,36 +96,7 @@ def claim_caption(claim: data.Claim) -> str:
     return words.markdown(" · ".join(part for part in (said, data.measured(claim)) if part))
 
 
-def verdict_word(verdict: str) -> str:
-    """Icon and word in the verdict's colour, as Markdown."""
-    shown = words.look(verdict)
-    return f":{shown.colour}[:material/{shown.icon}: **{words.markdown(shown.word)}**]"
-
-
 # -- the first screen ----------------------------------------------------------------------------------------------
-
-
-def show_run(run: data.Run) -> None:
-    """One quiet line about machine and noise; loud only where something is wrong."""
-    environment = run.manifest.get("environment")
-    lines = [one_line(environment)] if isinstance(environment, dict) else []
-    lines += [run.noise] if run.noise else []
-    st.caption(words.markdown(" · ".join(lines)))
-    status = run.manifest.get("status")
-    if status != "complete":
-        st.warning(
-            f"This run is {words.markdown(status or 'of unknown status')}: what it had measured by then is shown.",
-            icon=":material/hourglass:",
-        )
-    fired = [name for name, floor in run.floors.items() if floor.fired]
-    if fired:
-        st.warning(
-            "The machine told identical code apart on "
-            f"{words.markdown(words.listing(fired))}: a verdict there stands only if it survives a bias of that size.",
-            icon=":material/warning:",
-        )
-    for problem in run.problems:
-        st.warning(f"Left out: {words.markdown(problem)}", icon=":material/warning:")
 
 
 def show_claim(run: data.Run, claim: data.Claim) -> None:
@@ -219,7 +108,7 @@ def show_claim(run: data.Run, claim: data.Claim) -> None:
         st.caption(words.markdown(" · ".join(part for part in said if part)))
     with st.container(border=True, gap="xsmall"):
         meaning = data.sentence(claim)
-        st.markdown(f"{verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
+        st.markdown(f"{parts.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
         if claim.reason:
             st.caption(words.markdown(claim.reason))
     if not claim.effects:
@@ -228,9 +117,9 @@ def show_claim(run: data.Run, claim: data.Claim) -> None:
     if len(sides) == 1:
         st.caption(words.markdown(claim.effects[0].sides))
     st.plotly_chart(
-        figures.forest(claim, run.floors, colours()),
-        config=PLOT,
-        alt=figures.forest_text(claim, run.floors),
+        forest.forest(claim, run.floors, parts.colours()),
+        config=parts.PLOT,
+        alt=forest.forest_text(claim, run.floors),
         key="forest",
     )
     if claim.unit:
@@ -246,10 +135,6 @@ def show_claim(run: data.Run, claim: data.Claim) -> None:
     st.caption(f"Blue is {region}. {floor} Intervals keep their confidence however often one looks at them.{together}")
 
 
-def colours() -> figures.Palette:
-    return figures.palette(st.context.theme.type)
-
-
 # -- evidence ----------------------------------------------------------------------------------------------------
 
 
@@ -260,7 +145,7 @@ def show_evidence(run: data.Run, claim: data.Claim, stamp: data.Stamp) -> None:
         return  # what was counted or tried has no time and no memory
     effect = choose_effect(run, claim)
     sides = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
-    profiles = {side: read_profile(run.path, stamp, effect.workload, side) for side in sides}
+    profiles = {side: parts.read_profile(run.path, stamp, effect.workload, side) for side in sides}
     st.subheader("Where the time goes", anchor="time")
     show_flamegraphs(profiles, effect)
     st.subheader("Memory", anchor="memory")
@@ -305,7 +190,7 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
     for effect in claim.effects:
         for note in effect.warnings:
             notes.setdefault(note, []).append(effect.where)
-    show_list("Notes", [f"{words.listing(list(dict.fromkeys(where)))}: {note}" for note, where in notes.items()])
+    parts.show_list("Notes", [f"{words.listing(list(dict.fromkeys(where)))}: {note}" for note, where in notes.items()])
 
 
 def choose_effect(run: data.Run, claim: data.Claim) -> data.Effect:
@@ -335,16 +220,16 @@ def choose_effect(run: data.Run, claim: data.Claim) -> data.Effect:
 def show_flamegraphs(profiles: dict[str, data.Profile | None], effect: data.Effect) -> None:
     if not any(profiles.values()):
         st.text("This run has no profiles. This command makes a run with them:")
-        st.code(f"{PROFILE_COMMAND} --workloads {shlex.quote(effect.workload)}", language="bash")
+        st.code(f"{parts.PROFILE_COMMAND} --workloads {shlex.quote(effect.workload)}", language="bash")
         return
     known = [profile for profile in profiles.values() if profile and profile.shown]
     medians = [profile.median_ns for profile in known if profile.median_ns]
     widest = max(medians) if medians and len(medians) == len(known) else None
-    ink, fills = colours().frame_text, colours().frames
+    ink, fills = parts.colours().frame_text, parts.colours().frames
     st.markdown(
         " ".join(
-            f':color[{figures.KINDS[name]}]{{foreground="{ink}" background="{fills[name]}"}}'
-            for name in figures.kinds(known)
+            f':color[{flamegraphs.KINDS[name]}]{{foreground="{ink}" background="{fills[name]}"}}'
+            for name in flamegraphs.kinds(known)
         )
     )
     for column, (side, profile) in zip(st.columns(len(profiles), gap="medium"), profiles.items(), strict=True):
@@ -365,9 +250,9 @@ def show_flamegraph(side: str, profile: data.Profile | None, widest_ns: float | 
         st.text(f"No profile: {profile.reason if profile else 'the profiling pass left this variant out'}.")
         return
     st.plotly_chart(
-        figures.flamegraph(profile, widest_ns, colours()),
-        config=PLOT,
-        alt=figures.flamegraph_text(profile),
+        flamegraphs.flamegraph(profile, widest_ns, parts.colours()),
+        config=parts.PLOT,
+        alt=flamegraphs.flamegraph_text(profile),
         key=f"flame {side}",
     )
     total = profile.root.samples
@@ -404,15 +289,15 @@ def show_memory(run: data.Run, effect: data.Effect) -> None:
     rows = [run.memory[effect.workload, name] for name in names if (effect.workload, name) in run.memory]
     if not rows:
         st.text("This run has no memory measurements. This command makes a run with them:")
-        st.code(f"{PROFILE_COMMAND} --workloads {shlex.quote(effect.workload)}", language="bash")
+        st.code(f"{parts.PROFILE_COMMAND} --workloads {shlex.quote(effect.workload)}", language="bash")
         return
-    for column, (field, title) in zip(st.columns(len(figures.AMOUNTS)), figures.AMOUNTS.items(), strict=True):
+    for column, (field, title) in zip(st.columns(len(memory_bars.AMOUNTS)), memory_bars.AMOUNTS.items(), strict=True):
         with column:
             st.markdown(f"**{title}**")
             st.plotly_chart(
-                figures.memory(rows, field, effect.baseline, colours()),
-                config=PLOT,
-                alt=f"{title}. {figures.memory_text(rows, field)}",
+                memory_bars.memory(rows, field, effect.baseline, parts.colours()),
+                config=parts.PLOT,
+                alt=f"{title}. {memory_bars.memory_text(rows, field)}",
                 key=field,
             )
     for row in rows:
@@ -456,49 +341,11 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
             row_height=30,
             alt="Logits gates and operation traces of both sides, one row for each comparison",
         )
-    show_list("Left out of this run", run.left_out)
+    parts.show_list("Left out of this run", run.left_out)
     environment = run.manifest.get("environment")
     if isinstance(environment, dict):
         with st.expander("Environment"):
             st.json(environment, expanded=1)
-
-
-def show_list(title: str, notes: Sequence[str]) -> None:
-    """Each different note once, as plain text."""
-    if notes:
-        with st.container(gap="xsmall"):
-            st.caption(title)
-            for note in dict.fromkeys(notes):
-                st.text(note)
-
-
-# -- when there is little to show --------------------------------------------------------------------------------
-
-
-def show_first_run(results: Path) -> None:
-    st.markdown("There is no run to show yet. Make the first one (about ten minutes on two cores):")
-    st.code("make bench", language="bash")
-    st.markdown("or, in an environment that has the workbench:")
-    st.code("pytest --benchmark", language="bash")
-    st.caption(f"Looked in {words.markdown(results)}. To look elsewhere: set WORKBENCH\\_RESULTS or pass")
-    st.code("streamlit run dashboard/app.py -- --results PATH", language="bash")
-
-
-def show_skipped(skipped: Sequence[data.Entry], found: int) -> None:
-    if not skipped:
-        return
-    with st.expander(f"{len(skipped)} of {found} folders are not shown"):
-        st.dataframe(
-            pd.DataFrame(
-                {
-                    "folder": [entry.name for entry in skipped],
-                    "what it is": [entry.summary.status for entry in skipped],
-                    "reason": [entry.summary.problem for entry in skipped],
-                }
-            ),
-            hide_index=True,
-            alt="Folders that are not runs or cannot be read, with the reason",
-        )
 
 
 main()

@@ -1,0 +1,85 @@
+"""Colours of the figures, one palette for each appearance.
+
+They are Okabe and Ito's, which people with any of the common colour-vision deficiencies can tell apart, and no meaning
+rests on colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+EITHER = "#707A85"  # can be read on white and on the dark background
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of one appearance; `verdict` follows the theme's green, red, ... of the same names."""
+
+    verdict: Mapping[str, str]
+    region: str
+    region_edge: str
+    floor: str
+    floor_edge: str
+    page: str
+    text: str
+    muted: str
+    rule: str
+    track: str
+    frames: Mapping[str, str]
+    frame_text: str
+    frame_edge: str
+    sides: tuple[str, str]
+
+
+LIGHT = Palette(
+    verdict={
+        "green": "#007A5A",
+        "red": "#C04A00",
+        "violet": "#A8447C",
+        "gray": "#5F6B7A",
+        "orange": "#9A6700",
+        "blue": "#0072B2",
+    },
+    region="rgba(86,180,233,0.30)",
+    region_edge="rgba(0,114,178,0.75)",
+    floor="rgba(95,107,122,0.32)",
+    floor_edge="rgba(95,107,122,0.55)",
+    page="#FFFFFF",
+    text="#17212B",
+    muted="#5F6B7A",
+    rule="rgba(95,107,122,0.18)",
+    track="rgba(95,107,122,0.07)",
+    frames={"variant": "#A9D3EE", "torch": "#F3CF8E", "library": "#DDB5CC", "other": "#D5DAE0"},
+    frame_text="#17212B",
+    frame_edge="#FFFFFF",
+    sides=("#7A8794", "#0072B2"),
+)
+DARK = Palette(
+    verdict={
+        "green": "#2FC49A",
+        "red": "#F08A4B",
+        "violet": "#DF9CC2",
+        "gray": "#A3AEBB",
+        "orange": "#E6B450",
+        "blue": "#6BB8EC",
+    },
+    region="rgba(86,180,233,0.26)",
+    region_edge="rgba(107,184,236,0.80)",
+    floor="rgba(163,174,187,0.30)",
+    floor_edge="rgba(163,174,187,0.55)",
+    page="#12171D",
+    text="#E6EBF0",
+    muted="#A3AEBB",
+    rule="rgba(163,174,187,0.18)",
+    track="rgba(163,174,187,0.09)",
+    frames={"variant": "#2B6A92", "torch": "#7F6119", "library": "#7B4767", "other": "#4A545F"},
+    frame_text="#F2F5F8",
+    frame_edge="#12171D",
+    sides=("#8B97A3", "#6BB8EC"),
+)
+
+
+def palette(appearance: str | None) -> Palette:
+    """`st.context.theme.type` → colours; anything but "dark" is light."""
+    return DARK if appearance == "dark" else LIGHT
