@@ -30,7 +30,7 @@ st.navigation(
             "app_pages/claim.py",
             title="Claim",
             icon=":material/gavel:",
-            help="One claim with all its evidence: rounds, phases, flamegraphs, memory, gates, and the command that measures it again.",
+            help="One claim with all its evidence, and the command that measures it again.",
         ),
         st.Page(
             "app_pages/compare.py",

@@ -1,4 +1,4 @@
-"""Claim: one claim with all its evidence: rounds, phases, flamegraphs, memory, gates, and the command that measures it again."""
+"""Claim: one claim with all its evidence, and the command that measures it again."""
 
 from __future__ import annotations
 

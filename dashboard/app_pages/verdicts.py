@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import data, frames, parts, words
-from llama_workbench.dashboard.figures import flamegraphs, forest, memory_bars
+from llama_workbench.dashboard import data, flame_parts, memory_parts, parts, words
+from llama_workbench.dashboard.figures import forest
 from llama_workbench.harness.report import duration_text
 
 
@@ -145,11 +145,10 @@ def show_evidence(run: data.Run, claim: data.Claim, stamp: data.Stamp) -> None:
         return  # what was counted or tried has no time and no memory
     effect = choose_effect(run, claim)
     sides = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
-    profiles = {side: parts.read_profile(run.path, stamp, effect.workload, side) for side in sides}
     st.subheader("Where the time goes", anchor="time")
-    show_flamegraphs(profiles, effect)
+    flame_parts.show(run, stamp, effect.workload, sides, effect.baseline)
     st.subheader("Memory", anchor="memory")
-    show_memory(run, effect)
+    memory_parts.show(run, effect.workload, sides, effect.baseline)
 
 
 def show_numbers(run: data.Run, claim: data.Claim) -> None:
@@ -215,98 +214,6 @@ def choose_effect(run: data.Run, claim: data.Claim) -> data.Effect:
         on_change=follow,
     )
     return effects[index if index is not None else default]
-
-
-def show_flamegraphs(profiles: dict[str, data.Profile | None], effect: data.Effect) -> None:
-    if not any(profiles.values()):
-        st.text("This run has no profiles. This command makes a run with them:")
-        st.code(f"{parts.PROFILE_COMMAND} --workloads {shlex.quote(effect.workload)}", language="bash")
-        return
-    known = [profile for profile in profiles.values() if profile and profile.shown]
-    medians = [profile.median_ns for profile in known if profile.median_ns]
-    widest = max(medians) if medians and len(medians) == len(known) else None
-    ink, fills = parts.colours().frame_text, parts.colours().frames
-    st.markdown(
-        " ".join(
-            f':color[{flamegraphs.KINDS[name]}]{{foreground="{ink}" background="{fills[name]}"}}'
-            for name in flamegraphs.kinds(known)
-        )
-    )
-    for column, (side, profile) in zip(st.columns(len(profiles), gap="medium"), profiles.items(), strict=True):
-        with column:
-            role = "baseline" if side == effect.baseline else "variant"
-            time = f", {words.milliseconds(profile.median_ns)} a call" if profile and profile.median_ns else ""
-            st.markdown(f"**{words.markdown(side)}** :gray[{role}{time}]")
-            show_flamegraph(side, profile, widest)
-    scale = "A millisecond is as wide on both sides. " if widest and len(known) > 1 else ""
-    st.caption(
-        f"Box width is time: share of samples × median time of a call. {scale}Click a box to enlarge it. "
-        "Left out are the two frames that torch.nn.Module puts around every call."
-    )
-
-
-def show_flamegraph(side: str, profile: data.Profile | None, widest_ns: float | None) -> None:
-    if profile is None or profile.root is None or profile.shown is None:
-        st.text(f"No profile: {profile.reason if profile else 'the profiling pass left this variant out'}.")
-        return
-    st.plotly_chart(
-        flamegraphs.flamegraph(profile, widest_ns, parts.colours()),
-        config=parts.PLOT,
-        alt=flamegraphs.flamegraph_text(profile),
-        key=f"flame {side}",
-    )
-    total = profile.root.samples
-    rate = f" at {profile.rate_hz:g} Hz" if profile.rate_hz else ""
-    small = f" Boxes below {words.percent(profile.least_share)} are not drawn."
-    shell = f" Nor are the outer frames {' › '.join(profile.shell)}." if profile.shell else ""
-    st.caption(words.markdown(f"{total} samples{rate}.{small}{shell}"))
-    with st.expander("The same as a table"):
-        own = frames.by_own_time(profile.root)[:15]
-        per_sample_ms = (profile.median_ns or 0) / total / 1e6
-        st.dataframe(
-            pd.DataFrame(
-                {
-                    "function": [name for name, _, _ in own],
-                    "file": ["/".join(file.split("/")[-3:]) for _, file, _ in own],
-                    "own time": [samples * per_sample_ms if per_sample_ms else None for _, _, samples in own],
-                    "share": [100 * samples / total for _, _, samples in own],
-                    "± (SE)": [100 * (s / total * (1 - s / total) / total) ** 0.5 for _, _, s in own],
-                }
-            ),
-            hide_index=True,
-            row_height=28,
-            column_config={
-                "own time": st.column_config.NumberColumn(format="%.3f ms"),
-                "share": st.column_config.NumberColumn(format="%.1f %%"),
-                "± (SE)": st.column_config.NumberColumn(format="%.1f %%"),
-            },
-            alt=f"Functions of {side} with the most time of their own",
-        )
-
-
-def show_memory(run: data.Run, effect: data.Effect) -> None:
-    names = [name for name in dict.fromkeys([effect.baseline, effect.variant]) if name]
-    rows = [run.memory[effect.workload, name] for name in names if (effect.workload, name) in run.memory]
-    if not rows:
-        st.text("This run has no memory measurements. This command makes a run with them:")
-        st.code(f"{parts.PROFILE_COMMAND} --workloads {shlex.quote(effect.workload)}", language="bash")
-        return
-    for column, (field, title) in zip(st.columns(len(memory_bars.AMOUNTS)), memory_bars.AMOUNTS.items(), strict=True):
-        with column:
-            st.markdown(f"**{title}**")
-            st.plotly_chart(
-                memory_bars.memory(rows, field, effect.baseline, parts.colours()),
-                config=parts.PLOT,
-                alt=f"{title}. {memory_bars.memory_text(rows, field)}",
-                key=field,
-            )
-    for row in rows:
-        if row.reason:
-            st.text(f"{row.variant}: {row.reason}")
-    st.caption(
-        "Peak transient is the most that one call had allocated at a time, above the weights, after warming up. "
-        "Parameters and caches are counted from their shapes. Each panel has a scale of its own."
-    )
 
 
 # -- how it was measured -------------------------------------------------------------------------------------------
