@@ -230,6 +230,10 @@ class Hypothesis(BaseModel):
         assert self.same_within_percent is not None
         return Region.same_within_percent(self.same_within_percent)
 
+    def describe(self) -> str:
+        """What is claimed of the ratio, in words."""
+        return self.region.describe()
+
     def comparisons(self) -> Iterator[Comparison]:
         """Every effect that it takes, baseline by baseline, workload by workload."""
         for baseline in self.baseline:
@@ -295,14 +299,16 @@ class Reading(BaseModel):
 
     @property
     def region(self) -> Range:
-        """The values that it allows; a check allows only that every case passes (100 %)."""
+        """The values that it allows; a check allows only that every case passes (100 %), an attribution has none."""
         if self.range is not None:
             return Range(*self.range, self.unit)
         if self.above is not None:
             return Range(self.above, math.inf, self.unit)
         if self.at_most is not None:
             return Range(-math.inf, self.at_most, self.unit)
-        return Range(100.0, 100.0, self.unit)
+        if self.metric == "check":
+            return Range(100.0, 100.0, self.unit)
+        return Range(-math.inf, math.inf, self.unit)
 
     def describe(self) -> str:
         """What is claimed of the value, in words."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
+from .shares import CRITICAL, MODERATE, grade
+
 MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
 """Names of the time shares that the rules ask for."""
 
@@ -296,9 +298,6 @@ def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
 
 # -- the execution plan's profiling form -------------------------------------------------------------------------------
 
-CRITICAL_PERCENT, MODERATE_PERCENT = 10.0, 5.0
-"""Critical is above the first, minor below the second, moderate from the one to the other."""
-
 TOP = 5
 LEVELS = ("minor", "moderate", "critical")
 
@@ -372,8 +371,8 @@ def profiling_form(variant: str, workload: str, shares: Iterable[PhaseShare]) ->
     return ProfilingForm(variant, workload, tuple(ordered))
 
 
-def _level(share: float) -> int:
-    return 2 if share > CRITICAL_PERCENT else 1 if share >= MODERATE_PERCENT else 0
+def _level(percent: float) -> int:
+    return LEVELS.index(grade(percent / 100))
 
 
 def profiling_markdown(forms: Sequence[ProfilingForm]) -> str:
@@ -388,9 +387,9 @@ def profiling_markdown(forms: Sequence[ProfilingForm]) -> str:
         blocks += [f"### Top {len(top)} time consumers", "\n".join(top) or "- none"]
         blocks.append("### Bottlenecks")
         limits = (
-            (f"Critical (above {CRITICAL_PERCENT:g} %)", form.at("critical")),
-            (f"Moderate ({MODERATE_PERCENT:g}-{CRITICAL_PERCENT:g} %)", form.at("moderate")),
-            (f"Minor (below {MODERATE_PERCENT:g} %)", form.at("minor")),
+            (f"Critical (above {100 * CRITICAL:g} %)", form.at("critical")),
+            (f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)", form.at("moderate")),
+            (f"Minor (below {100 * MODERATE:g} %)", form.at("minor")),
             ("Cannot tell (the interval straddles a limit)", form.unsettled()),
         )
         for title, found in limits:

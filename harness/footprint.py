@@ -26,7 +26,8 @@ class Policy:
 
     `mask`: none, fresh, per_layer, per_model, per_forward or static. `boolean_mask`: one byte an element, else the
     weights' type. `kv`: preallocated, static or cat. `rope`: half (tables of D/2 columns), full (of D) or frequencies
-    (D/2 numbers, twice, in float32). `repacked`: none, qk, or qkv_gate_up. `counters`: one int64 a layer.
+    (D/2 numbers, twice, in float32). `repacked`: none, qk, qkv, or matrices (all but the embedding). `counters`: one
+    int64 a layer.
     """
 
     mask: str
@@ -46,12 +47,17 @@ class Footprint:
 
 
 _LIBRARY = Policy(mask="none", kv="cat", rope="frequencies", repacked="none")
+_FAST = Policy(mask="none", kv="preallocated", rope="full", repacked="matrices")
+_GPT_FAST = Policy(mask="static", kv="static", rope="half", repacked="qkv", boolean_mask=True)
 
 WITHOUT_SETTINGS: Mapping[str, Policy] = {
     "transformers_eager": _LIBRARY,
     "transformers_sdpa": _LIBRARY,
     "transformers_static": Policy(mask="none", kv="static", rope="frequencies", repacked="none", counters=True),
-    "fast": Policy(mask="none", kv="preallocated", rope="full", repacked="qkv_gate_up"),
+    "fast": _FAST,
+    "fast_compiled": _FAST,
+    "gpt_fast": _GPT_FAST,
+    "gpt_fast_compiled": _GPT_FAST,
     "yardstick": Policy(mask="fresh", kv="preallocated", rope="half", repacked="none"),
 }
 """Shipped variants that no `Settings` describe; none of them keeps a mask."""
@@ -157,6 +163,10 @@ def _mask_bytes(
 def _repacked_bytes(policy: Policy, config: LlamaConfig, item_bytes: int) -> int:
     query = config.num_attention_heads * config.head_dim * config.hidden_size
     key = config.num_key_value_heads * config.head_dim * config.hidden_size
-    gate_up = 2 * config.intermediate_size * config.hidden_size
-    elements = {"none": 0, "qk": query + key, "qkv_gate_up": query + 2 * key + gate_up}[policy.repacked]
-    return config.num_hidden_layers * elements * item_bytes
+    layer = query + 2 * key
+    if policy.repacked == "matrices":
+        layer += query + 3 * config.intermediate_size * config.hidden_size
+    elements = config.num_hidden_layers * {"none": 0, "qk": query + key}.get(policy.repacked, layer)
+    if policy.repacked == "matrices":
+        elements += config.vocab_size * config.hidden_size
+    return elements * item_bytes

@@ -33,9 +33,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, add_shape, rope_factors
 
 from . import gguf_metadata
-from .gguf_metadata import ARCHITECTURE, ROPE_FACTORS, GGUFError
+from .gguf_metadata import ARCHITECTURE, GGUFError
 
 Format = Literal["F32", "F16", "Q8_0"]
 """How matrices are written; norms and RoPE factors are always F32."""
@@ -104,7 +105,7 @@ def write(
     writer.add_name(name or file.stem)
     writer.add_file_type(_FILE_TYPES[format])
     writer.add_quantization_version(GGML_QUANT_VERSION)
-    _add_shape(writer, config)
+    add_shape(writer, config)
     _add_tokenizer(writer, fields)
 
     # Values are made one tensor at a time, after the header with all their sizes.
@@ -118,7 +119,7 @@ def write(
         values.append((kind, made))
 
     if config.rope_scaling is not None:
-        factors = gguf_metadata.rope_factors(config.rope_scaling, config.rope_theta, config.head_dim)
+        factors = rope_factors(config.rope_scaling, config.rope_theta, config.head_dim)
         add(ROPE_FACTORS, factors.shape, GGMLQuantizationType.F32, lambda: factors)
     for ours, theirs in tensor_names(config).items():
         if ours == "lm_head.weight" and config.tie_word_embeddings:
@@ -157,23 +158,6 @@ def _rows(name: str, weight: Tensor, config: LlamaConfig) -> NDArray[Any]:
     ordered = weight if heads is None else to_neighbours(weight, heads)
     values: NDArray[Any] = ordered.to(torch.float32).contiguous().cpu().numpy()
     return values
-
-
-def _add_shape(writer: GGUFWriter, config: LlamaConfig) -> None:
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_theta)
-    if config.rope_scaling is not None:
-        writer.add_rope_scaling_orig_ctx_len(config.rope_scaling.original_max_position_embeddings)
 
 
 def _add_tokenizer(writer: GGUFWriter, fields: gguf_metadata.TokenizerFields) -> None:

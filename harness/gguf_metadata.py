@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
+from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, rope_factors, wavelengths
 
 from .geometries import DataError
 
 ARCHITECTURE = "llama"
-ROPE_FACTORS = "rope_freqs.weight"  # tensor [D/2]: what each RoPE frequency is divided by
 
 _AGAIN = "fetch the file again"
 _CONVERT = "write it with llama.cpp's convert_hf_to_gguf.py from a Llama checkpoint"
@@ -220,19 +220,6 @@ def llama_config(path: Path, reader: GGUFReader) -> LlamaConfig:
         rope_scaling=_rope_scaling(path, reader, theta, head_dim, value(path, reader, original, int, 0) or None),
         tie_word_embeddings=all(tensor.name != "output.weight" for tensor in reader.tensors),
     )
-
-
-def wavelengths(theta: float, head_dim: int) -> NDArray[np.float64]:
-    """Positions in which each pair of values turns once round, [D/2]."""
-    return 2 * math.pi * theta ** (np.arange(0, head_dim, 2) / head_dim)
-
-
-def rope_factors(scaling: RopeScaling, theta: float, head_dim: int) -> NDArray[np.float32]:
-    """What Llama-3 scaling divides each RoPE frequency by, [D/2]; the tensor `rope_freqs.weight` of llama.cpp."""
-    turns = scaling.original_max_position_embeddings / wavelengths(theta, head_dim)
-    smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
-    smooth = np.clip(smooth, 0, 1)
-    return (1 / ((1 - smooth) / scaling.factor + smooth)).astype(np.float32)
 
 
 def _rope_scaling(

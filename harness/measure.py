@@ -35,6 +35,8 @@ OPEN_SECONDS = 300.0
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
 GATE_SECONDS_PER_TOKEN = 0.05
+COMPILE_SECONDS = 300.0
+"""What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
@@ -152,6 +154,7 @@ class WorkerProcess:
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
             "PYTHONUNBUFFERED": "1",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes beside the one that is measured
         }
         self._log = log.open("ab")
         # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
@@ -326,6 +329,10 @@ class Measurement:
                     group.process.close()
                     group.process = None
 
+    def _is_compiled(self, entered: str) -> bool:
+        name = entered.partition("@")[0]
+        return name not in self.plan.added and variants.get(name).compiled
+
     # -- gates ---------------------------------------------------------------------------------------------------
 
     def pass_gates(self) -> None:
@@ -390,8 +397,9 @@ class Measurement:
             if book.folder:
                 self.checkpoints[workload.geometry] = {"name": workload.geometry, **facts}
             for name in book.remaining().entered():
+                extra = COMPILE_SECONDS if self._is_compiled(name) else 0.0
                 try:
-                    found = group.process.ask("gate", limit, workload=workload.name, variant=name)
+                    found = group.process.ask("gate", limit + extra, workload=workload.name, variant=name)
                 except WorkerFailed as failure:
                     self.exclude(name, failure.reason, book)
                     raise _Restart from failure

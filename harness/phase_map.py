@@ -216,37 +216,74 @@ _FAST: dict[str, dict[str, str]] = {
     "fast": {
         "FastLlama.forward": """
             other         batch, length = tokens.shape
+            cache         size = (batch, c.num_key_value_heads, self.max_length, c.head_dim)
+            cache         new = self.parts.embedding.new_empty
+            cache         self.kvs = tuple(...
+            enter         return self._forward(c, self.parts, self.layers, self.kvs, tokens, ...
+        """,
+        "forward": """
+            other         batch, length = tokens.shape
             other         end = position + length
-            other         heads, kv_heads, head_dim = c.num_attention_heads, c.num_key_value_heads, c.head_dim
-            embedding     x = F.embedding(tokens, self.embedding)
+            other         heads, kv_heads, head_dim = config.num_attention_heads, ...
+            embedding     x = F.embedding(tokens, parts.embedding).flatten(0, 1)
             other         shape = (x.shape[-1],)
-            cache         size = (batch, kv_heads, self.max_length, head_dim)
-            cache         self.kvs = [(torch.empty(size, ...
-            rope          cos, sin = self.cos[position:end, None], self.sin[position:end, None]
+            rope          cos, sin = parts.cos[position:end], parts.sin[position:end]
             mask_create   mask = None
             mask_create   mask = torch.ones(length, end, dtype=torch.bool, device=x.device).tril_(position)
-            other         last = len(self.layers) - 1
-            qkv           y = F.linear(F.rms_norm(x, shape, attention_norm, c.rms_norm_eps), qkv)
-            norm          F.rms_norm(x, shape, attention_norm, c.rms_norm_eps)
+            qkv           y = F.rms_norm(x, shape, layer.attention_norm, config.rms_norm_eps) @ layer.qkv
+            norm          F.rms_norm(x, shape, layer.attention_norm, config.rms_norm_eps)
             qkv           y = y.view(batch, length, heads + 2 * kv_heads, head_dim)
             rope          qk = y[:, :, : heads + kv_heads]
             rope          qk = qk * cos + qk.roll(head_dim // 2, -1) * sin
-            cache         k_all, v_all = self.kvs[i]
             cache         k_all[:, :, position:end] = qk[:, :, heads:].transpose(1, 2)
             cache         v_all[:, :, position:end] = y[:, :, heads + kv_heads :].transpose(1, 2)
             attention_fused  q = qk[:, :, :heads].transpose(1, 2)
-            attention_fused  x, q, mask, causal = x[:, -1:], q[:, :, -1:], None, False
-            attention_fused  causal = position == 0 and length > 1
+            attention_fused  x, q, mask, causal = x[length - 1 :: length], q[:, :, -1:], None, False
             attention_fused  y = F.scaled_dot_product_attention(...
-            other         x = x + F.linear(y.transpose(1, 2).flatten(2), o)
-            o_proj        F.linear(y.transpose(1, 2).flatten(2), o)
-            mlp           gate, up = F.linear(F.rms_norm(x, shape, mlp_norm, c.rms_norm_eps), gate_up).chunk(2, dim=-1)
-            norm          F.rms_norm(x, shape, mlp_norm, c.rms_norm_eps)
-            other         x = x + F.linear(F.silu(gate) * up, down)
-            mlp           F.linear(F.silu(gate) * up, down)
-            other         return F.linear(F.rms_norm(x, shape, self.norm, c.rms_norm_eps)[:, -1], self.head)
-            lm_head       F.linear(F.rms_norm(x, shape, self.norm, c.rms_norm_eps)[:, -1], self.head)
-            final_norm    F.rms_norm(x, shape, self.norm, c.rms_norm_eps)
+            o_proj        x = torch.addmm(x, y.transpose(1, 2).reshape(...
+            mlp           gate, up = (F.rms_norm(x, shape, layer.mlp_norm, config.rms_norm_eps) @ layer.gate_up)...
+            norm          F.rms_norm(x, shape, layer.mlp_norm, config.rms_norm_eps)
+            mlp           x = torch.addmm(x, F.silu(gate) * up, layer.down)
+            other         return F.rms_norm(x, shape, parts.norm, config.rms_norm_eps) @ parts.head
+            lm_head       F.rms_norm(x, shape, parts.norm, config.rms_norm_eps) @ parts.head
+            final_norm    F.rms_norm(x, shape, parts.norm, config.rms_norm_eps)
+        """,
+    },
+}
+
+_GPT_FAST: dict[str, dict[str, str]] = {
+    "gpt_fast": {
+        "GptFast.forward": """
+            other         batch, length = tokens.shape
+            cache         size = (batch, c.num_key_value_heads, self.max_length, c.head_dim)
+            cache         new = self.parts.embedding.new_zeros
+            cache         self.kvs = tuple(...
+            cache         input_pos = torch.arange(position, position + length, device=tokens.device)
+            enter         return self._forward(c, self.parts, self.layers, self.kvs, tokens, input_pos)
+        """,
+        "forward": """
+            other         batch, length = tokens.shape
+            other         heads, kv_heads, head_dim = config.num_attention_heads, ...
+            mask_create   mask = parts.mask[None, None, input_pos]
+            rope          frequencies = parts.frequencies[input_pos]
+            embedding     x = F.embedding(tokens, parts.embedding)
+            qkv           y = F.linear(_norm(x, layer.attention_norm, config.rms_norm_eps), layer.wqkv)
+            norm          _norm(x, layer.attention_norm, config.rms_norm_eps)
+            qkv           q, k, v = y.split(...
+            rope          q = _rotate(q.view(batch, length, heads, head_dim), frequencies).transpose(1, 2)
+            rope          k = _rotate(k.view(batch, length, kv_heads, head_dim), frequencies).transpose(1, 2)
+            cache         v = v.view(batch, length, kv_heads, head_dim).transpose(1, 2)
+            cache         k_cache[:, :, input_pos] = k
+            cache         v_cache[:, :, input_pos] = v
+            attention_fused  y = F.scaled_dot_product_attention(q, k_cache, v_cache, attn_mask=mask, ...
+            other         x = x + F.linear(y.transpose(1, 2).reshape(batch, length, heads * head_dim), layer.wo)
+            o_proj        F.linear(y.transpose(1, 2).reshape(batch, length, heads * head_dim), layer.wo)
+            norm          y = _norm(x, layer.ffn_norm, config.rms_norm_eps)
+            other         x = x + F.linear(F.silu(F.linear(y, layer.w1)) * F.linear(y, layer.w3), layer.w2)
+            mlp           F.linear(F.silu(F.linear(y, layer.w1)) * F.linear(y, layer.w3), layer.w2)
+            other         return F.linear(_norm(x[:, -1], parts.norm, config.rms_norm_eps), parts.output)
+            lm_head       F.linear(_norm(x[:, -1], parts.norm, config.rms_norm_eps), parts.output)
+            final_norm    _norm(x[:, -1], parts.norm, config.rms_norm_eps)
         """,
     },
 }
@@ -370,6 +407,7 @@ MAPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     ".single_file": _SINGLE_FILE,
     ".inline": _INLINE,
     ".fast": _FAST,
+    ".gpt_fast": _GPT_FAST,
     ".yardstick": _YARDSTICK,
     ".library:eager": _library("scores"),
     ".library:sdpa": _library("attention_fused"),
@@ -397,8 +435,8 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
 # --- what may run in a phase ---------------------------------------------------------------------------------------
 
 _VIEWS = (
-    "_reshape_alias _unsafe_view alias as_strided detach expand narrow permute select slice split squeeze t transpose "
-    "unbind unsqueeze view view_as_complex view_as_real"
+    "_reshape_alias _unsafe_view alias as_strided detach expand narrow permute select slice split split_with_sizes "
+    "squeeze t transpose unbind unsqueeze view view_as_complex view_as_real"
 )
 VIEWS = frozenset(_VIEWS.split())
 """Ops that compute nothing: any phase may run them."""
@@ -408,8 +446,9 @@ _MAY: dict[str, str] = {
     "embedding": "embedding",
     "norm": "_fused_rms_norm pow mean add add_ rsqrt mul _to_copy",
     "qkv": "mm",
-    "rope": f"mul sub add neg cat stack roll cos sin complex _to_copy {_COPIES}",
-    "cache": f"cat index_copy_ add add_ arange new_empty zeros zeros_like fill_ zero_ lift_fresh {_COPIES}",
+    "rope": f"mul sub add neg cat stack roll cos sin complex index _to_copy {_COPIES}",
+    "cache": "cat index_copy_ index_put_ new_zeros add add_ arange new_empty zeros zeros_like fill_ zero_ lift_fresh "
+    f"{_COPIES}",
     "mask_create": "full ones zeros triu_ tril_ arange add le ge eq all where new_ones bitwise_and zeros_like "
     f"scalar_tensor _to_copy _local_scalar_dense masked_fill index full_like {_COPIES}",
     "mask_apply": "add masked_fill",
@@ -419,8 +458,8 @@ _MAY: dict[str, str] = {
     "attention_fused": "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
     "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention bmm mul _softmax _safe_softmax add "
     f"masked_fill where eq any all full_like zeros_like logical_not constant_pad_nd ones tril scalar_tensor {_COPIES}",
-    "o_proj": f"mm {_COPIES}",
-    "mlp": "mm silu mul",
+    "o_proj": f"mm addmm {_COPIES}",
+    "mlp": "mm addmm silu mul",
     "lm_head": f"mm {_COPIES}",
     OTHER: "add",
 }
@@ -432,7 +471,7 @@ MUST_RUN: Mapping[str, frozenset[str]] = {
     "norm": frozenset({"_fused_rms_norm", "rsqrt"}),
     "qkv": frozenset({"mm"}),
     "rope": frozenset({"mul"}),
-    "o_proj": frozenset({"mm"}),
+    "o_proj": frozenset({"mm", "addmm"}),
     "mlp": frozenset({"silu"}),
     "final_norm": frozenset({"_fused_rms_norm", "rsqrt"}),
     "lm_head": frozenset({"mm"}),

@@ -78,6 +78,8 @@ def rules_of(text: str) -> list[Rule]:
 
 def map_of(variant: Variant) -> Mapping[str, Mapping[str, str]]:
     """The map of a variant: module → function → lines. Raises PhaseError where there is none."""
+    if variant.compiled:
+        raise PhaseError(f"{variant.name}: compiled, so that its phases run in kernels they share")
     module = str(getattr(variant.build, "module", None))
     options = getattr(variant.build, "options", {})
     key = f"{module}:{options['attention']}" if module == ".library" else module

@@ -80,8 +80,7 @@ class Experiment:
 class Plan:
     """`claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
 
-    `added` maps the names of outside variants to FILE:FUNCTION. `phases` are (workload, variant) whose time is taken
-    apart after the rounds, `readings` what other passes must find out.
+    `added` maps the names of outside variants to FILE:FUNCTION. `readings` are what other passes must find out.
     """
 
     mode: str  # "claims" or "compare"
@@ -89,8 +88,11 @@ class Plan:
     ad_hoc: tuple[tuple[str, str], ...]
     experiments: tuple[Experiment, ...]
     added: Mapping[str, str]
-    phases: tuple[tuple[str, str], ...] = ()
     readings: tuple[Reading, ...] = ()
+
+    def subjects(self, metric: str) -> list[tuple[str, str]]:
+        """(workload, variant) of the readings of one metric, each once: of "share", whose time is taken apart."""
+        return _subjects(self.readings, metric)
 
     def comparisons(self) -> list[Comparison]:
         """Every different effect of the report; alpha is divided by their number."""
@@ -154,8 +156,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
                     )
                 targets[comparison.workload].append(Target(comparison, region, evidence))
         readings += list(claim.readings())
-    phases = dict.fromkeys(_subjects(readings, "share"))
-    looked_at = [*phases, *_subjects(readings, "memory"), *_subjects(readings, "loading")]
+    looked_at = [pair for metric in ("share", "memory", "loading") for pair in _subjects(readings, metric)]
     grids = {workload for reading in readings if reading.metric == "attribution" for workload in reading.workloads}
     same = Region.same_within_percent(AD_HOC_PERCENT)
     engines = {name for name in known if name not in added and variants.get(name).engine is not None}
@@ -180,17 +181,18 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
     mode = "compare" if request.compare is not None else "claims"
-    return Plan(mode, chosen, pairs, experiments, added, tuple(phases), tuple(readings))
+    return Plan(mode, chosen, pairs, experiments, added, tuple(readings))
 
 
 def _subjects(readings: Sequence[Reading], metric: str) -> list[tuple[str, str]]:
-    """(workload, variant) of the readings of one metric."""
-    return [
+    """(workload, variant) of the readings of one metric, each once."""
+    found = (
         (workload, reading.variant or LOADED_INTO)
         for reading in readings
         if reading.metric == metric
         for workload in reading.workloads
-    ]
+    )
+    return list(dict.fromkeys(found))
 
 
 def _added_names(texts: Iterable[str]) -> dict[str, str]:
@@ -212,11 +214,22 @@ def _check_variant(name: str, known: Sequence[str], where: str = "") -> None:
 
 
 def _check_evidence(name: str, evidence: str, where: str, added: Mapping[str, str]) -> None:
-    """An engine differs from a model of ours in everything at once: what it shows is never due to one choice."""
-    if evidence != "context" and name not in added and variants.get(name).engine is not None:
+    """An engine differs from a model of ours in everything at once: what it shows is never due to one choice.
+
+    What torch.compile runs shows in no op trace, so that it cannot be evidence on architecture.
+    """
+    if name in added:
+        return
+    variant = variants.get(name)
+    if variant.engine is not None and evidence != "context":
         raise PlanError(
             f'{where}evidence = "{evidence}", but {name} is another engine: only a hypothesis with '
             'evidence = "context" may compare it'
+        )
+    if variant.compiled and evidence == "architecture":
+        raise PlanError(
+            f'{where}evidence = "architecture", but {name} is compiled, and what it runs shows in no op trace: only a '
+            'hypothesis with evidence = "operations" or "context" may compare it'
         )
 
 

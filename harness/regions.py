@@ -11,11 +11,29 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Region:
-    """Log ratios from `low` to `high`; either may be infinite."""
+class Span:
+    """Values from `low` to `high`; either may be infinite."""
 
     low: float
     high: float
+
+    def contains(self, low: float, high: float) -> bool:
+        """True if the whole interval from `low` to `high` lies in it."""
+        return self.low <= low and high <= self.high
+
+    def excludes(self, low: float, high: float) -> bool:
+        """True if no point of the interval from `low` to `high` lies in it."""
+        return high < self.low or self.high < low
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """The finite ends."""
+        return tuple(end for end in (self.low, self.high) if math.isfinite(end))
+
+
+@dataclass(frozen=True)
+class Region(Span):
+    """Log ratios from `low` to `high`; either may be infinite."""
 
     def __post_init__(self) -> None:
         if not self.low < self.high:  # also catches NaN
@@ -51,19 +69,6 @@ class Region:
         """Neither side is more than `percent` faster than the other."""
         return cls(-math.log1p(percent / 100), math.log1p(percent / 100))
 
-    def contains(self, low: float, high: float) -> bool:
-        """True if the whole interval from `low` to `high` (log ratios) lies in the region."""
-        return self.low <= low and high <= self.high
-
-    def excludes(self, low: float, high: float) -> bool:
-        """True if no point of the interval from `low` to `high` (log ratios) lies in the region."""
-        return high < self.low or self.high < low
-
-    @property
-    def boundaries(self) -> tuple[float, ...]:
-        """The finite ends, as log ratios."""
-        return tuple(end for end in (self.low, self.high) if math.isfinite(end))
-
     def describe(self) -> str:
         """The region in words: "more than 1 % faster", "2-3x", "6-11 % faster", "same within ±1 %"."""
         low, high = self.low, self.high
@@ -94,29 +99,14 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Range:
+class Range(Span):
     """Values from `low` to `high` in `unit` ("%", "MiB", "lines", ...); either may be infinite."""
 
-    low: float
-    high: float
     unit: str
 
     def __post_init__(self) -> None:
         if not self.low <= self.high:  # also catches NaN
             raise ValueError(f"a range needs low <= high, not {self.low} and {self.high}")
-
-    def contains(self, low: float, high: float) -> bool:
-        """True if the whole interval from `low` to `high` lies in the range."""
-        return self.low <= low and high <= self.high
-
-    def excludes(self, low: float, high: float) -> bool:
-        """True if no point of the interval from `low` to `high` lies in the range."""
-        return high < self.low or self.high < low
-
-    @property
-    def boundaries(self) -> tuple[float, ...]:
-        """The finite ends."""
-        return tuple(end for end in (self.low, self.high) if math.isfinite(end))
 
     def describe(self) -> str:
         """The range in words: "2-55 %", "above 10 %", "at most 50 lines"."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 import os
 import re
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 import llama_workbench
 from llama_workbench import variants
 
-from . import attribution, geometries, judge, verdicts
+from . import attribution, counts, geometries, judge, memory, verdicts
 from . import claims as claim_data
+from .checks import CHECKS
 from .claims import Metric
 from .confidence import first_look, running_interval
 from .environment import fingerprint
@@ -82,7 +84,20 @@ class Result:
 
 def plan_run(request: Request, options: Options) -> Plan:
     """What would be measured; raises before anything is written (see `make_plan`, `load_claims`)."""
-    return make_plan(request, claim_data.load_claims(options.claims_folder), checkpoint=_real_geometry(options))
+    plan = make_plan(request, claim_data.load_claims(options.claims_folder), checkpoint=_real_geometry(options))
+    for claim in plan.claims:
+        for reading in claim.readings():
+            _check_quantity(claim.id, reading)
+    return plan
+
+
+def _check_quantity(claim: str, reading: claim_data.Reading) -> None:
+    """What a pass is asked for must be something that it finds out; else the claim would only be open in the end."""
+    known = {"memory": memory.QUANTITIES, "count": counts.QUANTITIES, "check": CHECKS}.get(reading.metric)
+    if known is not None and reading.quantity not in known:
+        near = difflib.get_close_matches(reading.quantity or "", known, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(known)}"
+        raise PlanError(f'claim {claim}: quantity = "{reading.quantity}" is no {reading.metric}: {hint}')
 
 
 def _real_geometry(options: Options) -> Geometry | None:
@@ -304,14 +319,14 @@ class Run:
         found: list[judge.Finding] = []
 
         def phases() -> None:
-            run_phases(measurement, self.folder, self.progress, self.plan.phases)
+            run_phases(measurement, self.folder, self.progress, self.plan.subjects("share"))
 
         def loading() -> None:
             self._load(measurement, [reading for reading in readings if reading.metric == "loading"])
 
-        def memory() -> None:
-            held = [(w, r.variant or "") for r in readings if r.metric == "memory" for w in r.workloads]
-            found.extend(memory_findings(run_memory(measurement, self.folder, self.progress, held)))
+        def held_memory() -> None:
+            held = run_memory(measurement, self.folder, self.progress, self.plan.subjects("memory"))
+            found.extend(memory_findings(held))
 
         def checks() -> None:
             log = self.folder.path / "log" / "checks.log"
@@ -321,7 +336,7 @@ class Run:
         for metrics, name, look in (
             ({"share"}, "phases: where the time of a forward goes", phases),
             ({"loading"}, "loading: how long weights take from their files", loading),
-            ({"memory"}, "memory: what each policy holds", memory),
+            ({"memory"}, "memory: what each policy holds", held_memory),
             ({"check", "count"}, "checks and counts", checks),
         ):
             if not any(reading.metric in metrics for reading in readings):

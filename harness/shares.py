@@ -22,6 +22,7 @@ from .phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 ALPHA = 0.01
 
 CRITICAL, MODERATE = 0.10, 0.05
+"""Critical is above the first, minor below the second, moderate from the one to the other."""
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from .attribution import (
-    FactorEffect,
-    attribute,
-    effect_count,
-    measured_grid,
-    verdict_on,
-)
+from .attribution import FactorEffect, attribute, effect_count, measured_grid, verdict_on
 from .claims import Claim, Comparison, Hypothesis, Reading
 from .confidence import Method
 from .gains import SizedGain, inflation, trend
@@ -96,18 +91,24 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
         reason += f"; not in this run: {listing(left_out)}"
     if by_width := _by_width(effects, evidence, region):
         reason += f"; by width: {by_width}"
+    return _verdict(claim, hypothesis, alpha, verdict, reason, effects)
+
+
+def _verdict(
+    claim: Claim, part: Hypothesis | Reading, alpha: float, verdict: str, reason: str, effects: Iterable[Effect] = ()
+) -> Verdict:
     return Verdict(
         claim=claim.id,
-        part=hypothesis.part,
+        part=part.part,
         who=claim.who,
         title=claim.title,
         statement=claim.statement,
         verdict=verdict,
         reason=reason,
         alpha=alpha,
-        claimed=region.describe(),
-        region=region,
-        effects=effects,
+        claimed=part.describe(),
+        region=part.region,
+        effects=tuple(effects),
     )
 
 
@@ -122,20 +123,7 @@ def _by_width(effects: Sequence[Effect], evidence: Evidence, region: Region) -> 
 
 
 def _judge_reading(claim: Claim, reading: Reading, evidence: Evidence, alpha: float, method: Method) -> Verdict:
-    def ends(verdict: str, reason: str, effects: Sequence[Effect] = ()) -> Verdict:
-        return Verdict(
-            claim=claim.id,
-            part=reading.part,
-            who=claim.who,
-            title=claim.title,
-            statement=claim.statement,
-            verdict=verdict,
-            reason=reason,
-            alpha=alpha,
-            claimed=reading.describe(),
-            region=reading.region,
-            effects=tuple(effects),
-        )
+    ends = partial(_verdict, claim, reading, alpha)
 
     if reading.metric == "none":
         return ends("not measurable here", reading.reason or "")

@@ -406,8 +406,8 @@ class Worker:
             return {"gate": gate.to_json()}
         found: dict[str, Any] = {"gate": gate.to_json()}
         try:
-            # Of an engine torch sees nothing: two of them would have the same trace.
-            if bench.checkpoint is not None and subject.variant.engine is None:
+            # Of an engine torch sees nothing: two of them would have the same trace. Nor can compiled code be traced.
+            if bench.checkpoint is not None and subject.variant.engine is None and not subject.variant.compiled:
                 subject.trace = self._trace(bench, subject.variant.build)
                 found["trace"] = {
                     "digest": subject.trace.digest,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llama_workbench import ROOT, variants
+from llama_workbench import ROOT
+from llama_workbench.harness import session
 from llama_workbench.harness.checks import CHECKS, Case
 from llama_workbench.harness.claims import Claim, ClaimError, Reading, check_claim, load_claims
 from llama_workbench.harness.counts import QUANTITIES, CountError, count, lines, units
 from llama_workbench.harness.findings import find_out
 from llama_workbench.harness.judge import Finding, Verdict, evidence_from_manifest
-from llama_workbench.harness.plan import Request, make_plan
+from llama_workbench.harness.plan import PlanError, Request, make_plan
 from llama_workbench.harness.regions import Range
 from llama_workbench.harness.report import effect_text, markdown_table
 from llama_workbench.harness.verdicts import judge_claims
@@ -123,7 +126,7 @@ def test_long_parts_are_left_out_unless_named_or_all_is_asked_for() -> None:
 
 def test_a_share_is_planned_as_a_pass_and_takes_no_rounds() -> None:
     plan = make_plan(Request(claims=("fragmentation-10pct",)), CLAIMS)
-    assert ("decode-15m-c64", "team006_after") in plan.phases
+    assert ("decode-15m-c64", "team006_after") in plan.subjects("share")
     assert all(not experiment.targets and not experiment.controls for experiment in plan.experiments)
     assert all("team006_after" in experiment.variants for experiment in plan.experiments)
 
@@ -260,4 +263,24 @@ def test_shares_have_their_part_of_alpha() -> None:
     evidence = evidence_from_manifest(manifest, rounds({"a": 0.0}))
     [verdict] = judge_claims([claim], evidence)
     assert verdict.alpha == 0.005
-    assert variants.get("team006_before").settings is not None
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"metric": "memory", "variant": "fast", "quantity": "mask_of_weights"}, 'did you mean "masks_of_weights"'),
+        ({"metric": "count", "variant": "fast", "quantity": "commits"}, "there are: lines, "),
+        ({"metric": "check", "quantity": "gguf-load"}, 'did you mean "gguf-loads"'),
+    ],
+)
+def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], said: str, tmp_path: Path) -> None:
+    text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
+    more = "" if table["metric"] == "check" else "\nabove = 1"
+    more += '\nworkloads = ["prefill-15m-t128"]' if table["metric"] == "memory" else ""
+    (tmp_path / "x.toml").write_text(
+        'id = "x"\ntitle = "t"\nwho = ["w"]\nsource = [{ document = "d", section = "s" }]\nstatement = "s"\n'
+        f'assumes = []\ndecided_by = "d"\n\n[[hypothesis]]\n{text}{more}\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(PlanError, match=re.escape(said)):
+        session.plan_run(Request(), session.Options(run_dir=tmp_path / "run", claims_folder=tmp_path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 
+from . import compiling
 from .config import LlamaConfig, RopeScaling
 from .engines import Engine
 from .outside import installed
@@ -59,5 +60,9 @@ def get(name: str) -> Variant:
 
 def missing(name: str) -> str | None:
     """What to install before the variant of that name can be built, in one line; None where it can be."""
-    engine = known.engine if (known := presets().get(name)) is not None else None
-    return engine.missing() if engine is not None else None
+    variant = presets().get(name)
+    if variant is None:
+        return None
+    if variant.compiled:
+        return compiling.missing()
+    return variant.engine.missing() if variant.engine is not None else None

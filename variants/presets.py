@@ -44,6 +44,7 @@ class Variant:
     `factors` maps axis → level (empty where the axes do not apply); `source` says which system does it so; `settings`
     is None for code that is not ours to configure. `engine` is there for what runs outside torch; of an engine whose
     parts can be measured alone, `component(name, config, *, tokens, seed)` makes one as `components.build` does.
+    `compiled`: its operations are torch.compile's own, which no op trace and no map of phases can see.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Variant:
     factors: Mapping[str, str] = field(default_factory=dict)
     settings: Settings | None = None
     engine: Engine | None = None
+    compiled: bool = False
     component: Callable[..., Component] | None = None
 
 
@@ -208,8 +210,28 @@ def _others() -> list[Variant]:
         Variant(
             "fast",
             _LazyBuild(".fast"),
-            "our best eager code: fused projections, SDPA, KV in place",
+            "our best eager code: fused projections, transposed weights, SDPA, KV in place",
             "gpt-fast's recipe, litgpt's sliced KV",
+        ),
+        Variant(
+            "fast_compiled",
+            _LazyBuild(".fast", {"compiled": True}),
+            "fast through torch.compile",
+            "this project",
+            compiled=True,
+        ),
+        Variant(
+            "gpt_fast",
+            _LazyBuild(".gpt_fast"),
+            "gpt-fast's recipe, eager: static KV written by index, all of it attended under a mask",
+            "pytorch-labs/gpt-fast model.py",
+        ),
+        Variant(
+            "gpt_fast_compiled",
+            _LazyBuild(".gpt_fast", {"compiled": True}),
+            "gpt-fast's recipe through torch.compile, as it is meant to be used",
+            "pytorch-labs/gpt-fast model.py and generate.py",
+            compiled=True,
         ),
         Variant(
             "yardstick",
