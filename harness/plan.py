@@ -155,7 +155,10 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
                 targets[comparison.workload].append(Target(comparison, region, evidence))
         readings += list(claim.readings())
     phases = dict.fromkeys(_subjects(readings, "share"))
-    looked_at = [*phases, *_subjects(readings, "memory"), *_subjects(readings, "loading")]
+    looked_at = [
+        *phases,
+        *(pair for metric in ("memory", "loading", "roofline") for pair in _subjects(readings, metric)),
+    ]
     grids = {workload for reading in readings if reading.metric == "attribution" for workload in reading.workloads}
     same = Region.same_within_percent(AD_HOC_PERCENT)
     engines = {name for name in known if name not in added and variants.get(name).engine is not None}

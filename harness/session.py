@@ -32,7 +32,7 @@ from .loading import measure_loading
 from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress, WorkerFailed
 from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
-from .profiles import run_phases
+from .profiles import run_phases, run_roofline
 from .regions import Region
 from .store import FINDINGS, LOADING, NO_SAMPLES, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
@@ -313,6 +313,10 @@ class Run:
             held = [(w, r.variant or "") for r in readings if r.metric == "memory" for w in r.workloads]
             found.extend(memory_findings(run_memory(measurement, self.folder, self.progress, held)))
 
+        def roofline() -> None:
+            wanted = [(w, r.variant or "") for r in readings if r.metric == "roofline" for w in r.workloads]
+            run_roofline(measurement, self.folder, self.progress, wanted)
+
         def checks() -> None:
             log = self.folder.path / "log" / "checks.log"
             seed = self.options.seed
@@ -322,6 +326,7 @@ class Run:
             ({"share"}, "phases: where the time of a forward goes", phases),
             ({"loading"}, "loading: how long weights take from their files", loading),
             ({"memory"}, "memory: what each policy holds", memory),
+            ({"roofline"}, "roofline: what a variant reaches of what this machine can do", roofline),
             ({"check", "count"}, "checks and counts", checks),
         ):
             if not any(reading.metric in metrics for reading in readings):
@@ -449,6 +454,7 @@ def judge_run(
         folder.read_samples() if timed else NO_SAMPLES,
         phases=None if phases.empty else phases,
         loading=folder.read_loading(),
+        roofline=folder.read_roofline(),
         findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
     )
     found = verdicts.judge_claims(claims, evidence) if claims else []
