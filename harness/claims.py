@@ -73,7 +73,7 @@ Metric = Literal["time", "time_to_first_token", "time_per_output_token"]
 TIMES: tuple[str, ...] = get_args(Metric)
 """Metrics that compare two sides; those of tokens need a workload that generates."""
 
-READINGS = ("share", "trend", "inflation", "attribution", "loading", "memory", "count", "check", "none")
+READINGS = ("share", "trend", "inflation", "attribution", "loading", "memory", "roofline", "count", "check", "none")
 """Metrics that give one value.
 
 share   time of `phases` in percent of `of`, for `variant` on each of `workloads`
@@ -84,6 +84,7 @@ attribution  what the speed-up of the grid on `workloads` is due to; `quantity` 
 loading  what loading the weights of each workload's checkpoint adds to the time to first token, in percent of it;
         `quantity` is the loader, `of` the page cache: cold or warm
 memory  `quantity` of `variant` on each of `workloads` (see harness/memory.py)
+roofline  what share of this machine's peak `variant` reaches on each of `workloads` (see harness/roofline.py)
 count   `quantity` of the source of `variant`, or how many times that of `baseline` (see harness/counts.py)
 check   `quantity` names a check: something that works or does not (see harness/checks.py)
 none    nobody can measure this here; `reason` says why
@@ -247,7 +248,9 @@ class Reading(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     part: _Text | None = None
-    metric: Literal["share", "trend", "inflation", "attribution", "loading", "memory", "count", "check", "none"]
+    metric: Literal[
+        "share", "trend", "inflation", "attribution", "loading", "memory", "roofline", "count", "check", "none"
+    ]
     quick: Annotated[bool, Field(strict=True)] = True
     variant: _Name | None = None
     baseline: _Name | None = None
@@ -294,7 +297,8 @@ class Reading(BaseModel):
         """What its value is counted in."""
         if self.metric == "count" and self.baseline is not None:
             return "times"
-        units = {"share": "%", "trend": "% rise", "inflation": "times", "loading": "%", "memory": "%", "check": "%"}
+        percent = ("share", "loading", "memory", "roofline", "check")
+        units = {"trend": "% rise", "inflation": "times", **dict.fromkeys(percent, "%")}
         return units.get(self.metric, self.quantity or "")
 
     @property
@@ -332,6 +336,7 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inflation": (("variant", "baseline", "workloads", "claimed"), _RANGES),
     "loading": (("workloads", "quantity", "of"), _RANGES),
     "memory": (("variant", "workloads", "quantity"), _RANGES),
+    "roofline": (("variant", "workloads"), _RANGES),
     "count": (("variant", "quantity"), ("baseline", *_RANGES)),
     "attribution": (("workloads", "quantity"), ()),
     "check": (("quantity",), ()),

@@ -333,16 +333,21 @@ def report_run(
     decision: Annotated[
         bool, typer.Option("--decision", help="Which option each team's own rule picks, from this run's numbers.")
     ] = False,
+    roofline: Annotated[
+        bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
+    ] = False,
 ) -> None:
-    """Print a run's time shares and what the dispute's rules make of them, as Markdown.
+    """Print a run's time shares, what the dispute's rules make of them, and its roofline, as Markdown.
 
-    Needs a run with phases: one that claims about shares of the time were measured in. Without an option, both.
+    Needs a run with phases, or with a roofline: one that claims about shares of the time, or about the roofline, were
+    measured in. Without an option, all that there is.
 
     \b
     Examples:
       pytest --benchmark --claims mask-is-the-bottleneck,refactor-2x-3x
       workbench report results/runs/20260102T030405Z-1a2b --profiling
       workbench report results/baselines/reference --decision
+      workbench report results/runs/20260102T030405Z-1a2b --roofline
     """
     from .decision import (
         SHARES_OF,
@@ -357,14 +362,22 @@ def report_run(
     from .shares import share, top_consumers
 
     folder = _run(run)
+    everything = not (profiling or decision or roofline)
+    roofs = folder.read_roofline() if roofline or everything else []
+    if roofline and not roofs:
+        raise Failure(
+            f"{folder.path}: this run has no roofline; measure one: pytest --benchmark --claims ID, "
+            "with a claim whose metric is roofline (workbench claims)"
+        )
     table = folder.read_phases()
-    if table.empty:
+    if table.empty and (profiling or decision or not roofs):
         raise Failure(f"{folder.path}: this run has no phases; measure some: pytest --benchmark --claims qkv-61")
     verdicts, manifest = rejudge(folder)
     alpha = float(manifest.get("alpha") or 0.01)
+    if roofs:
+        _write(_roofline_text(roofs, min((verdict["alpha"] for verdict in verdicts), default=alpha)))
     pairs = list(table[["workload", "variant"]].astype(str).drop_duplicates().itertuples(index=False, name=None))
-    both = profiling == decision
-    if profiling or both:
+    if profiling or (everything and pairs):
         forms = []
         for workload, variant in pairs:
             consumers = top_consumers(table, workload, variant, alpha=alpha)
@@ -374,7 +387,7 @@ def report_run(
             ]
             forms.append(profiling_form(variant, workload, shares))
         _write(profiling_markdown(forms))
-    if decision or both:
+    if decision or (everything and pairs):
         picked = {}
         for workload, variant in pairs:
             if variant == SHARES_OF:
@@ -386,6 +399,20 @@ def report_run(
         if not picked:
             raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
         _write(decision_markdown(picked))
+
+
+def _roofline_text(records: list[dict[str, Any]], alpha: float) -> str:
+    """The roofline table; alpha is that of each interval, as the run was judged at."""
+    from .report import roofline_markdown
+    from .roofline import pairs, reached
+
+    rows, missing = [], []
+    for workload, variant in pairs(records):
+        try:
+            rows.append(reached(records, workload, variant, alpha=alpha))
+        except ValueError as error:
+            missing.append(f"{variant} on {workload}: {error}")
+    return roofline_markdown(rows, missing, alpha=alpha)
 
 
 @app.command("judge")

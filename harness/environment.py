@@ -136,6 +136,16 @@ def _memory_bytes() -> int | None:
         return None
 
 
+def last_level_cache_bytes() -> int | None:
+    """Size of the largest cache that the first processor has a share in; None where the system does not say."""
+    sizes = []
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        found = re.fullmatch(r"(\d+)([KMG]?)", _read(str(index / "size")) or "")
+        if found:
+            sizes.append(int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]])
+    return max(sizes, default=None)
+
+
 def _cgroup_quota_cores() -> float | None:
     """CPU time that the container may use, in cores; None where there is no limit."""
     quota, period = [*(_read("/sys/fs/cgroup/cpu.max") or "max").split(), "100000"][:2]  # version 2

@@ -558,9 +558,9 @@ class Evidence:
     variants that must be timed by wall, with `wall_default` for workloads that are wall altogether. trace_difference:
     (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry where they were not
     compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it generates; widths and
-    geometries: of its model. phases: the table of phases.parquet, where there is one. loading: records of loading.json.
-    findings: what other passes found, by subject. unusable: (workload, variant) → why its numbers do not count. alpha:
-    of the whole report.
+    geometries: of its model. phases: the table of phases.parquet, where there is one. loading, roofline: records of the
+    files of those names. findings: what other passes found, by subject. unusable: (workload, variant) → why its numbers
+    do not count. alpha: of the whole report.
     """
 
     samples: pd.DataFrame
@@ -579,6 +579,7 @@ class Evidence:
     geometries: Mapping[str, str] = field(default_factory=dict)
     phases: pd.DataFrame | None = None
     loading: Sequence[Mapping[str, Any]] = ()
+    roofline: Sequence[Mapping[str, Any]] = ()
     findings: Mapping[tuple[str, str, str, str, str], Finding] = field(default_factory=dict)
 
     def has(self, comparison: Comparison) -> bool:
@@ -634,11 +635,12 @@ def evidence_from_manifest(
     *,
     phases: pd.DataFrame | None = None,
     loading: Sequence[Mapping[str, Any]] = (),
+    roofline: Sequence[Mapping[str, Any]] = (),
     findings: Sequence[Finding] = (),
 ) -> Evidence:
     """Take from run.json (see FORMAT) what judging needs. An unfinished run's manifest, with parts missing, will do.
 
-    `phases`, `loading` and `findings`: what the run's passes found, where it had any.
+    `phases`, `loading`, `roofline` and `findings`: what the run's passes found, where it had any.
     """
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
     widths: dict[str, int] = {}
@@ -688,6 +690,7 @@ def evidence_from_manifest(
         geometries=geometries,
         phases=phases,
         loading=loading,
+        roofline=roofline,
         findings={finding.subject: finding for finding in findings},
     )
     return replace(evidence, noise=judge_controls(evidence))

@@ -156,7 +156,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
                     )
                 targets[comparison.workload].append(Target(comparison, region, evidence))
         readings += list(claim.readings())
-    looked_at = [pair for metric in ("share", "memory", "loading") for pair in _subjects(readings, metric)]
+    looked_at = [pair for metric in ("share", "memory", "loading", "roofline") for pair in _subjects(readings, metric)]
     grids = {workload for reading in readings if reading.metric == "attribution" for workload in reading.workloads}
     same = Region.same_within_percent(AD_HOC_PERCENT)
     engines = {name for name in known if name not in added and variants.get(name).engine is not None}

@@ -7,13 +7,14 @@ Every number stands with its interval and its rounds, and every colour stands be
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -21,6 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .environment import one_line
+
+if TYPE_CHECKING:
+    from .roofline import Estimate, Reached
 
 Json = Mapping[str, Any]
 
@@ -287,6 +291,43 @@ def _counts(verdicts: Iterable[Json]) -> str:
 def _measured_for(manifest: Json) -> str:
     seconds = sum(float(item.get("seconds") or 0) for item in manifest.get("experiments") or ())
     return f", in {duration_text(seconds)}" if seconds else ""
+
+
+# -- the roofline ------------------------------------------------------------------------------------------------------
+
+
+def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha: float) -> str:
+    """What each variant reaches of this machine's roof, as a Markdown table; `missing` has a line for each without."""
+    lines = [
+        "# What this machine can do, and what is reached of it",
+        "",
+        "| workload | variant | ms a call | share of the roof, % | rounds | binds | FLOP a byte | GFLOP/s | GB/s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    kernels: dict[str, str] = {}
+    for row in rows:
+        cells = [markdown_cell(row.workload), markdown_cell(row.variant), _estimate_text(row.call_ms)]
+        cells += [_estimate_text(row.share), str(row.rounds), row.binds, _short(row.intensity)]
+        lines.append(f"| {' | '.join([*cells, _estimate_text(row.gflops), _estimate_text(row.gbytes)])} |")
+        fits = {True: "fit in the last-level cache: GB/s are the cache's", False: "do not fit in the last-level cache"}
+        where = fits[row.in_cache] if row.in_cache is not None else "may fit in a cache, whose size is not known here"
+        compute, memory = map(markdown_text, row.kernels)
+        kernels[markdown_text(row.workload)] = (
+            f"GFLOP/s by a matrix product ({compute}), GB/s by a {memory}; its weights {where}"
+        )
+    notes = [f"{name}: {text}." for name, text in kernels.items()]
+    if rows:
+        notes.append(
+            "The roof is the least time that the operations and bytes of a call can take at the rates measured in the "
+            f"same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
+        )
+    notes += [f"Not measured: {markdown_text(line)}" for line in missing]
+    return "\n".join([*lines, "", *(line for note in notes for line in (note, ""))]).rstrip("\n") + "\n"
+
+
+def _estimate_text(estimate: Estimate) -> str:
+    ends = [_short(end) if 0 < end < math.inf else "open" for end in estimate[1:]]
+    return f"{_short(estimate.value)} [{', '.join(ends)}]"
 
 
 # -- the README --------------------------------------------------------------------------------------------------------

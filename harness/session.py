@@ -34,7 +34,7 @@ from .loading import measure_loading
 from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress, WorkerFailed
 from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
-from .profiles import run_phases
+from .profiles import run_phases, run_roofline
 from .regions import Region
 from .store import FINDINGS, LOADING, NO_SAMPLES, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
@@ -328,6 +328,9 @@ class Run:
             held = run_memory(measurement, self.folder, self.progress, self.plan.subjects("memory"))
             found.extend(memory_findings(held))
 
+        def roofline() -> None:
+            run_roofline(measurement, self.folder, self.progress, self.plan.subjects("roofline"))
+
         def checks() -> None:
             log = self.folder.path / "log" / "checks.log"
             seed = self.options.seed
@@ -337,6 +340,7 @@ class Run:
             ({"share"}, "phases: where the time of a forward goes", phases),
             ({"loading"}, "loading: how long weights take from their files", loading),
             ({"memory"}, "memory: what each policy holds", held_memory),
+            ({"roofline"}, "roofline: what a variant reaches of what this machine can do", roofline),
             ({"check", "count"}, "checks and counts", checks),
         ):
             if not any(reading.metric in metrics for reading in readings):
@@ -464,6 +468,7 @@ def judge_run(
         folder.read_samples() if timed else NO_SAMPLES,
         phases=None if phases.empty else phases,
         loading=folder.read_loading(),
+        roofline=folder.read_roofline(),
         findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
     )
     found = verdicts.judge_claims(claims, evidence) if claims else []

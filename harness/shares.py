@@ -58,7 +58,7 @@ def share(
     A phase that never ran counts nothing. Raises ValueError: no rows; a phase or denominator that there is not; a
     phase outside the denominator; one that a fused attention kernel has swallowed.
     """
-    found = _interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
+    found = t_interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
     rows = _rows(table, workload, variant)
     plain_ns = rows.groupby(["process", "round", "call"], observed=True)["plain_ns"].first().sum()
     return replace(found, seconds=float(rows["ns"].sum() + plain_ns) / 1e9)
@@ -71,7 +71,7 @@ def difference(
     sides = [_rounds(table, workload, variant) for variant in (first, second)]
     common = sides[0].index.intersection(sides[1].index)
     one, two = (_shares_of_rounds(side.loc[common], phases, of) for side in sides)
-    return _interval(one - two, alpha, least=-1.0)
+    return t_interval(one - two, alpha, least=-1.0)
 
 
 def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = ALPHA) -> Share:
@@ -79,7 +79,7 @@ def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = AL
     rows = _rows(table, workload, variant)
     calls = rows.groupby(["process", "round", "call"], observed=True).agg(ns=("ns", "sum"), plain=("plain_ns", "first"))
     rounds = calls.groupby(["process", "round"], observed=True).median()
-    return _interval((rounds["ns"] / rounds["plain"]).to_numpy(np.float64), alpha, most=math.inf)
+    return t_interval((rounds["ns"] / rounds["plain"]).to_numpy(np.float64), alpha, most=math.inf)
 
 
 def top_consumers(
@@ -91,7 +91,7 @@ def top_consumers(
     for phase in DENOMINATORS[of]:
         if not rounds[phase].any():
             continue
-        part = _interval(_shares_of_rounds(rounds, [phase], of), alpha)
+        part = t_interval(_shares_of_rounds(rounds, [phase], of), alpha)
         found.append(Consumer(phase, part, grade(part.value), grade(part.low) == grade(part.high)))
     return sorted(found, key=lambda consumer: -consumer.share.value)
 
@@ -138,7 +138,7 @@ def _shares_of_rounds(rounds: pd.DataFrame, phases: Sequence[str], of: str) -> N
     return shares
 
 
-def _interval(values: NDArray[np.float64], alpha: float, least: float = 0.0, most: float = 1.0) -> Share:
+def t_interval(values: NDArray[np.float64], alpha: float, least: float = 0.0, most: float = 1.0) -> Share:
     """t interval for the mean; with fewer than two rounds it is everything that could be."""
     if not 0 < alpha < 1:
         raise ValueError(f"alpha = {alpha}, expected a number between 0 and 1")
@@ -220,7 +220,7 @@ def agreements(
     found = []
     for group in _merged([*ran, *sampled]):
         members = tuple(phase for phase in PHASES if phase in group)
-        timed = _interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
+        timed = t_interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
         part = sum(count for phases, count in sampled.items() if phases <= group) / total
         found.append(Agreement(members, timed, part, math.sqrt(part * (1 - part) / total)))
     return sorted(found, key=lambda agreement: -agreement.timed.value)

@@ -42,6 +42,7 @@ PHASES = "phases.parquet"
 PHASE_FACTS = "phases.json"
 LOADING = "loading.json"
 MEMORY_SWEEP = "memory_sweep.json"
+ROOFLINE = "roofline.json"
 
 SCHEMA = pa.schema(
     [
@@ -312,6 +313,10 @@ class RunFolder:
     def read_loading(self) -> list[dict[str, Any]]:
         """loading.json; an empty list where the run made no loading pass."""
         return self._read_records(LOADING) if (self.path / LOADING).exists() else []
+
+    def read_roofline(self) -> list[dict[str, Any]]:
+        """roofline.json (see harness/roofline.py); an empty list where the run made no roofline pass."""
+        return self._read_records(ROOFLINE) if (self.path / ROOFLINE).exists() else []
 
     def describe(self) -> RunSummary:
         """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`."""

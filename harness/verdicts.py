@@ -30,6 +30,7 @@ from .judge import (
 )
 from .loading import load_shares
 from .regions import Range, Region
+from .roofline import reached
 from .shares import share
 from .trends import crossover, interval_of
 
@@ -57,7 +58,14 @@ def own_intervals(claims: Iterable[Claim]) -> int:
         if reading.metric == "loading"
         for workload in reading.workloads
     }
-    return len(shares) + len(loads) + effect_count() * len(grids)
+    roofs = {
+        (workload, reading.variant)
+        for claim in claims
+        for reading in claim.readings()
+        if reading.metric == "roofline"
+        for workload in reading.workloads
+    }
+    return len(shares) + len(loads) + len(roofs) + effect_count() * len(grids)
 
 
 def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method = "both") -> list[Verdict]:
@@ -133,6 +141,8 @@ def _judge_reading(claim: Claim, reading: Reading, evidence: Evidence, alpha: fl
         return _judge_grid(reading, evidence, alpha, method, ends)
     if reading.metric == "loading":
         effects = [_loading_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
+    elif reading.metric == "roofline":
+        effects = [_roofline_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
     elif reading.metric == "share":
         effects = [_share_effect(reading, workload, evidence, alpha) for workload in reading.workloads]
     else:
@@ -186,6 +196,25 @@ def _share_effect(reading: Reading, workload: str, evidence: Evidence, alpha: fl
     value, low, high = (100 * part for part in (found.value, found.low, found.high))
     effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
     return _in_range(effect, reading.region)
+
+
+def _roofline_effect(reading: Reading, workload: str, evidence: Evidence, alpha: float) -> Effect:
+    """What a variant reaches of this machine's roof, in percent, with the interval over rounds."""
+    assert reading.variant is not None
+    effect = _read(reading, workload, "share of the roofline")
+    if reason := evidence.unusable.get((workload, reading.variant)):
+        return replace(effect, verdict="not evidence", warnings=(f"{reading.variant}: {reason}",))
+    if not evidence.roofline:
+        return replace(effect, warnings=("this run has not measured the roofline",))
+    try:
+        found = reached(evidence.roofline, workload, reading.variant, alpha=alpha)
+    except ValueError as error:
+        return replace(effect, warnings=(str(error),))
+    value, low, high = found.share
+    metric = f"share of the roofline ({found.binds} binds)"
+    effect = replace(effect, metric=metric, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
+    above = ["more than the roof: what it is measured with does not reach this machine's peak"] if low > 100 else []
+    return _in_range(effect, reading.region, *above)
 
 
 def _loading_effect(reading: Reading, workload: str, evidence: Evidence, alpha: float) -> Effect:

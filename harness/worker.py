@@ -61,6 +61,8 @@ from .gates import (
 )
 from .holdings import bytes_by_kind, holdings, live_tensors
 from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
+from .roofs import Roof, matmul_roof, memory_roof
+from .work import products, weight_bytes, work_of_call
 from .workloads import DECODE_ROOM, Workload, call_lengths, longest_call, pieces, warmup_length
 
 SAMPLE_NS = 200_000
@@ -98,6 +100,9 @@ READING_SHARE = 0.02
 
 PREEMPTED_SHARE, PREEMPTED_NS, RETAKES = 0.02, 20_000, 5
 """By wall time, a call that waited longer than this for its processor is taken again, up to so many times."""
+
+ROOF_SAMPLE_NS, LEAST_ROOF_ROUNDS, MOST_ROOF_ROUNDS = 5_000_000, 6, 40
+"""A sample of the roofline pass lasts at least this long; of its rounds come so few or many, whatever the time."""
 
 LEAK_LIMIT_BYTES = 2 << 30
 """More than this between rounds, with everything freed, is a leak; what the allocator keeps for reuse stays below."""
@@ -312,6 +317,16 @@ class RequestRunner(Runner):
 
     def first_ns(self) -> tuple[int, ...]:
         return self.first
+
+
+class RoofRunner(Runner):
+    """A kernel that shows what this machine can do, with operands of its own."""
+
+    def __init__(self, roof: Roof) -> None:
+        self.call = roof.build()  # type: ignore[method-assign]
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        pass
 
 
 class ComponentRunner(Runner):
@@ -1146,6 +1161,96 @@ class Worker:
                 self.mark(-1)
         return rows
 
+    def roofline(self, workload: str, variants: list[str], seconds: float) -> dict[str, Any]:
+        """Samples of both roofs and of all variants side by side, in the form of `roofline.Record`; about `seconds`."""
+        bench = self.benches[workload]
+        assert bench.checkpoint is not None
+        if bench.prompts.device.type != "cpu":
+            raise WorkerError("the roofs are those of the CPU: on other devices none are measured")
+        config, work, item_bytes = bench.checkpoint.config, bench.workload, bench.dtype.itemsize
+        weights = weight_bytes(config, item_bytes=item_bytes)
+        self.mark(-1)
+        with torch.inference_mode():
+            # No variant is called so: a function's name has no @.
+            both = {"@matmul": matmul_roof(products(config, work), bench.dtype), "@memory": memory_roof(weights)}
+        begun = time.perf_counter()
+        self._roofline_round(bench, variants, both, 0)
+        fitting = seconds / (time.perf_counter() - begun)
+        # From a round that does not count, so that what is measured cannot decide how long it is measured.
+        rounds = round(min(max(fitting, LEAST_ROOF_ROUNDS), MOST_ROOF_ROUNDS))
+        roof_rows: list[list[Any]] = []
+        rows: list[list[Any]] = []
+        for number in range(1, rounds + 1):
+            for name, sub_round, tokens, calls, cpu, wall in self._roofline_round(bench, variants, both, number):
+                if name in both:
+                    roof_rows.append([name[1:], number, sub_round, calls, cpu, wall])
+                else:
+                    rows.append([name, number, sub_round, tokens, calls, cpu, wall])
+        return {
+            "rounds": rounds,
+            "roofs": {name[1:]: {"kernel": roof.kernel, "amount": roof.amount} for name, roof in both.items()},
+            "weight_bytes": weights,
+            "work": {
+                length: [
+                    [one.flops, one.nbytes] for one in work_of_call(config, work, tokens=length, item_bytes=item_bytes)
+                ]
+                for length in sorted({row[3] for row in rows})
+            },
+            "roof_samples": roof_rows,
+            "samples": rows,
+        }
+
+    def _roofline_round(
+        self, bench: Bench, variants: list[str], both: dict[str, Roof], number: int
+    ) -> list[tuple[str, int, int, int, int, int]]:
+        """Everything rebuilt, then sampled in random order: name, sub-round, tokens, calls, CPU and wall ns."""
+        work = bench.workload
+        rng = random.Random(f"roofline {bench.seed} {work.name} {self.process} {number}")
+        call_ns = {name: bench.subjects[name].call_ns for name in variants}
+        call_ns |= {name: float(roof.call_ns) for name, roof in both.items()}
+        repeats = {name: math.ceil(ROOF_SAMPLE_NS / taken) for name, taken in call_ns.items()}
+        if bench.once or work.kind == "generate":
+            repeats |= dict.fromkeys(variants, 1)
+        if work.kind == "decode":
+            repeats |= {name: min(repeats[name], DECODE_ROOM - 2) for name in variants}
+        slowest_ns = max(repeats[name] * call_ns[name] for name in call_ns)
+        count = 1 if slowest_ns >= THREE_PAIRS_NS else 3 if slowest_ns >= FILLED_NS else 5
+        lengths = call_lengths(work, round_index=number, count=count, seed=bench.seed)
+        warm_length = warmup_length(work, lengths=lengths)
+        found = []
+        with torch.inference_mode():
+            runners: dict[str, Runner] = {}
+            padding = []
+            for name in rng.sample(list(call_ns), len(call_ns)):
+                self.mark(-1 if name in both else variants.index(name))
+                padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
+                runner = RoofRunner(both[name]) if name in both else self._runner(bench, bench.subjects[name].variant)
+                runner.prepare(warm_length, number, 1)
+                runner.call()
+                runners[name] = runner
+            gc.collect()
+            gc.disable()
+            try:
+                for sub_round, length in enumerate(lengths):
+                    prompt = number + (0 if work.kind == "decode" else sub_round)
+                    for name, runner in rng.sample(list(runners.items()), len(runners)):
+                        self.mark(-1 if name in both else variants.index(name))
+                        calls = repeats[name] if runner.counts_as == 1 else 1
+                        # A roof is that of a warm kernel, whatever came before it.
+                        prime = name in both or (call_ns[name] < PRIME_NS and not bench.once and runner.counts_as == 1)
+                        runner.prepare(length, prompt, calls + prime)
+                        if prime:
+                            runner.call()
+                        wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
+                        for _ in range(calls):
+                            runner.call()
+                        cpu, wall = time.thread_time_ns() - cpu, time.perf_counter_ns() - wall - runner.uncounted_ns
+                        found.append((name, sub_round, length, calls * runner.counts_as, cpu, wall))
+            finally:
+                gc.enable()
+                self.mark(-1)
+        return found
+
 
 def _phased_call(
     runner: Runner, made: Instrumented | None, clock: Callable[[], int], prepare: Callable[[], None], retakes: int
@@ -1326,6 +1431,8 @@ def main() -> None:
                 result = worker.memory_transients(**command)
             elif verb == "phases":
                 result = worker.phases(**command)
+            elif verb == "roofline":
+                result = worker.roofline(**command)
             elif verb == "loop":
 
                 def wait() -> None:

@@ -153,3 +153,14 @@ def stale_later(config, weights, *, max_length):
         return logits
 
     return _Around(model, after)
+
+
+_builds: list[int] = []
+
+
+def tires(config, weights, *, max_length):
+    """Fails after more models than the gates ask for, and fewer than a pass does."""
+    _builds.append(1)
+    if len(_builds) > 8:
+        raise RuntimeError("tired")
+    return good(config, weights, max_length=max_length)

@@ -112,7 +112,7 @@ KEYS = (
 TOP_KEYS = "(keys here: id, title, who, source, statement, assumes, decided_by, hypothesis)"
 METRIC = (
     "one of time, time_to_first_token, time_per_output_token, share, trend, inflation, attribution, loading, memory, "
-    "count, check, none"
+    "roofline, count, check, none"
 )
 NAME = "a name of letters, digits and any of . _ + - (no spaces)"
 EXPECTATION = "faster_than_percent = 1"

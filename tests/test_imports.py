@@ -35,6 +35,8 @@ PIPELINE = (
     "phases",
     "loaders",
     "footprint",
+    "work",
+    "roofs",
     "holdings",
     "worker",
     "measure",
@@ -44,6 +46,7 @@ PIPELINE = (
     "loading",
     "gains",
     "shares",
+    "roofline",
     "judge",
     "findings",
     "memory",
@@ -59,8 +62,8 @@ PIPELINE = (
     "cli",
 )
 PURE = (
-    "attribution", "confidence", "decision", "footprint", "gains", "judge", "phase_map", "regions", "shares", "trends",
-    "verdicts",
+    "attribution", "confidence", "decision", "footprint", "gains", "judge", "phase_map", "regions", "roofline",
+    "shares", "trends", "verdicts", "work",
 )  # fmt: skip
 WITHOUT_TORCH = (
     *PURE,
