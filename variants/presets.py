@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -242,8 +243,11 @@ def _others() -> list[Variant]:
     ]
 
 
-def _candle_component(name: str, config: LlamaConfig, *, tokens: int, seed: int) -> Component:
-    return import_module(".engines.candle_components", __package__).build(name, config, tokens=tokens, seed=seed)
+def _candle_component(
+    name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks: bool = False
+) -> Component:
+    build: Callable[..., Component] = import_module(".engines.candle_components", __package__).build
+    return build(name, config, tokens=tokens, seed=seed, fresh_masks=fresh_masks)
 
 
 def _engines() -> list[Variant]:
@@ -256,6 +260,14 @@ def _engines() -> list[Variant]:
             "the candle-nn wheel; candle models/llama.rs",
             engine=engines.CANDLE,
             component=_candle_component,
+        ),
+        Variant(
+            "candle_engine_fresh",
+            _LazyBuild(".engines.candle", {"fresh_masks": True}),
+            "the same with a mask made by each layer at each call, as the worker did before",
+            "the candle-nn wheel; the Rust/Candle worker of the dispute",
+            engine=engines.CANDLE,
+            component=partial(_candle_component, fresh_masks=True),
         ),
         Variant(
             "mistralrs",

@@ -56,9 +56,12 @@ def causal_mask(length: int, kv_length: int) -> Any:
 class CandleLlama:
     """Tokens [B, T] that start at `position` → logits [B, V] of the last one."""
 
-    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int) -> None:
+    def __init__(
+        self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int, fresh_masks: bool = False
+    ) -> None:
         files.check_threads()
         self.config = config
+        self.fresh_masks = fresh_masks
         dtype = weights["model.norm.weight"].dtype
         self.dtype = NAMES[dtype]
 
@@ -86,6 +89,8 @@ class CandleLlama:
 
     def _mask(self, length: int, kv_length: int) -> Any:
         key = (length, kv_length)
+        if self.fresh_masks:
+            return causal_mask(length, kv_length)
         if key not in self.masks:
             self.masks[key] = causal_mask(length, kv_length)
         return self.masks[key]
@@ -137,10 +142,12 @@ class CandleLlama:
         self.kvs = []
 
 
-def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> CandleLlama:
-    """A model on Candle's CPU kernels.
+def build(
+    config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, fresh_masks: bool = False
+) -> CandleLlama:
+    """A model on Candle's CPU kernels. `fresh_masks`: made by each layer at each call, not kept by (T, kv).
 
     Raises:
         EngineError: the threads are not those of the run.
     """
-    return CandleLlama(config, weights, max_length)
+    return CandleLlama(config, weights, max_length, fresh_masks)

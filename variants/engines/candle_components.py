@@ -67,11 +67,11 @@ def score(q: Any, k: Any, root: float) -> Any:
     return heads_first(q).matmul(heads_first(k).transpose(2, 3)) / root
 
 
-def build(name: str, config: LlamaConfig, *, tokens: int, seed: int) -> Component:
+def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks: bool = False) -> Component:
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
-    Masks are cached by (T, kv), as Candle does, except where they are made on purpose
-    (`mask-create`, `mask-create-apply`).
+    Masks are kept by (T, kv), as Candle's Llama does, so that `mask-create-apply` looks one up; with `fresh_masks` it
+    makes one at each call. `mask-create` makes one in any case.
 
     Raises:
         ValueError: no part has that name.
@@ -89,7 +89,7 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int) -> Componen
         return Component(lambda: ready[tokens, tokens], given.additive, to_torch)
     if name in ("mask-apply", "mask-create-apply"):
         scores = to_candle({"scores": given.scores()})["scores"]
-        if name == "mask-apply":
+        if name == "mask-apply" or not fresh_masks:
             return Component(lambda: apply_mask(scores, ready[tokens, tokens]), given.masked, to_torch)
         return Component(lambda: apply_mask(scores, additive_mask(tokens)), given.masked, to_torch)
     if name == "qkv":
