@@ -30,7 +30,7 @@ def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
         third.forward(tokens[:, :7], 0)
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs > 0
     with pytest.raises(RuntimeError, match="dispatch mode"):  # a trace would run it eagerly; it says so instead
-        trace(lambda: third.forward(tokens[:, :7], 0))
+        trace(lambda: variants.get(f"{name}_compiled").build(config, weights, max_length=16).forward(tokens, 0))
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
