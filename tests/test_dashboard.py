@@ -29,7 +29,7 @@ import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data, frames, words
-from llama_workbench.dashboard.figures import colours, flamegraphs, forest, memory_bars
+from llama_workbench.dashboard.figures import colours, flamegraphs, forest, forest_rows, memory_bars
 
 APP = Path(data.__file__).with_name("app.py")
 
@@ -210,7 +210,7 @@ def test_forest_shows_everything_finite_and_one(
 
 
 def test_forest_in_words_says_what_the_picture_says() -> None:
-    text = forest.forest_text(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
+    text = forest_rows.in_words(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
     for part in ("2-3x", "prefill-15m-t128 against before", "1.020× [1.010, 1.030]", "refuted", "0.998 to 1.002"):
         assert part in text
 
@@ -581,7 +581,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
         return
     for claim in read.claims:
         forest.forest(claim, read.floors)
-        forest.forest_text(claim, read.floors)
+        forest_rows.in_words(claim, read.floors)
         data.sentence(claim), data.measured(claim), data.reproduce(read, claim)
         for effect in claim.effects:
             data.checks(read, effect)
