@@ -46,7 +46,7 @@ clean: ## remove the environment and the caches, but no results
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dashboard,dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dashboard,dev,export]'
 	touch $@
 
 # The layout of the wheel, for the type checker, which does not follow a package whose folders lie beside it.
