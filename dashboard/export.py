@@ -148,7 +148,8 @@ def write(run: data.Run, claim: data.Claim, files: Mapping[str, Path]) -> None:
 
 def _breakable(text: str) -> Markup:
     """`text` for the cell of a table: a name may break behind `_` and `/`, and what is very long anywhere."""
-    return Markup("<wbr>").join(re.findall(r"(?:[^\s_/]{1,24}[_/]?|\s+|[_/])", text))
+    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda found: f"{found[0]}\0", text.replace("\0", ""))
+    return Markup("<wbr>").join(marked.split("\0"))
 
 
 def _unknown(problem: str, name: str, known: list[str]) -> str:
@@ -225,7 +226,8 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
 
 def _check_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
     """The gates of what was timed; of the other side and its trace where there is another side."""
-    rows = [data.checks(run, effect) for effect in claim.effects if effect.workload]
+    timed = [effect for effect in claim.effects if effect.variant and data.experiment(run, effect.workload)]
+    rows = [data.checks(run, effect) for effect in timed]
     if any(effect.baseline for effect in claim.effects):
         return rows
     return [{name: row[name] for name in ("workload", "variant", "logits")} for row in rows]
