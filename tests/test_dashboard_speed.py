@@ -10,16 +10,23 @@ import pytest
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard import data
+from llama_workbench.dashboard import data, frames
 from llama_workbench.harness.report import console, show
 from tests import dashboard_speed
 
 
+def _boxes(frame: frames.Frame) -> int:
+    return 1 + sum(_boxes(child) for child in frame.children)
+
+
 def test_pages_are_timed_on_runs_as_they_are_written(tmp_path: Path) -> None:
-    dashboard_speed.write_results(tmp_path, runs=3, samples=3 * 960)
+    newest = dashboard_speed.write_results(tmp_path, runs=2, samples=2 * 960, frames=500)
     entries = data.RunList(tmp_path).entries()
-    assert [entry.name for entry in entries] == ["0002", "0001", "baselines/0000"]
+    assert [entry.name for entry in entries] == ["0001", "baselines/0000"]
     assert all(entry.summary.problem is None and entry.summary.verdicts for entry in entries)
+    profile = data.read_profile(data.read_run(newest.path), "prefill-15m-t128", "team006_before")
+    assert profile is not None and profile.root is not None
+    assert _boxes(profile.root) == 1 + 500, "the root is no call"
     opened = ["app_pages/history.py", "app_pages/verdicts.py"]
     assert set(opened) < set(dashboard_speed.pages())
     timings = list(dashboard_speed.measure(tmp_path, opened, cold=1, cached=1))
