@@ -11,10 +11,10 @@ TYPING := .venv/typing/llama_workbench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all test dashboard lint format clean
+.PHONY: help bench bench-all test dashboard dashboard-speed lint format clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 	@echo '  Pass options with ARGS, for example: make bench ARGS="--claims rope-3x-5x --budget 120"'
 
 bench: $(INSTALLED) ## settle the claims by measurement and print the verdicts
@@ -28,6 +28,9 @@ test: $(INSTALLED) ## run the tests
 
 dashboard: $(INSTALLED) ## show the results in a browser
 	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py -- $(ARGS)
+
+dashboard-speed: $(INSTALLED) ## time the dashboard's pages on two hundred runs
+	$(BIN)/python -m tests.dashboard_speed $(ARGS)
 
 lint: $(INSTALLED) $(TYPING) ## check format, style and types
 	$(BIN)/ruff format --check .
@@ -46,7 +49,7 @@ clean: ## remove the environment and the caches, but no results
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dashboard,dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dashboard,dev,export]'
 	touch $@
 
 # The layout of the wheel, for the type checker, which does not follow a package whose folders lie beside it.

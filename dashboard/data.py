@@ -24,7 +24,7 @@ from llama_workbench.harness.store import (
     RunError,
     RunFolder,
     RunSummary,
-    list_runs,
+    run_folders,
 )
 
 from . import values, words
@@ -175,22 +175,15 @@ def stamp_of_run(path: Path) -> Stamp:
     return _stamp(path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY))
 
 
-def stamp_of_results(results: Path) -> Stamp:
-    """The stamp of all that `entries` looks at."""
-    homes = [results, results / "runs", results / "baselines"]
-    folders = [folder for home in homes if home.is_dir() for folder in home.iterdir() if folder.is_dir()]
-    return _stamp(folder / name for folder in [results, *folders] for name in ("", MANIFEST, VERDICTS))
-
-
 def _stamp(paths: Iterable[Path]) -> Stamp:
     found = []
     for path in paths:
         try:
-            status = path.stat()
+            status = os.stat(path)
         except OSError:
             continue
         found.append((str(path), status.st_mtime_ns, status.st_size))
-    return tuple(sorted(found))
+    return tuple(found)
 
 
 def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path:
@@ -204,18 +197,37 @@ def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os
     return Path(chosen or environment.get("WORKBENCH_RESULTS") or "results")
 
 
-def entries(results: Path) -> list[Entry]:
-    """All runs under `results` (its runs/ and baselines/, or runs lying in it directly, or itself), newest first.
+class RunList:
+    """All runs under a results folder: in its runs/ and baselines/, or lying in it directly, or itself.
 
-    Damaged and foreign folders are in the list too, with a `problem`.
+    Reading hundreds of them takes seconds, so each look reads only those whose files changed since the last.
     """
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._known: dict[Path, tuple[Stamp, RunSummary]] = {}
+
+    def entries(self) -> list[Entry]:
+        """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`."""
+        found, known = [], {}
+        for name, run in _named_folders(self._results):
+            stamp = _stamp((run.path, run.path / MANIFEST, run.path / VERDICTS))
+            before = self._known.get(run.path)
+            summary = before[1] if before is not None and before[0] == stamp else run.describe()
+            known[run.path] = (stamp, summary)
+            found.append(Entry(name, summary))
+        self._known = known
+        return sorted(found, key=lambda entry: (entry.summary.started, entry.name), reverse=True)
+
+
+def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
+    """Every folder that might be a run, with its name in links."""
     if RunFolder(results).looks_like_a_run():
-        return [Entry(results.resolve().name, RunFolder(results).describe())]
+        return [(results.resolve().name, RunFolder(results))]
     homes = [("", results / "runs"), ("baselines/", results / "baselines")]
     if not any(home.is_dir() for _, home in homes):
         homes = [("", results)]
-    found = [Entry(prefix + run.path.name, run.describe()) for prefix, home in homes for run in list_runs(home)]
-    return sorted(found, key=lambda entry: entry.summary.started, reverse=True)
+    return [(prefix + run.path.name, run) for prefix, home in homes for run in run_folders(home)]
 
 
 def read_run(path: Path) -> Run:

@@ -29,10 +29,12 @@ PROFILE_COMMAND = "pytest --benchmark --profile"
 _REMEMBERED = "chosen run"  # the menu of pages drops the URL's choices; the run is the one that all pages share
 
 
-@st.cache_data(max_entries=16, show_spinner="Reading the list of runs …")
-def entries(results: Path, stamp: data.Stamp) -> list[data.Entry]:
-    """All runs; `stamp` changes with the files, so that a run shows up while the page is open."""
-    return data.entries(results)
+@st.cache_resource(max_entries=4, show_spinner="Reading the list of runs …")
+def run_list(results: Path) -> data.RunList:
+    """The runs under `results`, read once; the list itself sees what changes, so that a new run shows up."""
+    found = data.RunList(results)
+    found.entries()
+    return found
 
 
 @st.cache_data(max_entries=32, show_spinner="Reading the run …")
@@ -58,8 +60,7 @@ class Opened:
 
 def all_entries() -> list[data.Entry]:
     """Every folder that might be a run, newest first."""
-    results = data.results_folder(sys.argv[1:])
-    return entries(results, data.stamp_of_results(results))
+    return run_list(data.results_folder(sys.argv[1:])).entries()
 
 
 def open_run(title: str) -> Opened | None:

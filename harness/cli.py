@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -50,12 +50,16 @@ Examples:
   workbench variants team006_after         one variant, axis by axis
   workbench compare BASE NEW               has anything become slower? (for CI)
   workbench judge results/runs/ID          judge a run again, also one that was killed
+  workbench report RUN --claim ID --html F one claim's evidence as a page to hand on
   workbench runs                           the runs on this disk
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
 `compare` and `judge --check` also have 1, see there.
 """,
 )
+
+Export = Callable[[Path, str, str | None, Mapping[str, Path]], None]
+"""Writes a claim's evidence: run folder, claim, part or None, files by kind ("html", "svg", "png")."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -326,6 +330,7 @@ def compare_runs(
 
 @app.command("report")
 def report_run(
+    context: typer.Context,
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")],
     profiling: Annotated[
         bool, typer.Option("--profiling", help="The execution plan's own form: top consumers, bottlenecks, targets.")
@@ -336,11 +341,25 @@ def report_run(
     roofline: Annotated[
         bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
     ] = False,
+    claim: Annotated[
+        str | None, typer.Option("--claim", metavar="ID", help="Export this claim's evidence, to the files named.")
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option("--part", metavar="PART", help="The claim's part, where it has several.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="All its evidence as one page that needs no network.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Its figure as SVG.")] = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
+    ] = None,
 ) -> None:
-    """Print a run's time shares, what the dispute's rules make of them, and its roofline, as Markdown.
+    """Print a run's time shares, what the dispute's rules make of them, and its roofline; or export a claim's evidence.
 
     Needs a run with phases, or with a roofline: one that claims about shares of the time, or about the roofline, were
-    measured in. Without an option, all that there is.
+    measured in. Without an option, all that there is, as Markdown. With --claim nothing is printed: what one verdict
+    rests on is written for a pull request or a paper.
 
     \b
     Examples:
@@ -348,7 +367,25 @@ def report_run(
       workbench report results/runs/20260102T030405Z-1a2b --profiling
       workbench report results/baselines/reference --decision
       workbench report results/runs/20260102T030405Z-1a2b --roofline
+      workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
     """
+    files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
+    if claim is not None or part is not None or files:
+        if claim is None:
+            raise Failure(f"--{next(iter(files), 'part')} is about one claim: name it with --claim ID")
+        if not files:
+            raise Failure(f"--claim {claim} needs a file to write: --html FILE, --svg FILE or --png FILE")
+        if profiling or decision or roofline:
+            raise Failure("--profiling, --decision and --roofline are about a whole run: leave them out with --claim")
+        if len(set(files.values())) < len(files):
+            raise Failure("--html, --svg and --png need a file each")
+        export: Export | None = context.obj
+        if export is None:
+            raise Failure("this was installed before there were exports: install it again (make, or pip install .)")
+        export(_run(run).path, claim, part, files)
+        for path in files.values():
+            sys.stderr.write(f"{path}: written\n")
+        return
     from .decision import (
         SHARES_OF,
         Measured,
@@ -539,12 +576,12 @@ def _one_line(text: object) -> str:
     return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(text)).split())
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of the console script. Errors are one line on stderr and exit code 2."""
+def main(arguments: Sequence[str] | None = None, *, export: Export | None = None) -> NoReturn:
+    """The command line. `export` comes from a package above. Errors are one line on stderr and exit code 2."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = _show_warning
-        sys.exit(_exit_code(lambda: app(args=arguments, prog_name="workbench", standalone_mode=False)))
+        sys.exit(_exit_code(lambda: app(args=arguments, obj=export, prog_name="workbench", standalone_mode=False)))
 
 
 def _exit_code(run: Callable[[], Any]) -> int:

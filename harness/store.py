@@ -451,14 +451,19 @@ def list_runs(folder: Path | str) -> list[RunFolder]:
     Damaged and foreign folders are in the list too: `describe` says what is wrong with each. A missing `folder` has
     no runs.
     """
+    return sorted(run_folders(folder), key=lambda run: (_started(run), run.path.name), reverse=True)
+
+
+def run_folders(folder: Path | str) -> list[RunFolder]:
+    """The same in no order, and without reading any of them."""
     root = Path(folder)
     if not root.is_dir():
         return []
     try:
-        found = [RunFolder(path) for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
+        with os.scandir(root) as found:
+            return [RunFolder(root / each.name) for each in found if not each.name.startswith(".") and each.is_dir()]
     except OSError as error:
         raise RunError(root, f"cannot be read ({error.strerror})", _fix_for(error)) from error
-    return sorted(found, key=lambda run: (_started(run), run.path.name), reverse=True)
 
 
 def _started(run: RunFolder) -> float:

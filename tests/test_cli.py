@@ -17,14 +17,14 @@ from xml.etree import ElementTree
 import pytest
 
 from llama_workbench import ROOT, variants
+from llama_workbench.dashboard.command import main
 from llama_workbench.harness.claims import Claim
-from llama_workbench.harness.cli import main
 from llama_workbench.harness.store import RunFolder
 from llama_workbench.harness.workloads import workloads
 from tests.runs import FACTORS, write_run
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PROGRAM = "from llama_workbench.harness.cli import main; main()"
+PROGRAM = "from llama_workbench.dashboard.command import main; main()"
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ def test_the_entry_point_is_the_one_that_is_installed() -> None:
     import tomllib
 
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert project["scripts"]["workbench"] == "llama_workbench.harness.cli:main"
+    assert project["scripts"]["workbench"] == "llama_workbench.dashboard.command:main"
 
 
 def test_a_run_of_its_own_is_left_as_it_was(results: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -29,7 +30,7 @@ import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data, frames, words
-from llama_workbench.dashboard.figures import colours, flamegraphs, forest, memory_bars
+from llama_workbench.dashboard.figures import colours, flamegraphs, forest, forest_rows, memory_bars
 
 APP = Path(data.__file__).with_name("app.py")
 
@@ -210,7 +211,7 @@ def test_forest_shows_everything_finite_and_one(
 
 
 def test_forest_in_words_says_what_the_picture_says() -> None:
-    text = forest.forest_text(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
+    text = forest_rows.in_words(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
     for part in ("2-3x", "prefill-15m-t128 against before", "1.020× [1.010, 1.030]", "refuted", "0.998 to 1.002"):
         assert part in text
 
@@ -466,7 +467,7 @@ def test_results_folder_by_option_then_variable_then_here() -> None:
 
 
 def test_runs_are_listed_newest_first_and_damage_has_its_reason(home: Path) -> None:
-    found = data.entries(home)
+    found = data.RunList(home).entries()
     good = [entry.name for entry in found if entry.summary.problem is None]
     assert good == ["ad-hoc", "all", "killed", "baselines/main"]
     problems = {entry.name: entry.summary.problem for entry in found if entry.summary.problem}
@@ -474,18 +475,44 @@ def test_runs_are_listed_newest_first_and_damage_has_its_reason(home: Path) -> N
 
 
 def test_a_folder_of_runs_and_a_single_run_are_results_too(home: Path) -> None:
-    assert "all" in [entry.name for entry in data.entries(home / "runs")]
-    assert [entry.name for entry in data.entries(home / "runs" / "all")] == ["all"]
-    assert data.entries(home / "nowhere") == []
+    assert "all" in [entry.name for entry in data.RunList(home / "runs").entries()]
+    assert [entry.name for entry in data.RunList(home / "runs" / "all").entries()] == ["all"]
+    assert data.RunList(home / "nowhere").entries() == []
 
 
 def test_the_stamp_changes_with_the_run(tmp_path: Path) -> None:
-    run = runs.write_run(tmp_path / "runs" / "one", only=["decode-15m-c64"], rounds=12)
-    before = data.stamp_of_run(run.path), data.stamp_of_results(tmp_path)
-    assert (data.stamp_of_run(run.path), data.stamp_of_results(tmp_path)) == before
+    run = runs.write_run(tmp_path / "one", only=["decode-15m-c64"], rounds=12)
+    before = data.stamp_of_run(run.path)
+    assert data.stamp_of_run(run.path) == before
     run.write_json("verdicts.json", [])
-    assert data.stamp_of_run(run.path) != before[0]
-    assert data.stamp_of_results(tmp_path) != before[1]
+    assert data.stamp_of_run(run.path) != before
+
+
+def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (
+        runs.write_run(tmp_path / "runs" / name, only=["decode-15m-c64"], rounds=12, judged=False)
+        for name in ("one", "two")
+    )
+    read: list[str] = []
+    describe = RunFolder.describe
+
+    def counted(run: RunFolder) -> Any:
+        read.append(run.path.name)
+        return describe(run)
+
+    monkeypatch.setattr(RunFolder, "describe", counted)
+    listed = data.RunList(tmp_path)
+    assert [entry.name for entry in listed.entries()] == ["two", "one"] and sorted(read) == ["one", "two"]
+    read.clear()
+    assert listed.entries() == listed.entries() and not read
+    two.write_json("verdicts.json", [{"claim": "c", "verdict": "refuted", "reason": "", "who": [], "effects": []}])
+    runs.write_run(tmp_path / "runs" / "three", only=["decode-15m-c64"], rounds=12, judged=False)
+    found = {entry.name: entry.summary.verdicts for entry in listed.entries()}
+    assert found == {"one": {}, "two": {"refuted": 1}, "three": {}} and sorted(read) == ["three", "two"]
+    (one.path / "run.json").write_text("{")
+    assert {entry.name: entry.summary.status for entry in listed.entries()}["one"] == "damaged"
+    shutil.rmtree(one.path)
+    assert [entry.name for entry in listed.entries()] == ["two", "three"]
 
 
 def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
@@ -581,7 +608,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
         return
     for claim in read.claims:
         forest.forest(claim, read.floors)
-        forest.forest_text(claim, read.floors)
+        forest_rows.in_words(claim, read.floors)
         data.sentence(claim), data.measured(claim), data.reproduce(read, claim)
         for effect in claim.effects:
             data.checks(read, effect)

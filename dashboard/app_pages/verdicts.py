@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import data, flame_parts, memory_parts, parts, words
-from llama_workbench.dashboard.figures import forest
+from llama_workbench.dashboard.figures import forest, forest_rows
 from llama_workbench.harness.report import duration_text
 
 
@@ -119,7 +119,7 @@ def show_claim(run: data.Run, claim: data.Claim) -> None:
     st.plotly_chart(
         forest.forest(claim, run.floors, parts.colours()),
         config=parts.PLOT,
-        alt=forest.forest_text(claim, run.floors),
+        alt=forest_rows.in_words(claim, run.floors),
         key="forest",
     )
     if claim.unit:

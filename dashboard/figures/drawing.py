@@ -8,6 +8,7 @@ plotly reads HTML tags in every label.
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 from llama_workbench.dashboard import words
@@ -88,6 +89,14 @@ def ratio_ticks(left: float, right: float) -> dict[float, str]:
             places = max(0, -math.floor(math.log10(step) + 1e-9))
             return {round(step * k, 6): f"{step * k:.{places}f}×" for k in range(first, last + 1)}
     return {1.0: "1×"}
+
+
+def linear_ticks(left: float, right: float) -> dict[float, str]:
+    """Two to five round values between the ends with their labels, evenly stepped."""
+    step = round_step(right - left)
+    places = max(0, -int(Decimal(f"{step:g}").as_tuple().exponent))
+    first, last = math.ceil(left / step - 1e-9), math.floor(right / step + 1e-9)
+    return {step * k: f"{step * k:,.{places}f}" for k in range(first, last + 1)}
 
 
 def byte_unit(largest: float) -> tuple[float, str]:

@@ -13,11 +13,8 @@ from llama_workbench.harness.report import duration_text
 
 from .colours import LIGHT, Palette
 from .drawing import FLOOR, SMALL, TRACK_PX, Layout, box, note, ratio_ticks, rule
+from .forest_rows import linear_span, region, region_name, rows, span
 
-# Heights in pixels. The y axis counts pixels, so that a row is as high on a phone as on a wall.
-ROW_PX = 46  # a line of text and a track
-GROUP_PX = 26  # a heading
-HEAD_PX = 18
 LEGEND_PX = 34
 FOOT_PX = 66  # tick labels and title
 
@@ -30,32 +27,30 @@ def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) 
     and a track under it, which needs no room at the side and so fits a phone. Rows stand in the order of the file,
     under a heading per baseline where there are several. An open end of an interval runs to the edge.
     """
-    rows, headings, height = _rows(claim.effects)
+    placed, headings, height = rows(claim.effects)
     if claim.unit:
         floors = {}
-    left, right = _linear_span(claim) if claim.unit else _span(claim, floors)
-    region = claim.low is not None or claim.high is not None
+    left, right = linear_span(claim) if claim.unit else span(claim, floors)
+    claimed = region(claim)
     shapes: list[Layout] = []
-    for y, effect in rows:
+    for y, effect in placed:
         shapes.append(box(y, left, right, TRACK_PX / 2, colours.track))
-        if region:
-            low = left if claim.low is None else max(claim.low, left)
-            high = right if claim.high is None else min(claim.high, right)
-            shapes.append(box(y, low, high, TRACK_PX / 2, colours.region, name=_region_name(claim)))
-            shapes += [
-                rule(y, edge, colours.region_edge, "dot") for edge in (claim.low, claim.high) if edge is not None
-            ]
+        if claimed is not None:
+            low = left if claimed[0] is None else max(claimed[0], left)
+            high = right if claimed[1] is None else min(claimed[1], right)
+            shapes.append(box(y, low, high, TRACK_PX / 2, colours.region, name=region_name(claim)))
+            shapes += [rule(y, edge, colours.region_edge, "dot") for edge in claimed if edge is not None]
         if floor := floors.get(effect.workload):
             band = box(y, floor.low, floor.high, TRACK_PX / 2 - 3, colours.floor, colours.floor_edge, FLOOR)
             shapes.append(band)
         if not claim.unit:
             shapes.append(rule(y, 1, colours.muted, "solid"))
-    for name in (_region_name(claim), FLOOR):  # each once in the legend
+    for name in (region_name(claim), FLOOR):  # each once in the legend
         if first := next((shape for shape in shapes if shape["name"] == words.label(name, 40)), None):
             first["showlegend"] = True
     ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
     notes = [note(0, y, f"against <b>{words.label(name, 40)}</b>", "left", ink) for y, name in headings]
-    for y, effect in rows:
+    for y, effect in placed:
         above = y + TRACK_PX / 2 + 10
         notes.append(note(0, above, words.label(effect.where, 30), "left", ink))
         notes.append(note(1, above, f"{words.label(effect.text)} · {effect.rounds}", "right", ink))
@@ -67,8 +62,8 @@ def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) 
         notes.append(note(0, 14 - FOOT_PX, "◂ variant slower", "left", quiet, under=True))
         notes.append(note(1, 14 - FOOT_PX, "variant faster ▸", "right", quiet, under=True))
     traces = []
-    for verdict in dict.fromkeys(effect.verdict for _, effect in rows):
-        chosen = [(y, effect) for y, effect in rows if effect.verdict == verdict and effect.value is not None]
+    for verdict in dict.fromkeys(effect.verdict for _, effect in placed):
+        chosen = [(y, effect) for y, effect in placed if effect.verdict == verdict and effect.value is not None]
         if chosen:
             traces.append(_intervals(verdict, chosen, claim, floors, (left, right), colours))
     if claim.unit:
@@ -151,66 +146,6 @@ def _intervals(
     )
 
 
-def forest_text(claim: Claim, floors: Mapping[str, Floor]) -> str:
-    """The forest plot in a sentence a row, for those who do not see it."""
-    rows = []
-    for effect in claim.effects:
-        floor = floors.get(effect.workload)
-        known = f", A/A floor {floor.low:.3f} to {floor.high:.3f}" if floor else ""
-        against = f" against {effect.baseline}" if effect.baseline else ""
-        rows.append(f"{effect.where}{against}: {effect.text}, {effect.verdict}{known}")
-    return (
-        f"{'Value' if claim.unit else 'Speed-up'} per workload, {_region_name(claim)}. "
-        + ". ".join(rows or ["No rows"])
-        + "."
-    )
-
-
-def _region_name(claim: Claim) -> str:
-    return f"{'margin' if claim.is_comparison else 'claimed'}: {claim.claimed or 'not recorded'}"
-
-
-def _rows(effects: Sequence[Effect]) -> tuple[list[tuple[float, Effect]], list[tuple[float, str]], float]:
-    """Tracks and headings with the height of their middle above the axis in pixels, and the height of all of them."""
-    baselines = list(dict.fromkeys(effect.baseline for effect in effects))
-    several = len(baselines) > 1
-    top = ROW_PX * len(effects) + (GROUP_PX * len(baselines) if several else 0) + HEAD_PX
-    y, rows, headings = float(top - HEAD_PX), [], []
-    for baseline in baselines:
-        if several:
-            y -= GROUP_PX
-            headings.append((y + 10, baseline))
-        for effect in effects:
-            if effect.baseline == baseline:
-                y -= ROW_PX
-                rows.append((y + TRACK_PX / 2 + 3, effect))
-    return rows, headings, top
-
-
-def _span(claim: Claim, floors: Mapping[str, Floor]) -> tuple[float, float]:
-    """Ends of the axis: everything that is finite, and some air."""
-    known = [1.0, claim.low, claim.high]
-    for effect in claim.effects:
-        known += [effect.value, effect.low, effect.high]
-        if floor := floors.get(effect.workload):
-            known += [floor.low, floor.high]
-    logs = [math.log(value) for value in known if value is not None and value > 0]
-    low, high = min(logs), max(logs)
-    air = max(0.08 * (high - low), 0.003)
-    return math.exp(low - air), math.exp(high + air)
-
-
-def _linear_span(claim: Claim) -> tuple[float, float]:
-    """The same for values with a unit; from 0 where nothing is below."""
-    known = [claim.low, claim.high]
-    for effect in claim.effects:
-        known += [effect.value, effect.low, effect.high]
-    values = [value for value in known if value is not None] or [0.0, 1.0]
-    low, high = min(0.0, *values), max(0.0, *values)
-    air = 0.05 * (high - low) or 1.0
-    return low - (air if low < 0 else 0.0), high + air
-
-
 def _effect_text(effect: Effect, claim: Claim, floor: Floor | None) -> str:
     lines = [
         f"<b>{words.label(effect.where, 60)}</b>",
@@ -219,7 +154,7 @@ def _effect_text(effect: Effect, claim: Claim, floor: Floor | None) -> str:
         f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
     ]
     if claim.claimed:
-        lines.append(words.label(_region_name(claim), 60))
+        lines.append(words.label(region_name(claim), 60))
     if floor:
         lines.append(f"A/A floor: {floor.low:.4f} to {floor.high:.4f}, {floor.rounds} rounds")
     lines += [words.label(note, 70) for note in effect.warnings]

@@ -1,0 +1,38 @@
+"""The benchmark of the dashboard runs; how fast it finds the pages is not asserted."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from llama_workbench.dashboard import data, frames
+from llama_workbench.harness.report import console, show
+from tests import dashboard_speed
+
+
+def _boxes(frame: frames.Frame) -> int:
+    return 1 + sum(_boxes(child) for child in frame.children)
+
+
+def test_pages_are_timed_on_runs_as_they_are_written(tmp_path: Path) -> None:
+    newest = dashboard_speed.write_results(tmp_path, runs=2, samples=2 * 960, frames=500)
+    entries = data.RunList(tmp_path).entries()
+    assert [entry.name for entry in entries] == ["0001", "baselines/0000"]
+    assert all(entry.summary.problem is None and entry.summary.verdicts for entry in entries)
+    profile = data.read_profile(data.read_run(newest.path), "prefill-15m-t128", "team006_before")
+    assert profile is not None and profile.root is not None
+    assert _boxes(profile.root) == 1 + 500, "the root is no call"
+    opened = ["app_pages/history.py", "app_pages/verdicts.py"]
+    assert set(opened) < set(dashboard_speed.pages())
+    timings = list(dashboard_speed.measure(tmp_path, opened, cold=1, cached=1))
+    assert [timing.page for timing in timings] == [dashboard_speed.EMPTY, *opened]
+    assert not [timing.problem for timing in timings if timing.problem]
+    assert all(len(timing.cold) == len(timing.cached) == 1 and min(timing.cold[0]) > 0 for timing in timings)
+    written = io.StringIO()
+    show(dashboard_speed.table(timings), console(written, width=150))
+    assert "app_pages/verdicts.py" in written.getvalue() and "of 1" in written.getvalue()
