@@ -326,7 +326,7 @@ class Run:
         its claims stay open; the others go on."""
         readings = self.plan.readings
         found: list[judge.Finding] = []
-        if unmeasured := self._unmeasured_phases():
+        if unmeasured := self.unmeasured_phases():
             self.folder.write_json(PHASE_FACTS, unmeasured)
 
         def phases() -> None:
@@ -364,7 +364,7 @@ class Run:
         if found:
             self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
 
-    def _unmeasured_phases(self) -> list[dict[str, Any]]:
+    def unmeasured_phases(self) -> list[dict[str, Any]]:
         """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
         wanted = {
             (workload, reading.variant): reason

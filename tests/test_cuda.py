@@ -230,6 +230,14 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     assert {book.to_json()["clock"]["default"] for book in found.books} == {"device"}
 
 
+def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: Path) -> None:
+    run = session.Run(planned("cuda", "qkv-61"), session.Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
+    assert run.environment["device"] == {"kind": "cuda"}
+    found = run.unmeasured_phases()
+    assert {(fact["workload"], fact["variant"]) for fact in found} == set(planned("cpu", "qkv-61").phases)
+    assert all(fact["reason"].startswith("shares of the time are not measured on CUDA") for fact in found)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, RunFolder]]:
     """The same times on a CPU and on a GPU, where the rewrite is a tenth slower by the host's clocks and twice as fast
