@@ -163,7 +163,7 @@ SOURCE = 'expected a list of one or more { document = "...", section = "..." }'
         ('"architecture"', '"x"', f'hypothesis[0].evidence = "x": {EVIDENCE}'),
         ('"time"', '"times"', f'hypothesis[0].metric = "times": expected {METRIC}; did you mean "time"?'),
         # expectations
-        (EXPECTATION, 'device = "gpu"', 'hypothesis[0].device = "gpu": expected "cpu" or "cuda"'),
+        (EXPECTATION, 'device = "gpu"', 'hypothesis[0].device = "gpu": expected "cpu" or "cuda"; did you mean "cpu"?'),
         (EXPECTATION, "", f"hypothesis[0]: {ONE_OF} none"),
         (EXPECTATION, EXPECTATION + "\nratio = [2, 3]", f"hypothesis[0]: {ONE_OF} faster_than_percent and ratio"),
         (EXPECTATION, "faster_than_percent = -1", f"hypothesis[0].faster_than_percent = -1: {PERCENT}"),
