@@ -98,6 +98,7 @@ _ON_CPU_ALONE = {
     "share": "shares of the time are not measured on CUDA: the host's clock between two statements says when work was "
     "queued, not when it was done, and an event between every two phases costs what launching a small kernel does",
     "loading": "loading is measured until the weights lie in main memory, and not on to a CUDA device",
+    "roofline": "the roofs are those of the CPU, and none are measured of a CUDA device",
 }
 """Metrics of readings that no run on another device has, and why."""
 

@@ -81,8 +81,8 @@ class Experiment:
 class Plan:
     """`claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
 
-    `added` maps the names of outside variants to FILE:FUNCTION. `readings` are what other passes must find out. Parts of
-    claims that are not for `device` are judged, not measured.
+    `added` maps the names of outside variants to FILE:FUNCTION. `readings` are what other passes must find out. Parts
+    of claims that are not for `device` are judged, not measured.
     """
 
     mode: str  # "claims" or "compare"
