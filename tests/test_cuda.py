@@ -50,7 +50,7 @@ def claims(*names: str) -> list[Claim]:
 class OneDevice(TorchDispatchMode):
     """Refuses an op on tensors of several devices, and a copy from one to another: a GPU would wait for the bus."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         found = {t.device.type for t in tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor) and t.ndim}
         assert len(found) < 2, f"{func} on {sorted(found)}"
@@ -326,7 +326,7 @@ def test_a_run_on_cuda(tmp_path: Path) -> None:
     request = Request(compare=("team006_before", "team006_after"), workloads=tiny, device="cuda")
     progress = SimpleNamespace(phase=print, note=print, step=lambda *_: None)
     session.check(request, options)
-    result = session.Run(session.plan_run(request, options), options, progress).measure()  # type: ignore[arg-type]
+    result = session.Run(session.plan_run(request, options), options, progress).measure()
     samples = result.folder.read_samples()
     assert set(samples["workload"].unique()) == set(tiny)
     assert (samples["device_ns"] > 0).all()
