@@ -224,13 +224,14 @@ def grid_times(samples: pd.DataFrame, grid: Grid = GRID, *, workload: str, clock
 def round_logs(samples: Iterable[Sequence[Any]], grid: Grid = GRID, *, clock: Clock) -> NDArray[np.float64] | None:
     """The same for one round as the measuring loop has it: [cells], or None where the round is not whole or not valid.
 
-    Each sample is [variant, sub_round, position, tokens, repeats, cpu_ns, wall_ns, faults].
+    Each sample is a row of `store.RoundRecord`.
     """
     cells = {name: index for index, name in enumerate(grid.cells())}
+    place = {"cpu": 0, "wall": 1, "device": 5}[clock]
     rows: dict[int, dict[int, float]] = {}
-    for variant, sub_round, _, _, repeats, cpu_ns, wall_ns, *_ in samples:
+    for variant, sub_round, _, _, repeats, *found_ns in samples:
         if variant in cells:
-            time_ns = cpu_ns if clock == "cpu" else wall_ns
+            time_ns = found_ns[place]
             usable = time_ns > 0 and repeats > 0
             rows.setdefault(sub_round, {})[cells[variant]] = math.log(time_ns / repeats) if usable else math.nan
     whole = [[row[index] for index in range(len(cells))] for row in rows.values() if len(row) == len(cells)]

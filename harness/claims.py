@@ -19,6 +19,7 @@ A file looks like this:
     metric = "time"
     faster_than_percent = 1       # or another of EXPECTATIONS
     quick = false                 # left out unless the claim is asked for by name, or everything is
+    device = "cuda"               # or "cpu": about that kind of device alone; else about the one that is measured on
 
 A hypothesis whose metric is not a time is a reading, without two sides:
 
@@ -90,6 +91,17 @@ check   `quantity` names a check: something that works or does not (see harness/
 none    nobody can measure this here; `reason` says why
 """
 
+DEVICES = ("cpu", "cuda")
+"""Kinds of device that models can be measured on."""
+
+_ON_CPU_ALONE = {
+    "share": "shares of the time are not measured on CUDA: the host's clock between two statements says when work was "
+    "queued, not when it was done, and an event between every two phases costs what launching a small kernel does",
+    "loading": "loading is measured until the weights lie in main memory, and not on to a CUDA device",
+    "roofline": "the roofs are those of the CPU, and none are measured of a CUDA device",
+}
+"""Metrics of readings that no run on another device has, and why."""
+
 CAUSES = ("architecture", "operations", "both", "neither")
 
 _RANGES = ("range", "above", "at_most")
@@ -121,6 +133,7 @@ _EXPECTED = {
     "at_most": "a number",
     "claimed": "[low, high] with 1 < low < high, the ratios t_old / t_new that were promised",
     "reason": "a text of one sentence",
+    "device": '"cpu" or "cuda"',
     "faster_than_percent": "a number of percent, 0 or more",
     "slower_than_percent": "a number of percent, 0 or more",
     "not_faster_than_percent": "a number of percent, 0 or more",
@@ -129,7 +142,7 @@ _EXPECTED = {
     "same_within_percent": "a number of percent above 0",
 }
 _EXPECTED_ITEM = {"who": "a name", "assumes": "a text", "baseline": _NAME, "workloads": _NAME, "phases": "a phase"}
-_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": (*TIMES, *READINGS)}
+_CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": (*TIMES, *READINGS), "device": DEVICES}
 
 
 class ClaimError(ValueError):
@@ -161,6 +174,7 @@ _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Text = Annotated[str, Field(strict=True, min_length=1, pattern=r"\S")]
 _Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 _Id = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+_Device = Literal["cpu", "cuda"]
 _Names = Annotated[tuple[_Name, ...], Field(min_length=1), AfterValidator(_no_repeats)]
 
 
@@ -194,6 +208,7 @@ class Hypothesis(BaseModel):
     workloads: _Names
     metric: Metric
     quick: Annotated[bool, Field(strict=True)] = True
+    device: _Device | None = None
     faster_than_percent: _AtLeastZero | None = None
     slower_than_percent: _AtLeastZero | None = None
     not_faster_than_percent: _AtLeastZero | None = None
@@ -252,6 +267,7 @@ class Reading(BaseModel):
         "share", "trend", "inflation", "attribution", "loading", "memory", "roofline", "count", "check", "none"
     ]
     quick: Annotated[bool, Field(strict=True)] = True
+    device: _Device | None = None
     variant: _Name | None = None
     baseline: _Name | None = None
     workloads: Annotated[tuple[_Name, ...], AfterValidator(_no_repeats)] = ()
@@ -267,7 +283,11 @@ class Reading(BaseModel):
     @model_validator(mode="after")
     def _is_decidable(self) -> Reading:
         needed, allowed = _KEYS[self.metric]
-        given = [key for key in type(self).model_fields if key not in ("part", "metric", "quick") and _set(self, key)]
+        given = [
+            key
+            for key in type(self).model_fields
+            if key not in ("part", "metric", "quick", "device") and _set(self, key)
+        ]
         if missing := [key for key in needed if key not in given]:
             raise ValueError(f'metric = "{self.metric}" needs {", ".join(missing)}')
         if foreign := [key for key in given if key not in (*needed, *allowed)]:
@@ -392,6 +412,11 @@ class Claim(BaseModel):
         """Every hypothesis that is not about a time."""
         return (hypothesis for hypothesis in self.hypothesis if isinstance(hypothesis, Reading))
 
+    def on(self, device: str) -> Claim | None:
+        """The claim without the parts that a run on this kind of device cannot settle; None if nothing is left."""
+        parts = tuple(hypothesis for hypothesis in self.hypothesis if not elsewhere(hypothesis, device))
+        return self.model_copy(update={"hypothesis": parts}) if parts else None
+
     def names(self) -> tuple[str, ...]:
         """Names of all variants that it asks about, baselines included, in order of appearance."""
         names = [name for pair in self.comparisons() for name in (pair.variant, pair.baseline)]
@@ -408,6 +433,16 @@ class Claim(BaseModel):
         """The claim without the parts that take long; None if nothing is left."""
         parts = tuple(hypothesis for hypothesis in self.hypothesis if hypothesis.quick)
         return self.model_copy(update={"hypothesis": parts}) if parts else None
+
+
+def elsewhere(hypothesis: Hypothesis | Reading, device: str) -> str:
+    """Why a run that measures on this kind of device cannot settle a hypothesis; empty where it can."""
+    if hypothesis.device is not None and hypothesis.device != device:
+        needs = "needs a CUDA device" if hypothesis.device == "cuda" else "is about the CPU alone"
+        return f"{needs}: run with --device {hypothesis.device}; this run measured on {device}"
+    if device != "cpu" and hypothesis.metric in _ON_CPU_ALONE:
+        return f"{_ON_CPU_ALONE[hypothesis.metric]}: run with --device cpu; this run measured on {device}"
+    return ""
 
 
 def load_claims(folder: Path) -> list[Claim]:

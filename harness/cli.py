@@ -93,7 +93,7 @@ def list_claims(as_json: AsJson = False) -> None:
     --json prints a list of the claims as in claims/*.toml:
       [{"id", "title", "who": [..], "source": [{"document", "section"}], "statement", "assumes": [..], "decided_by",
         "hypothesis": [{"part", "evidence", "variant", "baseline": [..], "workloads": [..], "metric",
-                        "quick", "faster_than_percent", "slower_than_percent", "not_faster_than_percent",
+                        "quick", "device", "faster_than_percent", "slower_than_percent", "not_faster_than_percent",
                         "ratio", "gain_percent", "same_within_percent"}]}]
     A hypothesis that is not about a time has other keys (see harness/claims.py).
 
@@ -127,6 +127,7 @@ def _hypothesis_text(hypothesis: Hypothesis | Reading) -> str:
     count = len(hypothesis.workloads)
     where = f" ({count} workload{'s' * (count != 1)})" if count else ""
     slow = "" if hypothesis.quick else ", with --all only"
+    slow += f", with --device {hypothesis.device} only" if hypothesis.device else ""
     if isinstance(hypothesis, Hypothesis):
         sides = f"{hypothesis.variant} against {', '.join(hypothesis.baseline)}: {hypothesis.region.describe()}"
         return f"{part}{sides}{where}{slow}"
@@ -285,13 +286,13 @@ def compare_runs(
     """Has anything become slower from BASE to NEW?
 
     Each variant is compared as its ratio to the frozen yardstick that both runs timed in the same rounds, so the
-    two may come from different days. On another machine or torch the answer is "cannot tell" at best.
+    two may come from different days. On another machine, torch or device the answer is "cannot tell" at best.
 
     \b
     Exit codes:
       0  no regression
       1  a regression: the time grew by more than the threshold, beyond both intervals and a tolerance of 2 %
-      2  cannot tell: nothing in common, no yardstick, another machine, too few rounds, or a damaged run
+      2  cannot tell: nothing in common, no yardstick, another machine or device, too few rounds, or a damaged run
 
     \b
     --json prints:

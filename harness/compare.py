@@ -8,8 +8,8 @@ that both sessions timed in the same rounds. With d the log ratio t_yardstick / 
 where low and high are the ends of the two confidence intervals. There are three answers:
 
 - *regression* where even the lower end, less a tolerance tau, lies beyond the threshold. tau allows for what shifts a
-  ratio from one session to the next: 2 % on the same machine configuration. On another one (CPU, torch, libc, threads
-  or allocator differ) it is 10 %, and the answer is "cannot tell" even then: such an alarm asks for a run of both
+  ratio from one session to the next: 2 % on the same machine configuration. On another one (CPU, torch, libc, threads,
+  allocator or GPU differ) it is 10 %, and the answer is "cannot tell" even then: such an alarm asks for a run of both
   versions on one machine.
 - *no regression* where the upper end lies within the threshold (*improvement* where the variant is faster beyond
   threshold and tolerance).
@@ -318,6 +318,8 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
 def _why_not(key: tuple[str, str], old: _Run, now: _Run) -> str:
     """Why the two numbers cannot be put against each other; empty where they can."""
     workload, variant = key
+    if old.evidence.device != now.evidence.device:
+        return f"{old.name} measured on {old.evidence.device}, {now.name} on {now.evidence.device}"
     if key in now.dropped():
         return f"{now.name} has no number for it: {one_text_line(now.dropped()[key], 160)}"
     before, today = (run.experiments[workload]["workload"] for run in (old, now))

@@ -22,11 +22,12 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scip
 ENGINES = ("candle-nn", "mistralrs", "llama-cpp-python")
 
 
-def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None) -> dict[str, Any]:
+def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, device: str = "cpu") -> dict[str, Any]:
     """Describe this machine and its software, in plain JSON types.
 
     `threads` is the number of threads that a worker computes in; `allocator` the allocator settings of its
-    environment (`MALLOC_...` variables), empty for "as shipped". Imports neither torch nor transformers.
+    environment (`MALLOC_...` variables), empty for "as shipped"; `device` the kind of device that models compute on, of
+    which the worker knows more (`devices`). Imports neither torch nor transformers.
     """
     model, flags = _cpu()
     libc = " ".join(part for part in platform.libc_ver() if part)
@@ -48,17 +49,24 @@ def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None) -> 
         "packages": {name: found for name in (*PACKAGES, *ENGINES) if (found := _version(name))},
         "threads": threads,
         "malloc": dict(sorted((allocator or {}).items())),
+        "device": {"kind": device},
         "load_average": [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None,
         "commit": _commit(ROOT),
     }
 
 
+def device_kind(environment: Mapping[str, Any]) -> str:
+    """What a run's models computed on: "cpu" or "cuda". Runs from before there was a choice were on the CPU."""
+    device = environment.get("device")
+    return str(device.get("kind", "cpu")) if isinstance(device, Mapping) else "cpu"
+
+
 def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Why two fingerprints are not one machine configuration; an empty list if they are.
 
-    Compared are the CPU (model and flags), torch, libc, threads and allocator settings: each of them shifts the
-    *ratio* of two variants. The load average, the kernel and the Python version are not compared. What either side
-    does not say counts as a difference, because it cannot be ruled out.
+    Compared are the CPU (model and flags), torch, libc, threads, allocator settings and the device with its driver,
+    libraries and settings: each of them shifts the *ratio* of two variants. The load average, the kernel and the Python
+    version are not compared. What either side does not say counts as a difference, because it cannot be ruled out.
     """
     reasons = []
     if a.get("cpu_model") != b.get("cpu_model") or not a.get("cpu_model"):
@@ -76,11 +84,24 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         reasons.append("malloc: unknown")
     elif dict(malloc_a) != dict(malloc_b):
         reasons.append(f"malloc: {_settings(malloc_a)} against {_settings(malloc_b)}")
-    return reasons
+    return reasons + _device_differences(a, b)
+
+
+def _device_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    if (kind_a := device_kind(a)) != (kind_b := device_kind(b)):
+        return [f"device: {kind_a} against {kind_b}"]
+    if kind_a == "cpu":
+        return []
+    ours, theirs = a["device"], b["device"]
+    return [
+        f"{kind_a} {key.replace('_', ' ')}: {_said(ours, key)} against {_said(theirs, key)}"
+        for key in dict.fromkeys((*ours, *theirs))
+        if ours.get(key) != theirs.get(key)
+    ]
 
 
 def one_line(environment: Mapping[str, Any]) -> str:
-    """The machine in one line, as it stands under a table: CPU, cores, threads, torch, libc, Python."""
+    """The machine in one line, as it stands under a table: device, CPU, cores, threads, torch, libc, Python."""
     threads = environment.get("threads")
     parts = [
         str(environment.get("cpu_model") or "unknown CPU"),
@@ -90,6 +111,11 @@ def one_line(environment: Mapping[str, Any]) -> str:
         str(environment.get("libc") or "unknown libc"),
         f"Python {environment.get('python', '?')}",
     ]
+    if device_kind(environment) != "cpu":
+        device = environment["device"]
+        named = f"{device.get('name') or 'unknown device'} (CUDA {device.get('cuda') or '?'}"
+        parts.insert(0, f"{named}, driver {device.get('driver') or 'unknown'}) beside")
+        parts[:2] = [" ".join(parts[:2])]
     return ", ".join(parts)
 
 

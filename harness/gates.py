@@ -142,13 +142,16 @@ def small_cases(config: LlamaConfig) -> list[Case]:
     ]
 
 
-def run_cases(model: Model, cases: Sequence[Case]) -> list[list[Tensor]]:
-    """Logits [B, V] of every step of every case; the model is reset before each case."""
+def run_cases(model: Model, cases: Sequence[Case], device: str = "cpu") -> list[list[Tensor]]:
+    """Logits [B, V] of every step of every case; the model is reset before each case.
+
+    The model computes on `device`; the cases and what comes back lie on the CPU.
+    """
     out = []
     with torch.inference_mode():
         for case in cases:
             model.reset()
-            out.append([model.forward(tokens, position).clone() for tokens, position in case.steps])
+            out.append([model.forward(tokens.to(device), position).clone().cpu() for tokens, position in case.steps])
         model.reset()
     return out
 
@@ -262,18 +265,19 @@ def small_gate(
     build: Build,
     reference: Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]],
     engine: Engine | None = None,
+    device: str = "cpu",
 ) -> Gate:
     """The full battery on both small geometries, in float64, or float32 where the variant cannot do float64.
 
-    `reference(geometry, dtype)` gives the reference's logits in the order of `small_cases`. An exception of the
-    variant counts as a failed gate; its text is the detail. What an `engine` says it cannot do is left out, and the
-    detail says so; tokens that it generates are checked too.
+    The variant computes on `device`. `reference(geometry, dtype)` gives the reference's logits in the order of
+    `small_cases`. An exception of the variant counts as a failed gate; its text is the detail. What an `engine` says it
+    cannot do is left out, and the detail says so; tokens that it generates are checked too.
     """
     try:
-        return _small_gate(build, reference, torch.float64, engine)
+        return _small_gate(build, reference, torch.float64, engine, device)
     except Exception as in_double:
         try:
-            gate = _small_gate(build, reference, torch.float32, engine)
+            gate = _small_gate(build, reference, torch.float32, engine, device)
         except Exception as error:
             return Gate(False, 0, float("inf"), 0.0, f"raises {type(error).__name__}: {_one_line(error)}")
         note = f"{gate.detail}, in float32 (float64: {type(in_double).__name__})"
@@ -285,11 +289,13 @@ def _small_gate(
     reference: Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]],
     dtype: torch.dtype,
     engine: Engine | None,
+    device: str,
 ) -> Gate:
     gates = []
     left_out: dict[str, int] = {}
     for name, config in small_geometries().items():
-        model = build(config, small_weights(config, dtype), max_length=SMALL_LENGTH)
+        weights = {name: weight.to(device) for name, weight in small_weights(config, dtype).items()}
+        model = build(config, weights, max_length=SMALL_LENGTH)
         cases, expected = [], []
         for case, logits in zip(small_cases(config), reference(name, dtype), strict=True):
             if (missing := beyond(case, engine)) is not None:
@@ -297,7 +303,7 @@ def _small_gate(
             else:
                 cases.append(case)
                 expected.append(logits)
-        gate = judge_logits(cases, run_cases(model, cases), expected, dtype, engine=engine)
+        gate = judge_logits(cases, run_cases(model, cases, device), expected, dtype, engine=engine)
         if gate.passed and engine is not None and engine.outputs == "log-probabilities":
             gates.append(gate)
             prompts = [case.steps[0][0] for case in cases if case.steps[0][0].shape[1] + GENERATED <= SMALL_LENGTH]

@@ -23,10 +23,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from .claims import Comparison, Metric
 from .confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
+from .environment import device_kind
 from .regions import Range
 from .regions import Region as Region
 
-Clock = Literal["cpu", "wall"]
+Clock = Literal["cpu", "wall", "device"]
 
 """What is compared: a whole call, or the two parts of a generation. Throughput needs no word of its own: a generation's
 tokens per second are `batch * new_tokens` over its time, so their ratio is that of the times, turned round."""
@@ -92,8 +93,8 @@ def call_times_ns(samples: pd.DataFrame, *, clock: Clock, metric: Metric = "time
 
     Raises ValueError for an unknown clock or metric, and for time_per_output_token without `new_tokens` of 2 or more.
     """
-    if clock not in ("cpu", "wall"):
-        raise ValueError(f'clock must be "cpu" or "wall", not {clock!r}')
+    if clock not in get_args(Clock):
+        raise ValueError(f"clock must be one of {', '.join(get_args(Clock))}, not {clock!r}")
     total = samples[f"{clock}_ns"] / samples["repeats"].where(samples["repeats"] > 0)
     if metric == "time":
         return total
@@ -174,10 +175,10 @@ class Effect:
     """One comparison on one workload, or one reading. Ratios are t_baseline / t_variant: above 1 the variant is faster.
 
     `low` is 0 and `high` infinite while there are too few rounds for an interval; `ratio` is NaN without any. `metric`
-    says which clock: "cpu time" or "wall time". With a `unit` it is a reading: `ratio`, `low` and `high` are then a
-    value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted, inconclusive or not
-    evidence; for a comparison without a claim faster, slower, same, inconclusive or not evidence. `warnings` say why,
-    the reason for the verdict first.
+    says which clock: "cpu time", "wall time" or "device time". With a `unit` it is a reading: `ratio`, `low` and `high`
+    are then a value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted,
+    inconclusive or not evidence; for a comparison without a claim faster, slower, same, inconclusive or not evidence.
+    `warnings` say why, the reason for the verdict first.
     """
 
     workload: str
@@ -560,7 +561,7 @@ class Evidence:
     compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it generates; widths and
     geometries: of its model. phases: the table of phases.parquet, where there is one. loading, roofline: records of the
     files of those names. findings: what other passes found, by subject. unusable: (workload, variant) → why its numbers
-    do not count. alpha: of the whole report.
+    do not count. alpha: of the whole report. device: what the models computed on, "cpu" or "cuda".
     """
 
     samples: pd.DataFrame
@@ -581,13 +582,16 @@ class Evidence:
     loading: Sequence[Mapping[str, Any]] = ()
     roofline: Sequence[Mapping[str, Any]] = ()
     findings: Mapping[tuple[str, str, str, str, str], Finding] = field(default_factory=dict)
+    device: str = "cpu"
 
     def has(self, comparison: Comparison) -> bool:
         """Whether the run took both sides of it on."""
         return {comparison.variant, comparison.baseline} <= set(self.measured.get(comparison.workload, ()))
 
     def clock(self, workload: str, *variants: str) -> Clock:
-        """The clock that serves all of these variants: wall as soon as one of them needs it."""
+        """The clock that serves all of these variants: wall as soon as one needs it; a device's own, if it has one."""
+        if self.device != "cpu":
+            return "device"
         by_wall = self.wall_variants.get(workload, frozenset())
         return "wall" if workload in self.wall_default or by_wall.intersection(variants) else "cpu"
 
@@ -692,6 +696,7 @@ def evidence_from_manifest(
         loading=loading,
         roofline=roofline,
         findings={finding.subject: finding for finding in findings},
+        device=device_kind(manifest.get("environment") or {}),
     )
     return replace(evidence, noise=judge_controls(evidence))
 

@@ -108,6 +108,7 @@ class Bookkeeping:
     call_ns: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     seconds: float = 0.0
+    device: str = "cpu"
 
     def to_json(self) -> dict[str, Any]:
         """As under "experiments" in run.json."""
@@ -116,7 +117,7 @@ class Bookkeeping:
             "workload": workload.model_dump(),
             "variants": list(self.experiment.entered()),
             "baseline": self.experiment.baseline,
-            "clock": {"default": "cpu" if workload.threads == 1 else "wall", "wall_variants": self.wall_variants},
+            "clock": {"default": self._clock(), "wall_variants": self.wall_variants},
             "rounds": self.rounds,
             "seconds": round(self.seconds, 3),
             "gates": self.gates,
@@ -124,6 +125,11 @@ class Bookkeeping:
             "trace_differences": self.trace_differences,
             "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
         }
+
+    def _clock(self) -> str:
+        if self.device != "cpu":
+            return "device"
+        return "cpu" if self.experiment.workload.threads == 1 else "wall"
 
     def round_seconds(self) -> float:
         """About how long a round takes: as before, or a build, a warm-up and a sample of each variant."""
@@ -139,7 +145,9 @@ class Bookkeeping:
 class WorkerProcess:
     """A measuring process and the two pipes to it."""
 
-    def __init__(self, *, process: int, threads: int, added: Mapping[str, str], cache: Path, log: Path) -> None:
+    def __init__(
+        self, *, process: int, threads: int, added: Mapping[str, str], cache: Path, log: Path, device: str = "cpu"
+    ) -> None:
         self._marker = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process; see close)
         self._marker.truncate(8)
         self._map = mmap.mmap(self._marker.fileno(), 8)
@@ -175,6 +183,7 @@ class WorkerProcess:
             "added": dict(added),
             "cache": str(cache),
             "inflight_fd": self._marker.fileno(),
+            "device": device,
         }
         try:
             self._write(hello)
@@ -306,7 +315,8 @@ class Measurement:
         self.progress = progress
         self.excluded: dict[str, str] = {}
         self.checkpoints: dict[str, dict[str, Any]] = {}
-        self.books = [Bookkeeping(e, folders.get(e.workload.geometry)) for e in plan.experiments]
+        self.device: dict[str, Any] = {"kind": plan.device}
+        self.books = [Bookkeeping(e, folders.get(e.workload.geometry), device=plan.device) for e in plan.experiments]
         for book in self.books:
             if book.experiment.workload.kind == "component":
                 book.folder = None
@@ -338,12 +348,12 @@ class Measurement:
     def pass_gates(self) -> None:
         """Start the processes and let every variant show its logits, its op trace and the time of a call.
 
-        An engine whose package is not installed falls out of the whole run first.
+        An engine whose package is not installed, or that does not compute on this device, falls out of the whole run
+        first.
         """
-        for book in self.books:
-            for name in book.experiment.variants:
-                if name not in self.plan.added and (reason := variants.missing(name)) is not None:
-                    self.exclude(name, reason, book)
+        for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
+            if reason := self._unfit(name):
+                self._exclude_everywhere(name, reason)
         total = sum(len(book.experiment.entered()) for book in self.books)
         done = 0
         for group in self.groups:
@@ -380,9 +390,16 @@ class Measurement:
         index = self._next_process()
         log = self.logs / f"worker-{index}.log"
         group.process = WorkerProcess(
-            process=index, threads=group.threads, added=self.plan.added, cache=self.cache, log=log
+            process=index,
+            threads=group.threads,
+            added=self.plan.added,
+            cache=self.cache,
+            log=log,
+            device=self.plan.device,
         )
         group.processes = index
+        if self.plan.device != "cpu":
+            self.device = group.process.ask("device", GATE_SECONDS)
         for book in group.books:
             workload = book.experiment.workload
             tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
@@ -433,17 +450,27 @@ class Measurement:
 
     def exclude(self, name: str, reason: str, book: Bookkeeping) -> None:
         """A variant falls out: of ours from this workload; from outside, or not installed, from the whole run."""
-        base = name.partition("@")[0]
-        if name == base and (base in self.plan.added or variants.missing(base) is not None):
-            if base not in self.excluded:
-                self.progress.note(f"{base} is left out: {reason}")
-            self.excluded[base] = reason
-            for other in self.books:
-                if base in other.experiment.variants:
-                    other.excluded[base] = reason
+        if name in self.plan.added or ("@" not in name and self._unfit(name)):
+            self._exclude_everywhere(name, reason)
         elif name not in book.excluded:
             book.excluded[name] = reason
             self.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
+
+    def _exclude_everywhere(self, name: str, reason: str) -> None:
+        if name not in self.excluded:
+            self.progress.note(f"{name} is left out: {reason}")
+        self.excluded[name] = reason
+        for book in self.books:
+            if name in book.experiment.variants:
+                book.excluded[name] = reason
+
+    def _unfit(self, name: str) -> str | None:
+        """Why a variant can be built nowhere in this run; None where nothing speaks against it yet."""
+        if name in self.plan.added:
+            return None
+        if self.plan.device != "cpu" and variants.get(name).engine is not None:
+            return f"an engine that computes on the CPU; this run measures on {self.plan.device}"
+        return variants.missing(name)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 

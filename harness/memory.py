@@ -118,6 +118,7 @@ def _fresh(measurement: Measurement, group: Group, book: Bookkeeping) -> WorkerP
         added=measurement.plan.added,
         cache=measurement.cache,
         log=measurement.logs / "memory.log",
+        device=measurement.plan.device,
     )
     try:
         workload = book.experiment.workload.model_dump()
@@ -146,7 +147,10 @@ def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
                 found.append(Finding(subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
                 continue
             served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
-            detail = f"{sizes[-1]:,} bytes {what.format(served)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
+            peak = "resident memory" if row.get("device", "cpu") == "cpu" else "memory of tensors on the device"
+            detail = (
+                f"{sizes[-1]:,} bytes {what.format(served, peak=peak)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
+            )
             if "steps" in row and (said := disagreement(row["steps"][-1])):
                 detail += f"; {said}"
             value = 100 * sizes[-1] / row[whole]
@@ -191,7 +195,7 @@ QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, st
     "resident_of_weights": (
         _resident,
         "weights_bytes",
-        "of peak resident memory above weights loaded and read, after {}",
+        "of peak {peak} above weights loaded and read, after {}",
     ),
 }
 """Quantity → bytes after each number of lengths (the last counts), what they are given in percent of, and in words.

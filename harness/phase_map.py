@@ -191,7 +191,7 @@ _INLINE: dict[str, dict[str, str]] = {
             cache         k, v = k_all.narrow(2, 0, end), v_all.narrow(2, 0, end)
             mask_create   mask = None
             mask_create   mask = self.masks.get((length, end))
-            mask_create   mask = torch.full((length, end), float("-inf"), dtype=x.dtype).triu_(position + 1)
+            mask_create   mask = torch.full((length, end), float("-inf"), ...
             mask_create   self.masks[length, end] = mask
             scores        k = k.repeat_interleave(heads // kv_heads, dim=1)
             output        v = v.repeat_interleave(heads // kv_heads, dim=1)

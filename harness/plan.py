@@ -49,6 +49,7 @@ class Request:
     compare: tuple[str, str] | None = None  # baseline, variant
     everything: bool = False  # also the parts of claims that take long
     threads: int | None = None
+    device: str = "cpu"  # or "cuda"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Experiment:
 class Plan:
     """`claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
 
-    `added` maps the names of outside variants to FILE:FUNCTION. `readings` are what other passes must find out.
+    `added` maps the names of outside variants to FILE:FUNCTION. `readings` are what other passes must find out. Parts
+    of claims that are not for `device` are judged, not measured.
     """
 
     mode: str  # "claims" or "compare"
@@ -89,6 +91,7 @@ class Plan:
     experiments: tuple[Experiment, ...]
     added: Mapping[str, str]
     readings: tuple[Reading, ...] = ()
+    device: str = "cpu"
 
     def subjects(self, metric: str) -> list[tuple[str, str]]:
         """(workload, variant) of the readings of one metric, each once: of "share", whose time is taken apart."""
@@ -128,8 +131,9 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         names = request.workloads or COMPARE_WORKLOADS
     else:
         chosen = _selected(request, claims, known)
-        pairs = _ad_hoc_pairs(request, chosen, tuple(added))
-        names = request.workloads or tuple(dict.fromkeys(w for claim in chosen for w in claim.workloads()))
+        here = _measured_on(request.device, chosen)
+        pairs = _ad_hoc_pairs(request, here, tuple(added))
+        names = request.workloads or tuple(dict.fromkeys(w for claim in here for w in claim.workloads()))
     if checkpoint is not None:
         chosen = tuple(_renamed(claim, rename) for claim in chosen)
     named = {rename(workload_data.get(name)).name: rename(workload_data.get(name)) for name in names}
@@ -141,6 +145,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     for claim in chosen:
         for name in claim.names():
             _check_variant(name, known, f"claim {claim.id}: ")
+    for claim in _measured_on(request.device, chosen):
         for hypothesis in claim.hypothesis:
             if isinstance(hypothesis, Hypothesis):
                 region, evidence = hypothesis.region, hypothesis.evidence
@@ -181,7 +186,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
     mode = "compare" if request.compare is not None else "claims"
-    return Plan(mode, chosen, pairs, experiments, added, tuple(readings))
+    return Plan(mode, chosen, pairs, experiments, added, tuple(readings), request.device)
 
 
 def _subjects(readings: Sequence[Reading], metric: str) -> list[tuple[str, str]]:
@@ -265,6 +270,10 @@ def _selected(request: Request, claims: Sequence[Claim], known: Sequence[str]) -
         if parts:
             chosen.append(claim.model_copy(update={"hypothesis": tuple(parts)}))
     return tuple(chosen)
+
+
+def _measured_on(device: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    return tuple(part for claim in claims if (part := claim.on(device)))
 
 
 def _selected_reading(reading: Reading, request: Request) -> list[Reading]:

@@ -79,6 +79,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="settle the whole register: also the claims and parts of claims that take long",
     )
     option("threads", type=int, metavar="N", default=None, help="threads of each workload (default: 1, as it says)")
+    option(
+        "device",
+        metavar="KIND",
+        default="cpu",
+        help="where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
+    )
     option("checkpoint", metavar="PATH", default=None, help="a real Llama (Hugging Face folder or .gguf file) for all")
     option("seed", type=int, metavar="N", default=0, help="seed of weights, prompts and orders (default 0)")
     option("run-dir", metavar="FOLDER", default=None, help="where the run is kept (default: results/runs/<time>)")
@@ -163,6 +169,7 @@ def pytest_configure(config: pytest.Config) -> None:
             compare=(compare[0], compare[1]) if compare else None,
             everything=get("workbench_all"),
             threads=get("workbench_threads"),
+            device=get("workbench_device"),
         )
         options = session.Options(seed=get("workbench_seed"), profile=get("workbench_profile"))
         if request.everything:
@@ -258,7 +265,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         if isinstance(item, pytest.Function) and isinstance(case := item.callspec.params.get("case"), Case)
     }
     plan = runs.restricted(state.plan, selected)
-    if not plan.experiments:
+    if state.plan.experiments and not plan.experiments:
         pytest.exit(
             "nothing to measure: -k left no two variants that a claim compares; select both sides of one", returncode=5
         )

@@ -9,11 +9,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .profiles import run_phases, run_roofline
 from .regions import Region
-from .store import FINDINGS, LOADING, NO_SAMPLES, RunError, RunFolder
+from .store import FINDINGS, LOADING, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
 
 PRECISION = 0.03
@@ -129,9 +129,9 @@ def _control_pair(name: str, baseline: str) -> tuple[str, str, Metric]:
 
 
 def _call_ns(times: NDArray[Any], clock: int, metric: Metric) -> NDArray[np.float64]:
-    """Time of a call, or what is proportional to it, from rows of (repeats, cpu, wall, first cpu, first wall)."""
+    """Time of a call, or what is proportional to it, from rows of (repeats, cpu, wall, device, first of each)."""
     whole: NDArray[np.float64] = times[:, clock] / times[:, 0]
-    first = times[:, clock + 2].astype(np.float64)
+    first = times[:, clock + 3].astype(np.float64)
     if metric == "time_to_first_token":
         return first
     return whole if metric == "time" else np.where(first > 0, whole - first, 0.0)
@@ -141,7 +141,9 @@ class SequentialReferee:
     """Settles effects by the confidence sequence that will judge them, after every round."""
 
     def __init__(self, plan: Plan, wall: Mapping[str, frozenset[str]]) -> None:
-        self.alpha = judge.effect_alpha(plan.comparisons(), others=verdicts.own_intervals(plan.claims))
+        here = [part for claim in plan.claims if (part := claim.on(plan.device))]
+        self.alpha = judge.effect_alpha(plan.comparisons(), others=verdicts.own_intervals(here))
+        self.device = plan.device
         self.wall = wall
         self.series: dict[Key, list[float]] = {}
         self.pairs: dict[str, list[tuple[str, str, Metric]]] = {}
@@ -156,25 +158,32 @@ class SequentialReferee:
     def add(self, record: Mapping[str, Any]) -> None:
         workload = record["workload"]
         times: dict[str, dict[int, tuple[int, ...]]] = {}
-        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _, *first in record["samples"]:
-            times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns, *(first or (0, 0)))
-        by_wall = self.wall.get(workload, frozenset())
+        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _, *more in record["samples"]:
+            first_cpu_ns, first_wall_ns, device_ns, first_device_ns = (*more, 0, 0, 0, 0)[:4]
+            first = (first_cpu_ns, first_wall_ns, first_device_ns)
+            times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns, device_ns, *first)
         if workload in self.grids:
-            by: Literal["cpu", "wall"] = "wall" if self.threads[workload] > 1 or by_wall & self.cells else "cpu"
-            logs = attribution.round_logs(record["samples"], clock=by)
+            logs = attribution.round_logs(record["samples"], clock=self._clock(workload, self.cells))
             if logs is not None:
                 self.grids[workload].append(logs)
         for baseline, variant, metric in self.pairs[workload]:
             common = sorted(times.get(baseline, {}).keys() & times.get(variant, {}).keys())
             if not common:
                 continue
-            clock = 2 if self.threads[workload] > 1 or {baseline, variant} & by_wall else 1
+            clock = 1 + get_args(judge.Clock).index(self._clock(workload, {baseline, variant}))
             ours = _call_ns(np.array([times[baseline][k] for k in common]), clock, metric)
             theirs = _call_ns(np.array([times[variant][k] for k in common]), clock, metric)
             if (ours <= 0).any() or (theirs <= 0).any():
                 continue
             value = judge.round_value(ours, np.ones(len(common)), theirs, np.ones(len(common)))
             self.series.setdefault((workload, baseline, variant, metric), []).append(value)
+
+    def _clock(self, workload: str, variants: Set[str]) -> judge.Clock:
+        """As `judge.Evidence.clock` will have it."""
+        if self.device != "cpu":
+            return "device"
+        by_wall = self.wall.get(workload, frozenset())
+        return "wall" if self.threads[workload] > 1 or by_wall & variants else "cpu"
 
     def need(self, experiment: Experiment) -> Need:
         workload = experiment.workload.name
@@ -259,7 +268,7 @@ class Run:
         self.interrupted = False
         self.folder = RunFolder.create(options.run_dir)
         threads = max((e.workload.threads for e in plan.experiments), default=1)
-        self.environment = fingerprint(threads, allocator=ALLOCATOR)
+        self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device)
         self.measurement: Measurement | None = None
 
     def measure(self) -> Result:
@@ -317,6 +326,8 @@ class Run:
         its claims stay open; the others go on."""
         readings = self.plan.readings
         found: list[judge.Finding] = []
+        if unmeasured := self.unmeasured_phases():
+            self.folder.write_json(PHASE_FACTS, unmeasured)
 
         def phases() -> None:
             run_phases(measurement, self.folder, self.progress, self.plan.subjects("share"))
@@ -352,6 +363,20 @@ class Run:
                 self.progress.note(f"{name.partition(':')[0]}: nothing found, {error}")
         if found:
             self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
+
+    def unmeasured_phases(self) -> list[dict[str, Any]]:
+        """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
+        wanted = {
+            (workload, reading.variant): reason
+            for claim in self.plan.claims
+            for reading in claim.readings()
+            if reading.metric == "share" and (reason := claim_data.elsewhere(reading, self.plan.device))
+            for workload in reading.workloads
+        }
+        return [
+            {"workload": workload, "variant": variant, "rounds": 0, "reason": reason}
+            for (workload, variant), reason in wanted.items()
+        ]
 
     def _load(self, measurement: Measurement, readings: Sequence[claim_data.Reading]) -> None:
         """Load the checkpoints of the workloads that claims about loading name."""
@@ -430,7 +455,7 @@ class Run:
             "budget_seconds": self.options.budget_seconds,
             "alpha": judge.ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
-            "environment": self.environment,
+            "environment": self.environment | ({"device": measurement.device} if measurement else {}),
             "checkpoints": measurement.checkpoints if measurement else {},
             "experiments": [book.to_json() for book in measurement.books] if measurement else [],
             "excluded": [
@@ -510,6 +535,13 @@ def check(request: Request, options: Options) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if request.threads is not None and not 1 <= request.threads <= cores:
         raise PlanError(f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine")
+    if request.device not in claim_data.DEVICES:
+        raise PlanError(f"--device {request.device}: expected {' or '.join(claim_data.DEVICES)}")
+    if request.device != "cpu":
+        from .devices import problem  # imports torch, which nothing else needs yet
+
+        if said := problem(request.device):
+            raise PlanError(f"--device {request.device}: {said}, or measure with --device cpu")
     if options.seed < 0:
         raise PlanError(f"--seed {options.seed}: expected 0 or more")
 
@@ -547,15 +579,15 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
         clock = experiment["clock"]
         for variant in experiment["variants"]:
             seconds: tuple[float, ...] = ()
-            by_wall = clock["default"] == "wall" or variant in clock["wall_variants"]
+            by = "wall" if variant in clock["wall_variants"] and clock["default"] == "cpu" else clock["default"]
             if samples is not None and variant not in excluded:
                 mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
-                column = mine["wall_ns" if by_wall else "cpu_ns"] / mine["repeats"]
+                column = mine[f"{by}_ns"] / mine["repeats"]
                 seconds = tuple(float(value) / 1e9 for value in column if value > 0)
             facts = {
                 "workload": workload,
                 "variant": variant,
-                "clock": "wall" if by_wall else "thread CPU",
+                "clock": {"cpu": "thread CPU"}.get(by, by),
                 "run": result.folder.path.name,
                 "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),

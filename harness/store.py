@@ -59,12 +59,15 @@ SCHEMA = pa.schema(
         pa.field("faults", pa.int32(), nullable=False),
         pa.field("first_cpu_ns", pa.int64(), nullable=False),
         pa.field("first_wall_ns", pa.int64(), nullable=False),
+        pa.field("device_ns", pa.int64(), nullable=False),
+        pa.field("first_device_ns", pa.int64(), nullable=False),
     ]
 )
 """One row is one timed sample; `cpu_ns` and `wall_ns` are totals over its `repeats` calls.
 
 `first_cpu_ns` and `first_wall_ns` are the part of it until the first token of a generation was there; 0 where nothing
-is generated, and in runs from before there were generations, whose files lack the two columns."""
+is generated. `device_ns` and `first_device_ns` are the same by the clock of a device that is not the CPU; 0 where there
+is none. Files of older runs lack these columns."""
 
 PHASE_SCHEMA = pa.schema(
     [
@@ -86,6 +89,9 @@ NO_SAMPLES = SCHEMA.empty_table().to_pandas()
 
 _SAMPLE_FIELDS = ("variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults")
 _FIRST_FIELDS = ("first_cpu_ns", "first_wall_ns")  # at the end of a row, or not there
+_DEVICE_FIELDS = ("device_ns", "first_device_ns")  # after those, or not there
+_LATER_FIELDS = (*_FIRST_FIELDS, *_DEVICE_FIELDS)
+_ALL_FIELDS = (*_SAMPLE_FIELDS, *_LATER_FIELDS)
 _ROUND = ["workload", "process", "round"]
 _KEY = [*_ROUND, "sub_round", "variant"]
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -94,7 +100,8 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 class RoundRecord(TypedDict):
     """One finished round: `samples` holds [variant, sub_round, position, tokens, repeats, cpu_ns, wall_ns, faults].
 
-    Rows of a generation go on with first_cpu_ns, first_wall_ns.
+    Rows of a generation go on with first_cpu_ns, first_wall_ns; those of a device that is not the CPU with these (0
+    where nothing is generated) and device_ns, first_device_ns.
     """
 
     workload: str
@@ -552,13 +559,13 @@ def _record_problem(record: Any) -> str | None:
     samples = record.get("samples")
     if not isinstance(samples, list):
         return '"samples" is not a list'
-    fields = (*_SAMPLE_FIELDS, *_FIRST_FIELDS)
-    if not all(isinstance(row, list) and len(row) in (len(_SAMPLE_FIELDS), len(fields)) for row in samples):
-        return f"a sample is not [{', '.join(_SAMPLE_FIELDS)}] (and {', '.join(_FIRST_FIELDS)})"
+    lengths = (len(_SAMPLE_FIELDS), len(_SAMPLE_FIELDS) + len(_FIRST_FIELDS), len(_ALL_FIELDS))
+    if not all(isinstance(row, list) and len(row) in lengths for row in samples):
+        return f"a sample is not [{', '.join(_SAMPLE_FIELDS)}] (and {', '.join(_LATER_FIELDS)})"
     if len(set(map(len, samples))) > 1:
         return "some samples have a first token and others do not"
     # By columns, because a journal of a long run has a million numbers.
-    for name, column in zip(fields, zip(*samples, strict=True), strict=False):
+    for name, column in zip(_ALL_FIELDS, zip(*samples, strict=True), strict=False):
         wanted, word = (str, "a name") if name == "variant" else (int, "a whole number")
         if any(kind is not wanted for kind in set(map(type, column))):
             return f"a sample has a {name} that is not {word}"
@@ -657,9 +664,9 @@ def _read_journal(path: Path) -> pa.Table:
         count = len(record["samples"])
         for name in _ROUND:
             columns[name] += [record[name]] * count
-        for name, column in zip((*_SAMPLE_FIELDS, *_FIRST_FIELDS), zip(*record["samples"], strict=True), strict=False):
+        for name, column in zip(_ALL_FIELDS, zip(*record["samples"], strict=True), strict=False):
             columns[name] += column
-        for name in _FIRST_FIELDS:
+        for name in _LATER_FIELDS:
             columns[name] += [0] * (len(columns["variant"]) - len(columns[name]))
     try:
         return pa.table(
@@ -693,7 +700,7 @@ def _open_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pq.ParquetFile:
     except OSError as error:
         raise RunError(path, f"cannot be read ({error.strerror or _first_line(error)})", _FIX_PARQUET) from error
     have = file.schema_arrow.names
-    lacking = [name for name in schema.names if name not in have and name not in _FIRST_FIELDS]
+    lacking = [name for name in schema.names if name not in have and name not in _LATER_FIELDS]
     if lacking:
         file.close()
         raise RunError(path, f"lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}", _FIX_PARQUET)
@@ -735,7 +742,9 @@ def _checked_table(table: pa.Table, path: Path) -> pa.Table:
     frame = table.to_pandas()
     if (frame["repeats"] < 1).any() or (frame["wall_ns"] <= 0).any() or (frame["cpu_ns"] < 0).any():
         raise RunError(path, "holds a sample with no calls or no time", _FIX_PARQUET)
-    for clock in ("cpu", "wall"):
+    if (frame["device_ns"] < 0).any():
+        raise RunError(path, "holds a sample of less than no time", _FIX_PARQUET)
+    for clock in ("cpu", "wall", "device"):
         if not frame[f"first_{clock}_ns"].between(0, frame[f"{clock}_ns"]).all():
             raise RunError(path, "holds a first token that came after the last, or before the start", _FIX_PARQUET)
     twice = frame.duplicated(_KEY)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from .attribution import FactorEffect, attribute, effect_count, measured_grid, verdict_on
-from .claims import Claim, Comparison, Hypothesis, Reading
+from .claims import Claim, Comparison, Hypothesis, Reading, elsewhere
 from .confidence import Method
 from .gains import SizedGain, inflation, trend
 from .judge import (
@@ -72,10 +72,11 @@ def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method 
     """One verdict for each part of each claim, in order.
 
     Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
-    of which none is left is "not measurable here".
+    of which none is left is "not measurable here", and so is one that is about another device than the run's.
     """
-    timed = [c for claim in claims for c in claim.comparisons() if evidence.has(c)]
-    alpha = effect_alpha(timed, evidence.alpha, others=own_intervals(claims))
+    here = [part for claim in claims if (part := claim.on(evidence.device))]
+    timed = [c for claim in here for c in claim.comparisons() if evidence.has(c)]
+    alpha = effect_alpha(timed, evidence.alpha, others=own_intervals(here))
     return [
         _judge_part(claim, hypothesis, evidence, alpha, method)
         if isinstance(hypothesis, Hypothesis)
@@ -87,13 +88,16 @@ def judge_claims(claims: Sequence[Claim], evidence: Evidence, *, method: Method 
 
 def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float, method: Method) -> Verdict:
     region = hypothesis.region
-    wanted = list(hypothesis.comparisons())
+    away = elsewhere(hypothesis, evidence.device)
+    wanted = [] if away else list(hypothesis.comparisons())
     effects = tuple(
         compare_sides(evidence, comparison, region, hypothesis.evidence, alpha, method)
         for comparison in wanted
         if evidence.has(comparison)
     )
-    verdict, reason = combine(effects) if effects else ("not measurable here", "this run has none of its comparisons")
+    verdict, reason = (
+        combine(effects) if effects else ("not measurable here", away or "this run has none of its comparisons")
+    )
     left_out = [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]
     if effects and left_out:
         reason += f"; not in this run: {listing(left_out)}"
@@ -135,6 +139,8 @@ def _judge_reading(claim: Claim, reading: Reading, evidence: Evidence, alpha: fl
 
     if reading.metric == "none":
         return ends("not measurable here", reading.reason or "")
+    if away := elsewhere(reading, evidence.device):
+        return ends("not measurable here", away)
     if reading.metric in ("trend", "inflation"):
         return _judge_gains(reading, evidence, alpha, method, ends)
     if reading.metric == "attribution":

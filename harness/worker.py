@@ -39,6 +39,7 @@ from llama_workbench.variants.generation import generate
 
 from . import geometries, loaders, tokenizer
 from .checkpoints import Checkpoint, load
+from .devices import Cuda, Device, device_of
 from .footprint import doublings, expected, kv_bytes, policy_of, served_lengths
 from .gates import (
     SMALL_LENGTH,
@@ -64,9 +65,6 @@ from .phases import Instrumented, PhaseError, check_ops, durations, instrument, 
 from .roofs import Roof, matmul_roof, memory_roof
 from .work import products, weight_bytes, work_of_call
 from .workloads import DECODE_ROOM, Workload, call_lengths, longest_call, pieces, warmup_length
-
-SAMPLE_NS = 200_000
-"""A sample lasts at least this long, so that reading the clock (some 0.3 µs) is lost in it."""
 
 CALIBRATION_NS = 50_000_000
 LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
@@ -139,7 +137,8 @@ class Bench:
     subjects: dict[str, Subject] = field(default_factory=dict)
     expected: tuple[Tensor, Tensor] | None = None  # of `generate`: tokens and their lead (`greedy`) [PROMPTS, B, N]
     rebuild_ns: float = 0.0
-    idle_bytes: float = math.inf  # least resident memory seen between rounds
+    idle_bytes: float = math.inf  # least memory seen between rounds
+    source: Path | None = None  # where the checkpoint was read from
 
     @property
     def once(self) -> bool:
@@ -173,6 +172,10 @@ class Runner:
     def first_ns(self) -> tuple[int, ...]:
         """CPU and wall time of the last call's first token; empty where a call has no such thing."""
         return ()
+
+    def first_device_ns(self) -> int:
+        """The device's time until that token, where models do not compute on the CPU; 0 where there is none."""
+        return 0
 
 
 class PrefillRunner(Runner):
@@ -278,6 +281,26 @@ class GenerateRunner(Runner):
         return self.model.forward(self.generated[-1][:, None], self.tokens.shape[1] + self.count - 1)
 
 
+class QueuedGenerateRunner(GenerateRunner):
+    """The same on a device that works through a queue: when a token is there, only an event in the queue can tell."""
+
+    def __init__(self, model: Model, bench: Bench, device: Cuda) -> None:
+        super().__init__(model, bench)
+        self.device = device
+
+    def call(self) -> Tensor:
+        self.start = self.device.mark()
+        stream = generate(self.model, self.tokens, self.count)
+        generated = [next(stream)]
+        self.first_event = self.device.mark()
+        generated.extend(stream)
+        self.generated = generated
+        return generated[-1]
+
+    def first_device_ns(self) -> int:
+        return self.device.between_ns(self.start, self.first_event)
+
+
 class RequestRunner(Runner):
     """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode.
 
@@ -356,6 +379,7 @@ class Worker:
         self.small_gates: dict[str, Gate] = {}
         self.engines: dict[tuple[str, int], tuple[int, Model]] = {}  # entered as, checkpoint → its longest, model
         self.instrumented: dict[str, Instrumented] = {}
+        self.device: Device = device_of(hello.get("device", "cpu"))
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
         torch.set_grad_enabled(False)
@@ -376,7 +400,7 @@ class Worker:
             return {"parameters": 0, "digest": "", "synthetic": True}
         key = (folder, workload["dtype"])
         if key not in self.checkpoints:
-            self.checkpoints[key] = load(Path(folder), dtype=dtype, cache=self.cache)
+            self.checkpoints[key] = load(Path(folder), dtype=dtype, device=self.device.kind, cache=self.cache)
         checkpoint = self.checkpoints[key]
         geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
         work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
@@ -390,7 +414,9 @@ class Worker:
             cache=self.cache,
         )
         prompts = torch.tensor(ids, dtype=torch.long).view(PROMPTS, work.batch, longest)
-        self.benches[work.name] = Bench(work, checkpoint, prompts, longest, seed, dtype)
+        self.benches[work.name] = Bench(
+            work, checkpoint, prompts.to(self.device.kind), longest, seed, dtype, source=Path(folder)
+        )
         return {
             "parameters": checkpoint.parameters,
             "hidden_size": checkpoint.config.hidden_size,
@@ -442,7 +468,7 @@ class Worker:
         small = self.small_gates.get(entered)
         if small is None:
             small = self.small_gates[entered] = small_gate(
-                subject.variant.build, self._small_reference, subject.variant.engine
+                subject.variant.build, self._small_reference, subject.variant.engine, self.device.kind
             )
         if not small.passed:
             return small
@@ -458,7 +484,7 @@ class Worker:
         expected = self._own_reference(bench, case)
         if requests := _takes_requests(subject.variant):  # which computes all before anew at each step
             case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
-        gate = judge_logits([case], run_cases(model, [case]), expected, bench.dtype, engine=engine)
+        gate = judge_logits([case], run_cases(model, [case], self.device.kind), expected, bench.dtype, engine=engine)
         if gate.passed and bench.expected is not None:
             runner = RequestRunner(model, bench) if requests else GenerateRunner(model, bench)
             with torch.inference_mode():
@@ -479,7 +505,7 @@ class Worker:
         Of a generation every step, along the reference's own tokens, so that one near-tie does not hide the rest.
         """
         work = bench.workload
-        tokens = bench.prompts[0]
+        tokens = bench.prompts[0].cpu()
         lengths = [work.context, *pieces(work, work.tokens), 1]
         if work.kind == "generate":
             if bench.expected is None:
@@ -499,7 +525,7 @@ class Worker:
         work = bench.workload
         assert work.new_tokens is not None
         count = work.new_tokens
-        prompts = [Case(f"prompt {i}", ((bench.step(i, 0, work.tokens), 0),)) for i in range(PROMPTS)]
+        prompts = [Case(f"prompt {i}", ((bench.step(i, 0, work.tokens).cpu(), 0),)) for i in range(PROMPTS)]
 
         def compute() -> list[list[Tensor]]:
             model = self._reference_model(bench)
@@ -514,7 +540,7 @@ class Worker:
         """What is wrong with the tokens of a runner's last call, in words; None where nothing is."""
         assert bench.expected is not None
         tokens, margins = (values[runner.prompt] for values in bench.expected)
-        return judge_tokens(torch.stack(runner.generated, dim=1), tokens, margins, bench.dtype)
+        return judge_tokens(torch.stack(runner.generated, dim=1).cpu(), tokens, margins, bench.dtype)
 
     def _small_reference(self, geometry: str, dtype: torch.dtype) -> list[list[Tensor]]:
         config = small_geometries()[geometry]
@@ -542,8 +568,12 @@ class Worker:
         return f"{bench.checkpoint.digest} {bench.workload.dtype} {self._wide(bench)}"
 
     def _reference_model(self, bench: Bench) -> Model:
+        """The reference computes on the CPU whatever the variants compute on, so that all devices are held to one."""
         checkpoint = bench.checkpoint
         assert checkpoint is not None
+        if self.device.kind != "cpu":
+            assert bench.source is not None
+            checkpoint = load(bench.source, dtype=bench.dtype, cache=self.cache)
         weights = {name: tensor.to(self._wide(bench)) for name, tensor in checkpoint.weights.items()}
         return variants.get(REFERENCE).build(checkpoint.config, weights, max_length=bench.max_length)
 
@@ -638,18 +668,30 @@ class Worker:
             wall, thread, process = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
             while not calls_ns or (len(calls_ns) < 20 and time.perf_counter_ns() - wall < CALIBRATION_NS):
                 runner.prepare(length, len(calls_ns), 1)
-                start = time.perf_counter_ns()
-                runner.call()
-                calls_ns.append((time.perf_counter_ns() - start - runner.uncounted_ns) // runner.counts_as)
+                calls_ns.append((self.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
             thread, process = time.thread_time_ns() - thread, time.process_time_ns() - process
-        subject.call_ns = min(calls_ns)
-        own_threads = self.threads == 1 and process - thread > OWN_THREADS_SHARE * process and process > 5_000_000
+            subject.call_ns = min(calls_ns)
+            if isinstance(self.device, Cuda) and bench.checkpoint is None:
+                subject.call_ns = self._call_ns_of_many(runner)
+        own_threads = (
+            not isinstance(self.device, Cuda)
+            and self.threads == 1
+            and process - thread > OWN_THREADS_SHARE * process
+            and process > 5_000_000
+        )
         own_threads = own_threads or _takes_requests(subject.variant)
         return {"call_ns": subject.call_ns, "own_threads": own_threads}
 
+    def _call_ns_of_many(self, runner: Runner) -> float:
+        """Time of a call among as many as fill a sample: that of an event would be more than one of a short call."""
+        count = 1
+        while (spent := self.device.sample(runner, count).device_ns) < self.device.sample_ns and count < 1 << 16:
+            count *= 4
+        return max(spent, 1) / count
+
     def _changed_state(self) -> str | None:
         """Something process-wide that a variant changed and that would change the others' times; put right again."""
-        changed = None
+        changed = self.device.changed()
         if torch.get_num_threads() != self.threads:
             changed = f"changes the number of torch threads to {torch.get_num_threads()}"
             torch.set_num_threads(self.threads)
@@ -695,7 +737,9 @@ class Worker:
             return variant.component(work.component, config, tokens=work.tokens, seed=bench.seed)
         if variant.settings is None or work.component is None:
             raise WorkerError(f"{variant.name} has no separate {work.component}: only variants of ours do")
-        return components.build(work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed)
+        return components.build(
+            work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed, device=self.device.kind
+        )
 
     def _runner(self, bench: Bench, variant: Variant) -> Runner:
         if bench.checkpoint is None:
@@ -705,6 +749,8 @@ class Worker:
         if _takes_requests(variant):
             return RequestRunner(model, bench)
         if work.kind == "generate":
+            if isinstance(self.device, Cuda):
+                return QueuedGenerateRunner(model, bench, self.device)
             return GenerateRunner(model, bench)
         if work.kind == "decode":
             return DecodeRunner(model, bench)
@@ -733,15 +779,16 @@ class Worker:
             begun = time.perf_counter_ns()
             for name in rng.sample(active, len(active)):
                 self.mark(active.index(name))
-                before = _resident_bytes()
+                before = self.device.held_bytes()
                 # Memory placement of one build biases a ratio by 0.2-0.3 % for as long as the build lives: move it.
-                padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
+                padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8, device=self.device.kind))
                 runner = self._runner(bench, bench.subjects[name].variant)
                 runner.prepare(warm_length, round_index, repeats[name])
                 if not filled:
                     runner.call()
                 runners[name] = runner
-                bench.subjects[name].growth_bytes += _resident_bytes() - before
+                bench.subjects[name].growth_bytes += self.device.held_bytes() - before
+            self.device.synchronise()
             rebuild_ns = (time.perf_counter_ns() - begun) / len(active)
             bench.rebuild_ns = min(bench.rebuild_ns or rebuild_ns, rebuild_ns)
             gc.disable()
@@ -768,7 +815,9 @@ class Worker:
         for name in sorted(active, key=call_ns.__getitem__):
             if not repeats or call_ns[name] > 10 * fastest_ns:  # the first of a group sets the count for all in it
                 fastest_ns = call_ns[name]
-                count = math.ceil(SAMPLE_NS / fastest_ns)
+                count = math.ceil(self.device.sample_ns / fastest_ns)
+                if bench.workload.kind == "decode":
+                    count = min(count, DECODE_ROOM // 2)  # there are no more positions
             repeats[name] = count
         if bench.once or bench.workload.kind == "generate":  # a generation has a first token, and is timed on its own
             repeats = dict.fromkeys(active, 1)
@@ -795,7 +844,6 @@ class Worker:
     ) -> tuple[list[list[Any]], dict[str, str]]:
         samples: list[list[Any]] = []
         outputs: dict[str, Tensor] = {}
-        clock, thread_clock = time.perf_counter_ns, time.thread_time_ns
         last = len(lengths) - 1
         for sub_round, length in enumerate(lengths):
             prompt = round_index + (0 if bench.workload.kind == "decode" else sub_round)
@@ -808,18 +856,17 @@ class Worker:
                 if prime and runner.counts_as == 1:
                     runner.call()
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-                wall = clock()
-                cpu = thread_clock()
-                for _ in range(count):
-                    out = runner.call()
-                cpu = thread_clock() - cpu
-                wall = clock() - wall - runner.uncounted_ns
+                spent = self.device.sample(runner, count)
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
                 bench.subjects[name].growth_bytes += max(0, faults) * resource.getpagesize()
                 worth = count * runner.counts_as
-                samples.append([name, sub_round, position, length, worth, cpu, wall, faults, *runner.first_ns()])
+                wall = spent.wall_ns - runner.uncounted_ns
+                first = runner.first_ns()
+                if isinstance(self.device, Cuda):
+                    first = (0, 0, spent.device_ns, runner.first_device_ns())
+                samples.append([name, sub_round, position, length, worth, spent.cpu_ns, wall, faults, *first])
                 if sub_round == last:
-                    outputs[name] = out
+                    outputs[name] = spent.out
         wrong: dict[str, str] = {}
         if bench.expected is not None:
             outputs, wrong = self._generated(bench, runners, active)
@@ -842,7 +889,7 @@ class Worker:
             if told := self._wrong_tokens(bench, runner):
                 wrong[name] = f"in a timed call {told}"
             elif isinstance(runner, GenerateRunner) and torch.equal(
-                torch.stack(runner.generated, dim=1), bench.expected[0][runner.prompt]
+                torch.stack(runner.generated, dim=1).cpu(), bench.expected[0][runner.prompt]
             ):
                 logits[name] = runner.next_logits()
         return logits, wrong
@@ -878,7 +925,7 @@ class Worker:
 
     def _leaks(self, bench: Bench) -> dict[str, int]:
         """The variant during whose building and calls the process grew most, once it has grown too far for good."""
-        idle_bytes = _resident_bytes()
+        idle_bytes = self.device.held_bytes()
         bench.idle_bytes = min(bench.idle_bytes, idle_bytes)
         grown = int(idle_bytes - bench.idle_bytes)
         if grown <= LEAK_LIMIT_BYTES:
@@ -913,13 +960,14 @@ class Worker:
                 runner.prepare(bench.workload.tokens, index, 1)
                 runner.call()
             wait()
+            wait_for_device = self.device.synchronise if isinstance(self.device, Cuda) else None
             end = time.perf_counter() + seconds
             while time.perf_counter() < end or not calls_ns:
-                _profiled_call(runner, bench.workload.tokens, len(calls_ns), calls_ns)
+                _profiled_call(runner, bench.workload.tokens, len(calls_ns), calls_ns, wait_for_device)
         return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns)}
 
     def memory(self, workload: str, variant: str) -> dict[str, Any]:
-        """Peak bytes that one warmed-up call allocates above what lives already (memray, Python and native).
+        """Peak bytes that one warmed-up call allocates above what lives already, on the device (`peak_bytes` of it).
 
         Parameter bytes count the checkpoint's tensors; cache bytes are what a rebuilt variant keeps after a call,
         beyond the weights it was given.
@@ -928,7 +976,7 @@ class Worker:
         before = live_tensors()
         with torch.inference_mode():
             runner = self._runner(bench, bench.subjects[variant].variant)
-            peak = _peak_transient_bytes(runner, bench.workload.tokens)
+            peak = _peak_transient_bytes(runner, bench.workload.tokens, self.device)
             model = getattr(runner, "model", None)
             del runner  # what the harness keeps for itself, generated tokens say, is none of the variant's
             found = holdings(before) if model is not None else {}
@@ -939,24 +987,25 @@ class Worker:
         }
 
     def memory_peak(self, workload: str, variant: str) -> dict[str, Any]:
-        """Peak resident bytes of this process, which must be fresh: weights loaded and read, then lengths served.
+        """Peak bytes of this process, which must be fresh: weights loaded and read, then lengths served.
 
-        `peak_bytes` has one for each number of different lengths, `served` the lengths of the last. What a variant
-        imports counts as its own.
+        On a CPU resident memory, where what a variant imports counts as its own; else what the device's allocator gave
+        out. `peak_bytes` has one for each number of different lengths, `served` the lengths of the last.
         """
         bench = self.benches[workload]
         assert bench.checkpoint is not None
         for tensor in bench.checkpoint.weights.values():
             tensor.sum()  # weights are mapped: what nobody has read takes no memory yet
-        loaded = _peak_resident_bytes()
+        loaded = self.device.most_held_bytes()
         with torch.inference_mode():
             runner = self._runner(bench, self._variant(variant))
             peaks = []
             served: list[int] = []
             for lengths in self._serve(runner, bench):
                 served = lengths
-                peaks.append(_peak_resident_bytes())
+                peaks.append(self.device.most_held_bytes())
         return {
+            "device": self.device.kind,
             "planned_lengths": doublings(longest_call(bench.workload))[-1],
             "served": served,
             "weights_bytes": _parameter_bytes(bench.checkpoint),
@@ -1024,18 +1073,18 @@ class Worker:
         with torch.inference_mode():
             runner = self._runner(bench, self._variant(variant))
             return [
-                {"tokens": length, "peak_bytes": _peak_transient_bytes(runner, length)}
+                {"tokens": length, "peak_bytes": _peak_transient_bytes(runner, length, self.device)}
                 for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)
             ]
 
     def _serve(self, runner: Runner, bench: Bench) -> Iterator[list[int]]:
         """Serve 1, 2, 4, ... different lengths, the longest last each time; ends early where memory gets short."""
         longest = longest_call(bench.workload)
-        start = _resident_bytes()
+        start = self.device.held_bytes()
         served: set[int] = set()
         for count in doublings(longest):
             # Twice as many lengths, none longer, hold at most twice as much.
-            if _resident_bytes() - start > _available_bytes():
+            if self.device.held_bytes() - start > self.device.available_bytes():
                 return
             lengths = served_lengths(longest, count)
             for index, length in enumerate([*(length for length in lengths[:-1] if length not in served), longest]):
@@ -1284,32 +1333,30 @@ def _reading_ns() -> float:
     return (time.perf_counter_ns() - start) / 1000
 
 
-def _profiled_call(runner: Runner, length: int, index: int, calls_ns: list[int]) -> None:
+def _profiled_call(
+    runner: Runner, length: int, index: int, calls_ns: list[int], wait_for_device: Callable[[], None] | None
+) -> None:
     """One call of the profiled loop; a function of its own so that a profile shows where calls begin."""
     runner.prepare(length, index, 1)
     start = time.perf_counter_ns()
     runner.call()
+    if wait_for_device is not None:
+        wait_for_device()
     calls_ns.append(time.perf_counter_ns() - start)
 
 
-def _peak_transient_bytes(runner: Runner, length: int) -> int:
-    """What one warmed-up call allocates above what lives, at its peak (memray: Python's and native allocations).
+def _peak_transient_bytes(runner: Runner, length: int, device: Device) -> int:
+    """What one warmed-up call allocates above what lives, at its peak.
 
     A KV cache that grows by concatenation is made anew within the call, and counts.
     """
-    import memray
-
     # Warmed up twice or the first variant pays for one-off buffers of the whole process.
     for index in range(2):
         runner.prepare(length, index, 1)
         runner.call()
     gc.collect()
     runner.prepare(length, 0, 1)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "memory.bin"
-        with memray.Tracker(path, native_traces=False):
-            runner.call()
-        return int(memray.FileReader(path).metadata.peak_memory)
+    return device.peak_bytes(runner.call)
 
 
 def _parameter_bytes(checkpoint: Checkpoint | None) -> int:
@@ -1354,25 +1401,6 @@ def _told(error: BaseException) -> str:
     return f"raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def _resident_bytes() -> int:
-    with open("/proc/self/statm", "rb") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize()
-
-
-def _peak_resident_bytes() -> int:
-    """VmHWM, which begins anew with each program; `ru_maxrss` would still tell of the parent that started it."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        line = next(line for line in status if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
-
-
-def _available_bytes() -> int:
-    """Memory that can be had without swapping."""
-    import psutil
-
-    return int(psutil.virtual_memory().available)
-
-
 # --- the process ---------------------------------------------------------------------------------------------------
 
 
@@ -1413,8 +1441,10 @@ def main() -> None:
         command = json.loads(line)
         verb = command.pop("do")
         try:
-            if verb == "open":
-                result: Any = worker.open(**command)
+            if verb == "device":
+                result: Any = worker.device.facts()
+            elif verb == "open":
+                result = worker.open(**command)
             elif verb == "gate":
                 result = worker.gate(**command)
             elif verb == "differences":

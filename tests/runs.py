@@ -62,6 +62,17 @@ ENVIRONMENT: Mapping[str, Any] = {
 }
 
 
+DEVICE: Mapping[str, Any] = {
+    "kind": "cuda",
+    "name": "Simulated GPU",
+    "compute_capability": "9.0",
+    "memory_bytes": 80 * 2**30,
+    "cuda": "12.8",
+    "driver": "570.1",
+    "matmul_allow_tf32": False,
+}
+
+
 def a_claim(identity: str, *hypotheses: Mapping[str, Any], who: Sequence[str] = ("TEAM-006",)) -> dict[str, Any]:
     """A claim as in claims.json, from its hypotheses."""
     shared = {"evidence": "operations", "variant": "team006_after", "baseline": "team006_before", "metric": "time"}
@@ -132,6 +143,7 @@ def write_run(
     status: str = "complete",
     killed: bool = False,
     judged: bool = True,
+    device_factors: Mapping[str, float] | None = None,
     environment: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
 ) -> RunFolder:
@@ -140,14 +152,16 @@ def write_run(
     `noise` is the SD of one sample's log time. `factors` are laid over FACTORS; `only` are the workloads, `without`
     variants to leave out. `compare` makes it a run of `--compare baseline variant`. A `killed` run has a journal whose
     last line is cut off, a manifest that says "running", and no verdicts; without `judged` a run has none either, which
-    is faster. `environment` and `manifest` are laid over
-    what would stand there.
+    is faster. With `device_factors` it is one on a CUDA device: they are to the device's times what `factors` are to
+    the CPU's, which stay what they are. `environment` and `manifest` are laid over what would stand there.
     """
     run = RunFolder.create(folder)
     rng = np.random.default_rng(seed)
     times = dict(FACTORS) | dict(factors or {})
+    device_times = None if device_factors is None else dict(FACTORS) | dict(device_factors)
+    device = {} if device_factors is None else {"device": dict(DEVICE)}
     for workload in only:
-        _sample(run, workload, _variants(workload, without), times, rounds, noise, rng)
+        _sample(run, workload, _variants(workload, without), times, device_times, rounds, noise, rng)
     content: dict[str, Any] = {
         "format": FORMAT,
         "id": run.path.name,
@@ -160,7 +174,7 @@ def write_run(
         "alpha": 0.01,
         "mode": "compare" if compare else "claims",
         "ad_hoc": [list(compare)] if compare else [],
-        "environment": dict(ENVIRONMENT) | dict(environment or {}),
+        "environment": dict(ENVIRONMENT) | device | dict(environment or {}),
         "checkpoints": {
             geometry: {"name": f"{geometry} seed 0", "digest": f"{geometry}-0", "parameters": 1000, "synthetic": True}
             for geometry in ("15m", "7b-1layer")
@@ -203,6 +217,7 @@ def _sample(
     workload: str,
     variants: Sequence[str],
     times: Mapping[str, float],
+    device_times: Mapping[str, float] | None,
     rounds: int,
     noise: float,
     rng: np.random.Generator,
@@ -216,13 +231,19 @@ def _sample(
         for sub_round in range(SUB_ROUNDS):
             for position, index in enumerate(rng.permutation(len(variants))):
                 name = variants[index]
-                factor = times.get(f"{workload}/{name}", times[name.partition("@")[0]])
-                if f"{workload}/{name.partition('@')[0]}" in times:
-                    factor = times[f"{workload}/{name.partition('@')[0]}"]
-                cpu_ns = round(call_ns * repeats * factor * slow * math.exp(noise * rng.standard_normal()))
-                samples.append([name, sub_round, position, tokens, repeats, cpu_ns, round(cpu_ns * 1.02), 0])
+                disturbed = call_ns * repeats * slow * math.exp(noise * rng.standard_normal())
+                cpu_ns = round(disturbed * _factor(times, workload, name))
+                sample = [name, sub_round, position, tokens, repeats, cpu_ns, round(cpu_ns * 1.02), 0]
+                if device_times is not None:
+                    sample += [0, 0, round(disturbed * _factor(device_times, workload, name)), 0]
+                samples.append(sample)
         record: RoundRecord = {"workload": workload, "process": 0, "round": number, "samples": samples}
         run.append_round(record)
+
+
+def _factor(times: Mapping[str, float], workload: str, name: str) -> float:
+    original = name.partition("@")[0]
+    return times.get(f"{workload}/{original}", times.get(f"{workload}/{name}", times[original]))
 
 
 def _experiment(workload: str, variants: Sequence[str], rounds: int, compare: tuple[str, str] | None) -> dict[str, Any]:

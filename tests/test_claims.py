@@ -106,7 +106,7 @@ def test_a_claim_survives_json(tmp_path: Path) -> None:
 # -- a wrong file --------------------------------------------------------------------------------------------------
 
 KEYS = (
-    "(keys here: part, evidence, variant, baseline, workloads, metric, quick, faster_than_percent, "
+    "(keys here: part, evidence, variant, baseline, workloads, metric, quick, device, faster_than_percent, "
     "slower_than_percent, not_faster_than_percent, ratio, gain_percent, same_within_percent)"
 )
 TOP_KEYS = "(keys here: id, title, who, source, statement, assumes, decided_by, hypothesis)"
@@ -163,6 +163,7 @@ SOURCE = 'expected a list of one or more { document = "...", section = "..." }'
         ('"architecture"', '"x"', f'hypothesis[0].evidence = "x": {EVIDENCE}'),
         ('"time"', '"times"', f'hypothesis[0].metric = "times": expected {METRIC}; did you mean "time"?'),
         # expectations
+        (EXPECTATION, 'device = "gpu"', 'hypothesis[0].device = "gpu": expected "cpu" or "cuda"; did you mean "cpu"?'),
         (EXPECTATION, "", f"hypothesis[0]: {ONE_OF} none"),
         (EXPECTATION, EXPECTATION + "\nratio = [2, 3]", f"hypothesis[0]: {ONE_OF} faster_than_percent and ratio"),
         (EXPECTATION, "faster_than_percent = -1", f"hypothesis[0].faster_than_percent = -1: {PERCENT}"),
@@ -313,6 +314,7 @@ SHIPPED = {claim.id: claim for claim in load_claims(ROOT / "claims")}
 EXPECTED = {
     "call-overhead-negligible": ["same within ±1 %"] * 2,
     "cpu-only": ["more than 1 % faster"],
+    "gpu-kernels": ["more than 1 % faster"],
     "kv-cache-optimal": ["at most 1 % faster"],
     "lookup-slower-than-creation": ["more than 1 % slower"],
     "mask-caching-10-30-overall": ["10-30 % faster"],
@@ -333,7 +335,6 @@ READ_OFF = {
     "decision-rule",
     "fragmentation-10pct",
     "gguf-loads",
-    "gpu-kernels",
     "library-50-lines",
     "mask-gain-scales",
     "mask-memory",

@@ -38,6 +38,7 @@ PIPELINE = (
     "work",
     "roofs",
     "holdings",
+    "devices",
     "worker",
     "measure",
     "store",

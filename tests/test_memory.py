@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import geometries, worker, workloads
+from llama_workbench.harness import geometries, workloads
 from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.footprint import (
     KINDS,
@@ -311,7 +311,7 @@ def test_every_shipped_variant_has_a_policy_and_a_strange_one_has_none() -> None
 
 def test_it_stops_before_memory_runs_out(tiny: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     room = iter([1 << 40, 1 << 40, -(1 << 40)])
-    monkeypatch.setattr(worker, "_available_bytes", lambda: next(room))
+    monkeypatch.setattr(tiny.device, "available_bytes", lambda: next(room))
     assert [len(step["lengths"]) for step in tiny.memory_held(T16, "fast")["steps"]] == [0, 1, 2]
 
 

@@ -108,6 +108,16 @@ def test_k_that_leaves_one_side_says_so(tmp_path):
     assert "select both sides" in result.stdout + result.stderr
 
 
+def test_claims_with_nothing_to_time_here_are_answered(tmp_path):
+    result = pytest_run("--benchmark", "--claims=gpu-kernels", f"--run-dir={tmp_path / 'run'}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "not measurable here" in result.stdout
+    verdicts = json.loads((tmp_path / "run" / "verdicts.json").read_text())
+    assert {verdict["reason"] for verdict in verdicts} == {
+        "needs a CUDA device: run with --device cuda; this run measured on cpu"
+    }
+
+
 def test_benchmark_disable_passes_gates_only(tmp_path):
     result = pytest_run(
         "--benchmark", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16", "--benchmark-disable",

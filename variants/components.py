@@ -54,9 +54,11 @@ class Inputs:
     config: LlamaConfig
     tokens: int
     seed: int
+    device: str = "cpu"
 
     def _drawn(self, salt: int, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=torch.Generator().manual_seed(self.seed * 16 + salt))
+        # Drawn on the CPU, so that every device gets the same numbers.
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(self.seed * 16 + salt)).to(self.device)
 
     def q(self) -> Tensor:
         return self._drawn(0, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
@@ -82,11 +84,12 @@ class Inputs:
 
     def forbidden(self) -> Tensor:
         """[T, T], True where a query may not see the key."""
-        return torch.ones(self.tokens, self.tokens, dtype=torch.bool).triu(1)
+        return torch.ones(self.tokens, self.tokens, dtype=torch.bool, device=self.device).triu(1)
 
     def additive(self) -> Tensor:
         """[T, T] float64: 0, or -inf where the query may not see the key."""
-        return torch.zeros(self.tokens, self.tokens, dtype=torch.float64).masked_fill(self.forbidden(), float("-inf"))
+        seen = torch.zeros(self.tokens, self.tokens, dtype=torch.float64, device=self.device)
+        return seen.masked_fill(self.forbidden(), float("-inf"))
 
     def masked(self) -> Tensor:
         """The scores with their forbidden places at -inf, float64."""
@@ -115,7 +118,8 @@ def _expected_rope(config: LlamaConfig, x: Tensor, interleaved: bool) -> Tensor:
     """x [1, T, H, D] times e^(iφ), by complex numbers in float64: independent of every kernel."""
     half = config.head_dim // 2
     frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) * 2 / config.head_dim)
-    turns = torch.outer(torch.arange(x.shape[1], dtype=torch.float64), frequencies)[:, None]  # [T, 1, D/2]
+    angles = torch.outer(torch.arange(x.shape[1], dtype=torch.float64), frequencies)
+    turns = angles[:, None].to(x.device)  # [T, 1, D/2]
     wide = x.double()
     a, b = (wide[..., 0::2], wide[..., 1::2]) if interleaved else (wide[..., :half], wide[..., half:])
     turned = torch.complex(a, b) * torch.polar(torch.ones_like(turns), turns)
@@ -123,8 +127,10 @@ def _expected_rope(config: LlamaConfig, x: Tensor, interleaved: bool) -> Tensor:
     return torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
 
 
-def build(name: str, settings: Settings, config: LlamaConfig, *, tokens: int, seed: int) -> Component:
-    """The part `name` at T = `tokens`, batch 1, float32, with seeded normal inputs.
+def build(
+    name: str, settings: Settings, config: LlamaConfig, *, tokens: int, seed: int, device: str = "cpu"
+) -> Component:
+    """The part `name` at T = `tokens`, batch 1, float32, on `device`, with seeded normal inputs.
 
     Shapes as in `Inputs`; Q and K of RoPE are [1, H, T, D] for a bhtd boundary. A mask policy that caches is warm from
     the first call on.
@@ -132,13 +138,13 @@ def build(name: str, settings: Settings, config: LlamaConfig, *, tokens: int, se
     Raises:
         ValueError: no part has that name, or RoPE scaling is asked for (the reference here has none).
     """
-    given = Inputs(config, tokens, seed)
-    dtype = torch.float32
+    given = Inputs(config, tokens, seed, device)
+    dtype, place = torch.float32, torch.device(device)
     application = settings.mask_application
     if name == "rope":
         if config.rope_scaling is not None:
             raise ValueError("the RoPE component knows no RoPE scaling; use a geometry without it")
-        rotary = Rotary(settings.rope, RopeTables(config, tokens, dtype), settings.boundary)
+        rotary = Rotary(settings.rope, RopeTables(config, tokens, dtype, place), settings.boundary)
         q, k, expected_q = given.q(), given.k(), given.rotated(settings.interleaved)
         if settings.boundary == "bhtd":
             q, k, expected_q = q.transpose(1, 2), k.transpose(1, 2), expected_q.transpose(1, 2)
@@ -154,21 +160,21 @@ def build(name: str, settings: Settings, config: LlamaConfig, *, tokens: int, se
 
         return Component(score, given.scored)
 
-    masks = POLICIES[settings.mask](application, dtype)
+    masks = POLICIES[settings.mask](application, dtype, place)
     make = MAKERS[application]
 
     def alone() -> Tensor:
         return given.forbidden() if application == "masked_fill" else given.additive()
 
     if name == "mask-create":
-        return Component(lambda: make(tokens, tokens, dtype), alone)
+        return Component(lambda: make(tokens, tokens, dtype, place), alone)
     if name == "mask-get":
         # At T = 1 the model makes no mask at all; here the policy's own work is timed, so it is asked for one anyway.
         if settings.mask == "fresh":
-            return Component(lambda: make(tokens, tokens, dtype), alone)
+            return Component(lambda: make(tokens, tokens, dtype, place), alone)
         if settings.mask not in ("per_layer", "per_model"):
             raise ValueError(f"mask-get compares creation with look-up; mask = {settings.mask!r} is neither")
-        table = {(tokens, tokens): make(tokens, tokens, dtype)}
+        table = {(tokens, tokens): make(tokens, tokens, dtype, place)}
         return Component(lambda: table[tokens, tokens], alone)
     if name == "attention":
         q, k, v, scale = given.q(), given.k(), given.v(), config.head_dim**-0.5
@@ -187,7 +193,7 @@ def build(name: str, settings: Settings, config: LlamaConfig, *, tokens: int, se
 
     scores = given.scores()
     if name == "mask-apply":
-        ready = make(tokens, tokens, dtype)
+        ready = make(tokens, tokens, dtype, place)
         return Component(lambda: apply_mask(scores, ready, application), given.masked)
 
     def create_and_apply() -> Tensor:

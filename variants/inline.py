@@ -61,8 +61,8 @@ class InlineLlama:
             smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
             frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
         angles = torch.outer(torch.arange(max_length).float(), frequencies)
-        self.cos = angles.cos().to(self.embedding.dtype)  # [max, D/2]
-        self.sin = angles.sin().to(self.embedding.dtype)
+        self.cos = angles.cos().to(self.embedding.device, self.embedding.dtype)  # [max, D/2]
+        self.sin = angles.sin().to(self.embedding.device, self.embedding.dtype)
         self.masks: dict[tuple[int, int], Tensor] = {}
         self.kvs: list[tuple[Tensor, Tensor]] = []
 
@@ -111,7 +111,7 @@ class InlineLlama:
             if length > 1:
                 mask = self.masks.get((length, end))
                 if mask is None:
-                    mask = torch.full((length, end), float("-inf"), dtype=x.dtype).triu_(position + 1)
+                    mask = torch.full((length, end), float("-inf"), dtype=x.dtype, device=x.device).triu_(position + 1)
                     self.masks[length, end] = mask
             if kv_heads != heads:
                 k = k.repeat_interleave(heads // kv_heads, dim=1)

@@ -20,7 +20,7 @@ from .settings import Settings
 # --- rotary position embedding -------------------------------------------------------------------------------------
 
 
-def rope_tables(config: LlamaConfig, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def rope_tables(config: LlamaConfig, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """cos and sin, each [length, D/2], computed in float32; Llama-3 scaling where the checkpoint asks for it."""
     frequencies = 1.0 / (config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim))
     if (s := config.rope_scaling) is not None:
@@ -28,7 +28,7 @@ def rope_tables(config: LlamaConfig, length: int, dtype: torch.dtype) -> tuple[T
         smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
         frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
     angles = torch.outer(torch.arange(length).float(), frequencies)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, kernel: str) -> Tensor:
@@ -43,30 +43,33 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, kernel: str) -> Tensor:
 # --- causal masks --------------------------------------------------------------------------------------------------
 
 
-def make_mask(length: int, kv_length: int, dtype: torch.dtype, application: str) -> Tensor:
+def make_mask(length: int, kv_length: int, dtype: torch.dtype, device: torch.device, application: str) -> Tensor:
     """[T, S]: what query t must not see (j > t + S - T) is -inf, or True for masked_fill."""
     if application == "masked_fill":
-        return torch.ones((length, kv_length), dtype=torch.bool).triu_(kv_length - length + 1)
-    return torch.full((length, kv_length), float("-inf"), dtype=dtype).triu_(kv_length - length + 1)
+        return torch.ones((length, kv_length), dtype=torch.bool, device=device).triu_(kv_length - length + 1)
+    return torch.full((length, kv_length), float("-inf"), dtype=dtype, device=device).triu_(kv_length - length + 1)
 
 
 class Masks:
     """Where masks come from when caches are split: made anew, or a dict by (T, S). None at decode."""
 
-    def __init__(self, policy: str, application: str, dtype: torch.dtype) -> None:
+    def __init__(self, policy: str, application: str, dtype: torch.dtype, device: torch.device) -> None:
         self.cached = policy == "per_model"
         self.application = application
         self.dtype = dtype
+        self.device = device
         self.masks: dict[tuple[int, int], Tensor] = {}
 
     def get(self, length: int, kv_length: int) -> Tensor | None:
         if length == 1:
             return None
         if not self.cached:
-            return make_mask(length, kv_length, self.dtype, self.application)
+            return make_mask(length, kv_length, self.dtype, self.device, self.application)
         mask = self.masks.get((length, kv_length))
         if mask is None:
-            mask = self.masks[length, kv_length] = make_mask(length, kv_length, self.dtype, self.application)
+            mask = self.masks[length, kv_length] = make_mask(
+                length, kv_length, self.dtype, self.device, self.application
+            )
         return mask
 
 
@@ -107,8 +110,8 @@ class KV:
 class Tables:
     """RoPE tables on their own, when caches are split."""
 
-    def __init__(self, config: LlamaConfig, max_length: int, dtype: torch.dtype) -> None:
-        self.cos, self.sin = rope_tables(config, max_length, dtype)
+    def __init__(self, config: LlamaConfig, max_length: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.cos, self.sin = rope_tables(config, max_length, dtype, device)
 
     def rows(self, position: int, length: int) -> tuple[Tensor, Tensor]:
         """[T, D/2] each."""
@@ -118,9 +121,11 @@ class Tables:
 class Cache(Tables, Masks):
     """Everything under one owner, as Candle's `Cache`: KV of all layers, RoPE tables, masks."""
 
-    def __init__(self, config: LlamaConfig, settings: Settings, max_length: int, dtype: torch.dtype) -> None:
-        Tables.__init__(self, config, max_length, dtype)
-        Masks.__init__(self, settings.mask, settings.mask_application, dtype)
+    def __init__(
+        self, config: LlamaConfig, settings: Settings, max_length: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        Tables.__init__(self, config, max_length, dtype, device)
+        Masks.__init__(self, settings.mask, settings.mask_application, dtype, device)
         self.kvs = [KV(settings.kv, max_length) for _ in range(config.num_hidden_layers)]
 
 
@@ -288,22 +293,23 @@ class Llama(nn.Module):
 
     def __init__(self, config: LlamaConfig, settings: Settings, weights: Mapping[str, Tensor], max_length: int) -> None:
         super().__init__()
-        dtype = weights["model.embed_tokens.weight"].dtype
+        embedding = weights["model.embed_tokens.weight"]
+        dtype, device = embedding.dtype, embedding.device  # what the model makes itself lies where its weights lie
         if settings.cache == "unified":
-            cache = Cache(config, settings, max_length, dtype)
+            cache = Cache(config, settings, max_length, dtype, device)
             tables: Tables = cache
             masks: Masks = cache
             self.kvs = cache.kvs
         else:
-            tables = Tables(config, max_length, dtype)
-            masks = Masks(settings.mask, settings.mask_application, dtype)
+            tables = Tables(config, max_length, dtype, device)
+            masks = Masks(settings.mask, settings.mask_application, dtype, device)
             self.kvs = [KV(settings.kv, max_length) for _ in range(config.num_hidden_layers)]
         rotary = Rotary(settings, tables)
 
         def norm(name: str) -> RMSNorm:
             return RMSNorm(weights[name], config.rms_norm_eps, settings.norm)
 
-        self.embedding = Embedding(weights["model.embed_tokens.weight"])
+        self.embedding = Embedding(embedding)
         self.blocks = nn.ModuleList(
             Block(
                 norm(f"model.layers.{layer}.input_layernorm.weight"),

@@ -15,11 +15,19 @@ class Cache:
     """Plugs into the same three places as the split parts do: it answers `rows`, `begin`/`get`, and owns `kvs`."""
 
     def __init__(
-        self, config: LlamaConfig, max_length: int, dtype: torch.dtype, *, kv: str, mask: str, application: str
+        self,
+        config: LlamaConfig,
+        max_length: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        kv: str,
+        mask: str,
+        application: str,
     ) -> None:
         self.kvs = [STORAGE[kv](max_length) for _ in range(config.num_hidden_layers)]
-        self.cos, self.sin = angle_tables(config, max_length, dtype)
-        self.masks = POLICIES[mask](application, dtype)
+        self.cos, self.sin = angle_tables(config, max_length, dtype, device)
+        self.masks = POLICIES[mask](application, dtype, device)
         self.begin = self.masks.begin
         self.get = self.masks.get
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 
-def additive_mask(length: int, kv_length: int, dtype: torch.dtype) -> Tensor:
+def additive_mask(length: int, kv_length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[T, kv]: 0 where query t may see key j (j <= t + kv - T), -inf elsewhere. Vectorised: one fill, one triangle."""
-    return torch.full((length, kv_length), float("-inf"), dtype=dtype).triu_(kv_length - length + 1)
+    return torch.full((length, kv_length), float("-inf"), dtype=dtype, device=device).triu_(kv_length - length + 1)
 
 
-def boolean_mask(length: int, kv_length: int, dtype: torch.dtype) -> Tensor:
+def boolean_mask(length: int, kv_length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[T, kv]: True where the key must not be seen (Candle's u8 mask)."""
-    return torch.ones((length, kv_length), dtype=torch.bool).triu_(kv_length - length + 1)
+    return torch.ones((length, kv_length), dtype=torch.bool, device=device).triu_(kv_length - length + 1)
 
 
 MAKERS = {"additive": additive_mask, "in_sdpa": additive_mask, "masked_fill": boolean_mask}
@@ -42,9 +42,10 @@ class Masks(Protocol):
 class FreshMasks:
     """A new mask per layer and call (the worker before its change)."""
 
-    def __init__(self, application: str, dtype: torch.dtype) -> None:
+    def __init__(self, application: str, dtype: torch.dtype, device: torch.device) -> None:
         self.make = MAKERS[application]
         self.dtype = dtype
+        self.device = device
 
     def begin(self, length: int, kv_length: int) -> None:
         pass
@@ -52,7 +53,7 @@ class FreshMasks:
     def get(self, length: int, kv_length: int) -> Tensor | None:
         if length == 1:
             return None
-        return self.make(length, kv_length, self.dtype)
+        return self.make(length, kv_length, self.dtype, self.device)
 
 
 class CachedMasks:
@@ -62,9 +63,10 @@ class CachedMasks:
     2026 and now keys by (T, kv) as here.
     """
 
-    def __init__(self, application: str, dtype: torch.dtype) -> None:
+    def __init__(self, application: str, dtype: torch.dtype, device: torch.device) -> None:
         self.make = MAKERS[application]
         self.dtype = dtype
+        self.device = device
         self.masks: dict[tuple[int, int], Tensor] = {}
 
     def begin(self, length: int, kv_length: int) -> None:
@@ -76,26 +78,27 @@ class CachedMasks:
         key = (length, kv_length)
         mask = self.masks.get(key)
         if mask is None:
-            mask = self.masks[key] = self.make(length, kv_length, self.dtype)
+            mask = self.masks[key] = self.make(length, kv_length, self.dtype, self.device)
         return mask
 
 
 class ForwardMasks:
     """One mask per forward, shared by the layers and then forgotten (meta's reference code, mistral.rs)."""
 
-    def __init__(self, application: str, dtype: torch.dtype) -> None:
+    def __init__(self, application: str, dtype: torch.dtype, device: torch.device) -> None:
         self.make = MAKERS[application]
         self.dtype = dtype
+        self.device = device
         self.mask: Tensor | None = None
 
     def begin(self, length: int, kv_length: int) -> None:
-        self.mask = None if length == 1 else self.make(length, kv_length, self.dtype)
+        self.mask = None if length == 1 else self.make(length, kv_length, self.dtype, self.device)
 
     def get(self, length: int, kv_length: int) -> Tensor | None:
         return self.mask
 
 
-POLICIES: dict[str, Callable[[str, torch.dtype], Masks]] = {
+POLICIES: dict[str, Callable[[str, torch.dtype, torch.device], Masks]] = {
     "fresh": FreshMasks,
     "per_layer": CachedMasks,
     "per_model": CachedMasks,

@@ -68,7 +68,8 @@ class Llama(nn.Module):
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, settings: Settings) -> Llama:
     """A model over `weights` (Hugging Face names), put together from the parts that `settings` names."""
-    dtype = weights["model.embed_tokens.weight"].dtype
+    embedding = weights["model.embed_tokens.weight"]
+    dtype, device = embedding.dtype, embedding.device  # what a model makes itself lies where its weights lie
     layers = range(config.num_hidden_layers)
     make_norm = CompositeRMSNorm if settings.norm == "composite" else FusedRMSNorm
 
@@ -78,6 +79,7 @@ def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int
             config,
             max_length,
             dtype,
+            device,
             kv=settings.kv,
             mask=settings.mask,
             application=settings.mask_application,
@@ -88,16 +90,22 @@ def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int
     else:
         make_masks = POLICIES[settings.mask]
         if settings.mask == "per_layer":
-            masks = [make_masks(settings.mask_application, dtype) for _ in layers]
+            masks = [make_masks(settings.mask_application, dtype, device) for _ in layers]
         else:
-            masks = [make_masks(settings.mask_application, dtype)] * config.num_hidden_layers
+            masks = [make_masks(settings.mask_application, dtype, device)] * config.num_hidden_layers
         kvs = [STORAGE[settings.kv](max_length) for _ in layers]
         if settings.cache == "rope_unified":
             tables = Cache(
-                config, max_length, dtype, kv=settings.kv, mask=settings.mask, application=settings.mask_application
+                config,
+                max_length,
+                dtype,
+                device,
+                kv=settings.kv,
+                mask=settings.mask,
+                application=settings.mask_application,
             )
         else:
-            tables = RopeTables(config, max_length, dtype)
+            tables = RopeTables(config, max_length, dtype, device)
 
     rotary = Rotary(settings.rope, tables, settings.boundary)
     attend = (
@@ -143,7 +151,7 @@ def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int
             )
         )
     return Llama(
-        Embedding(weights["model.embed_tokens.weight"]),
+        Embedding(embedding),
         blocks,
         make_norm(weights["model.norm.weight"], config.rms_norm_eps),
         Linear(weights["lm_head.weight"]),

@@ -28,17 +28,19 @@ def inverse_frequencies(config: LlamaConfig) -> Tensor:
     return torch.where((wavelengths <= low) & (wavelengths >= high), blended, scaled)
 
 
-def angle_tables(config: LlamaConfig, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin of position · frequency, each [length, D/2], computed in float32."""
+def angle_tables(
+    config: LlamaConfig, length: int, dtype: torch.dtype, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """cos and sin of position · frequency, each [length, D/2], computed in float32 on the CPU."""
     angles = torch.outer(torch.arange(length).float(), inverse_frequencies(config))
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
 
 
 class RopeTables:
     """Owner of the precomputed tables where caches are split."""
 
-    def __init__(self, config: LlamaConfig, length: int, dtype: torch.dtype) -> None:
-        self.cos, self.sin = angle_tables(config, length, dtype)
+    def __init__(self, config: LlamaConfig, length: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.cos, self.sin = angle_tables(config, length, dtype, device)
 
     def rows(self, position: int, length: int) -> tuple[Tensor, Tensor]:
         """cos and sin of positions [position, position + length), each [T, D/2]."""

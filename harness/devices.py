@@ -1,0 +1,238 @@
+"""What a sample is timed by and where its tensors lie: the CPU, or a CUDA device. Runs in the measuring process.
+
+All that differs between devices is here: the clocks, waiting until work is done, and asking how much memory is taken.
+On the CPU a call is over when it returns. On CUDA it returns when its work is queued, and the device's own time between
+two events, one queued before the first call and one after the last, says how long the work took. Where the host cannot
+queue fast enough (calls of small kernels) that time has the gaps between kernels in it, as a program would feel them.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+NS_PER_MS = 1_000_000
+
+
+class Callee(Protocol):
+    """What is timed."""
+
+    def call(self) -> Tensor:
+        """One call."""
+
+
+class Spent(NamedTuple):
+    """One sample: what its last call gave, and nanoseconds over all its calls. `device_ns` is 0 on a CPU."""
+
+    out: Tensor
+    cpu_ns: int
+    wall_ns: int
+    device_ns: int
+
+
+class Cpu:
+    """Where models compute in the calling thread: a call is over when it returns."""
+
+    kind = "cpu"
+
+    sample_ns = 200_000
+    """A sample lasts at least this long, so that reading the clock (some 0.3 µs) is lost in it."""
+
+    def sample(self, callee: Callee, count: int) -> Spent:
+        """Call `count` times (1 or more) and read the clocks around all of it."""
+        clock, thread_clock = time.perf_counter_ns, time.thread_time_ns
+        wall = clock()
+        cpu = thread_clock()
+        for _ in range(count):
+            out = callee.call()
+        cpu = thread_clock() - cpu
+        wall = clock() - wall
+        return Spent(out, cpu, wall, 0)
+
+    def call_ns(self, callee: Callee) -> int:
+        """Wall time of one call."""
+        start = time.perf_counter_ns()
+        callee.call()
+        return time.perf_counter_ns() - start
+
+    def synchronise(self) -> None:
+        """Nothing is under way once a call has returned."""
+
+    def held_bytes(self) -> int:
+        """Memory that this process takes now."""
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+
+    def most_held_bytes(self) -> int:
+        """The most it ever took: VmHWM, which begins anew with each program (`ru_maxrss` would tell of the parent)."""
+        with open("/proc/self/status", encoding="ascii") as status:
+            line = next(line for line in status if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+
+    def available_bytes(self) -> int:
+        """Memory that can be had without swapping."""
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+
+    def peak_bytes(self, call: Callable[[], Any]) -> int:
+        """What `call` allocates above what lives, at its peak (memray: Python's and native allocations)."""
+        import memray
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "memory.bin"
+            with memray.Tracker(path, native_traces=False):
+                call()
+            return int(memray.FileReader(path).metadata.peak_memory)
+
+    def changed(self) -> str | None:
+        """Something of the device that a variant changed; put right again."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """What `environment.fingerprint` cannot know of it."""
+        return {"kind": self.kind}
+
+
+class Cuda:
+    """The current CUDA device of torch, its own clock and its caching allocator.
+
+    float32 is computed in float32: with TensorFloat-32 logits would be off by more than the gates allow.
+    """
+
+    kind = "cuda"
+
+    sample_ns = 2_000_000
+    """A sample lasts at least this long where it may: queueing two events costs some microseconds."""
+
+    def __init__(self) -> None:
+        self._in_full_precision()
+
+    def _in_full_precision(self) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
+
+    def sample(self, callee: Callee, count: int) -> Spent:
+        """Call `count` times between two events. Nothing is under way before the first or after the second."""
+        clock, thread_clock = time.perf_counter_ns, time.thread_time_ns
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        wall = clock()
+        cpu = thread_clock()
+        start.record()
+        for _ in range(count):
+            out = callee.call()
+        end.record()
+        cpu = thread_clock() - cpu
+        end.synchronize()
+        wall = clock() - wall
+        return Spent(out, cpu, wall, self.between_ns(start, end))
+
+    def call_ns(self, callee: Callee) -> int:
+        """The device's time of one call."""
+        return self.sample(callee, 1).device_ns
+
+    def mark(self) -> torch.cuda.Event:
+        """A point in the work that is queued, for `between_ns`."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between_ns(self, start: torch.cuda.Event, end: torch.cuda.Event) -> int:
+        """The device's time between two events that it has passed (its clock ticks in about 500 ns)."""
+        return round(start.elapsed_time(end) * NS_PER_MS)
+
+    def synchronise(self) -> None:
+        """Wait until all that is queued is done."""
+        torch.cuda.synchronize()
+
+    def held_bytes(self) -> int:
+        """Memory that this process takes now, on the host, and of tensors on the device."""
+        return Cpu().held_bytes() + torch.cuda.memory_allocated()
+
+    def most_held_bytes(self) -> int:
+        """The most memory that tensors ever took on the device (work space of its libraries included)."""
+        return torch.cuda.max_memory_allocated()
+
+    def available_bytes(self) -> int:
+        """Memory of the device that can still be had: what is free, and what the allocator keeps for reuse."""
+        free, _ = torch.cuda.mem_get_info()
+        return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+
+    def peak_bytes(self, call: Callable[[], Any]) -> int:
+        """What `call` allocates on the device above what lives, at its peak, by the caching allocator's own count."""
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+    def changed(self) -> str | None:
+        """Something of the device that a variant changed; put right again."""
+        if self._precision() == FULL_PRECISION:
+            return None
+        self._in_full_precision()
+        return "turns TensorFloat-32 on for everybody"
+
+    def facts(self) -> dict[str, Any]:
+        """Name, size, versions and settings of the device."""
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        return {
+            "kind": self.kind,
+            "name": properties.name,
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "memory_bytes": properties.total_memory,
+            "multiprocessors": properties.multi_processor_count,
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "driver": _driver(),
+            **self._precision(),
+        }
+
+    def _precision(self) -> dict[str, Any]:
+        return {
+            "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+            "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        }
+
+
+FULL_PRECISION = {"matmul_allow_tf32": False, "cudnn_allow_tf32": False, "float32_matmul_precision": "highest"}
+
+Device = Cpu | Cuda
+
+
+def device_of(kind: str) -> Device:
+    """The device of that kind ("cpu" or "cuda"), set up for this process. `problem` says beforehand if it is there."""
+    return Cuda() if kind == "cuda" else Cpu()
+
+
+def problem(kind: str) -> str | None:
+    """Why nothing can be measured on a device of that kind here, in words; None where it can."""
+    if kind != "cuda" or torch.cuda.is_available():
+        return None
+    if not torch.backends.cuda.is_built():
+        return f"this torch ({torch.__version__}) is built without CUDA: install one with it"
+    return "torch finds no CUDA device here (is there a driver? does CUDA_VISIBLE_DEVICES hide it?)"
+
+
+def _driver() -> str | None:
+    """Version of the NVIDIA driver; None where nobody says it."""
+    try:
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.match(r"\s*([\d.]+)\s*$", (said.splitlines() or [""])[0])
+    return found[1] if found else None
