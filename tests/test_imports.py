@@ -56,6 +56,8 @@ PIPELINE = (
     "decision",
     "report",
     "compare",
+    "baselines",
+    "doctor",
     "session",
     "benchmarks",
     "pytest_plugin",
@@ -76,6 +78,8 @@ WITHOUT_TORCH = (
     "store",
     "report",
     "compare",
+    "baselines",
+    "doctor",
     "pytest_plugin",
     "cli",
 )
