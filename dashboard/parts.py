@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -29,10 +30,16 @@ PROFILE_COMMAND = "pytest --benchmark --profile"
 _REMEMBERED = "chosen run"  # the menu of pages drops the URL's choices; the run is the one that all pages share
 
 
-@st.cache_data(max_entries=16, show_spinner="Reading the list of runs …")
-def entries(results: Path, stamp: data.Stamp) -> list[data.Entry]:
-    """All runs; `stamp` changes with the files, so that a run shows up while the page is open."""
-    return data.entries(results)
+@st.cache_resource(max_entries=16, show_spinner="Reading the list of runs …")
+def entries(results: Path, key: str) -> tuple[data.Entry, ...]:
+    """All runs; `key` changes with the files, so that a run shows up while the page is open. Nobody changes them, so
+    that readers share them."""
+    return tuple(data.entries(results))
+
+
+def key_of(stamps: object) -> str:
+    """One word for many stamps: Streamlit takes longer to look into those of two hundred runs than to draw a page."""
+    return sha256(repr(stamps).encode()).hexdigest()
 
 
 @st.cache_data(max_entries=32, show_spinner="Reading the run …")
@@ -56,10 +63,10 @@ class Opened:
     stamp: data.Stamp
 
 
-def all_entries() -> list[data.Entry]:
+def all_entries() -> Sequence[data.Entry]:
     """Every folder that might be a run, newest first."""
     results = data.results_folder(sys.argv[1:])
-    return entries(results, data.stamp_of_results(results))
+    return entries(results, key_of(data.stamp_of_results(results)))
 
 
 def open_run(title: str) -> Opened | None:

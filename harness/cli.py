@@ -515,7 +515,7 @@ def judge_again(
         bool, typer.Option("--check", help="Write nothing; exit 1 if the table in the README (--write) is out of date.")
     ] = False,
 ) -> None:
-    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json.
+    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json and standings.json.
 
     The table goes between the lines <!-- verdicts:begin --> and <!-- verdicts:end --> of the README.
 
@@ -534,6 +534,7 @@ def judge_again(
       workbench judge results/baselines/main --write README.md --check     in CI
     """
     from .report import markdown_table, update_readme, verdict_report
+    from .standings import write_standings
     from .store import VERDICTS
 
     folder = _run(run)
@@ -541,6 +542,8 @@ def judge_again(
     verdicts, manifest = rejudge(folder)
     if not check:
         folder.write_json(VERDICTS, verdicts)
+        if any(experiment.get("rounds") for experiment in manifest.get("experiments", ())):
+            write_standings(folder)
     table = markdown_table(verdicts, manifest, command=_command(folder.path, readme or Path("README.md")))
     if markdown:
         _write(table)

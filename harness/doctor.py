@@ -161,7 +161,7 @@ def aa_trial(seconds: float = SECONDS, *, seed: int | None = None) -> Trial:
         sides = (_Operation(source), _Operation(source))
         for side in sides:
             side.sample_ns()
-        ratios = []
+        ratios: list[float] = []
         round_start = time.perf_counter_ns()
         while not ratios or (time.perf_counter_ns() - round_start) / 1e9 < ROUND_SECONDS:
             first = int(rng.integers(2))

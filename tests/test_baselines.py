@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from llama_workbench.harness import baselines
 from llama_workbench.harness.baselines import save
 from llama_workbench.harness.cli import main
 from llama_workbench.harness.store import RunError, RunFolder
@@ -70,7 +69,7 @@ def test_an_earlier_baseline_survives_a_move_that_fails(
             raise OSError(28, "No space left on device")
         real(source, target)
 
-    monkeypatch.setattr(baselines.os, "rename", full)
+    monkeypatch.setattr(os, "rename", full)
     with pytest.raises(RunError, match="No space left"):
         save(run, "main", under=tmp_path, force=True)
     assert contents(tmp_path / "main") == before

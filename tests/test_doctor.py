@@ -70,8 +70,8 @@ def test_what_a_machine_does_not_tell_is_no_fault() -> None:
 
 def a_trial(low: float, high: float, **more: Any) -> Trial:
     """A trial by the ends of its interval in percent."""
-    ends = [math.log1p(end / 100) for end in (low, high)]
-    return Trial(Interval(sum(ends) / 2, *ends, n=90, **more), sd=0.004, away=0.02, seconds=5.0)
+    left, right = (math.log1p(end / 100) for end in (low, high))
+    return Trial(Interval((left + right) / 2, left, right, 90, **more), sd=0.004, away=0.02, seconds=5.0)
 
 
 def test_an_aa_trial_is_judged_by_width_and_by_what_it_leaves_out() -> None:
