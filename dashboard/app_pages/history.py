@@ -154,7 +154,7 @@ def show_breaks(breaks: Sequence[histories.Break], count: int) -> None:
 def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
     st.header("Changes between comparable runs", anchor="changes")
     if table.empty:
-        st.text("No two of these runs may be compared on this workload, so no change can be told.")
+        st.text("No two runs with this workload are of one machine configuration, so no change can be told yet.")
         return
     counts = table["answer"].value_counts()
     told = " · ".join(f"{count} {words.markdown(word)}" for word, count in counts.items())

@@ -55,7 +55,11 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
             "height": ROW_PX * len(table) + 108,
             "margin": {"l": 76, "r": 4, "t": 62, "b": 8},
             "xaxis": {
-                "title": {"text": words.label(over, 60), "font": {"size": SMALL + 1}, "standoff": 4},
+                "title": {
+                    "text": words.label(f"down {down}, across {over}", 80),
+                    "font": {"size": SMALL + 1},
+                    "standoff": 4,
+                },
                 "tickvals": list(range(across)),
                 "ticktext": heads,
                 "side": "top",
@@ -66,7 +70,6 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
                 "tickangle": 0,
             },
             "yaxis": {
-                "title": {"text": words.label(down, 60), "font": {"size": SMALL + 1}, "standoff": 2},
                 "tickvals": list(range(len(table))),
                 "ticktext": names,
                 "autorange": "reversed",

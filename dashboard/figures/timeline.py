@@ -17,6 +17,7 @@ from .drawing import SMALL, note, ratio_ticks
 
 HEIGHT_PX = 340
 MOST_TICKS = 4
+CROWDED = 60  # with more points than that, marks are smaller and bars have no caps
 
 KINDS = {
     "run": ("circle", "a run"),
@@ -60,7 +61,7 @@ def timeline(
     for name, (symbol, legend) in KINDS.items():
         chosen = [(index, point) for index, point in enumerate(points) if kind(point) == name]
         if chosen:
-            traces.append(_marks(chosen, symbol, legend, colours))
+            traces.append(_marks(chosen, symbol, legend, colours, crowded=len(points) > CROWDED))
     ringed = [(index, point) for index, point in enumerate(points) if point.name in changed]
     if ringed:
         traces.append(
@@ -103,7 +104,7 @@ def timeline(
             "shapes": shapes,
             "annotations": numbers,
             "height": HEIGHT_PX,
-            "margin": {"l": 62, "r": 14, "t": 46, "b": 52},
+            "margin": {"l": 62, "r": 36, "t": 46, "b": 52},
             "xaxis": {
                 "title": {"text": "runs, oldest left (start, UTC)", "font": {"size": SMALL + 1}, "standoff": 8},
                 "tickvals": every,
@@ -165,7 +166,9 @@ def kind(point: Point) -> str:
     return "doubtful" if not point.sound else "baseline" if point.baseline else "run"
 
 
-def _marks(chosen: Sequence[tuple[int, Point]], symbol: str, legend: str, colours: Palette) -> go.Scatter:
+def _marks(
+    chosen: Sequence[tuple[int, Point]], symbol: str, legend: str, colours: Palette, *, crowded: bool
+) -> go.Scatter:
     colour = colours.sides[1]
     ratios = [_ratio(point) or 1.0 for _, point in chosen]
     ends = [
@@ -177,15 +180,20 @@ def _marks(chosen: Sequence[tuple[int, Point]], symbol: str, legend: str, colour
         y=ratios,
         mode="markers",
         name=legend,
-        marker={"symbol": symbol, "size": 8, "color": colour, "line": {"width": 1.5, "color": colour}},
+        marker={
+            "symbol": symbol,
+            "size": 4 if crowded else 8,
+            "color": colour,
+            "line": {"width": 1.5, "color": colour},
+        },
         error_y={
             "type": "data",
             "symmetric": False,
             "array": [high - ratio for ratio, (_, high) in zip(ratios, ends, strict=True)],
             "arrayminus": [ratio - low for ratio, (low, _) in zip(ratios, ends, strict=True)],
             "color": colour,
-            "thickness": 1.5,
-            "width": 3,
+            "thickness": 1 if crowded else 1.5,
+            "width": 0 if crowded else 3,
         },
         hovertext=[
             f"<b>{words.label(point.name, 60)}</b><br>{words.label(point.started[:16].replace('T', ' '), 30)}<br>"
