@@ -22,10 +22,6 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scip
 ENGINES = ("candle-nn", "mistralrs", "llama-cpp-python")
 
 
-COMPARED = ("cpu_model", "cpu_flags", "cores", "torch", "libc", "threads", "malloc", "python", "commit")
-"""The parts of a fingerprint that `comparable` and `one_line` ask for, and the commit."""
-
-
 def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Describe this machine and its software, in plain JSON types.
 

@@ -14,13 +14,12 @@ import json
 import math
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from .confidence import Interval, running_interval
-from .environment import COMPARED
 from .judge import Evidence, differences, evidence_from_manifest
 from .store import STANDINGS, RunFolder, RunWarning
 
@@ -55,7 +54,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Standings:
-    """A run as ratios. `environment` has what tells machines apart (`environment.comparable`) and the commit.
+    """A run as ratios. environment: the machine, as run.json has it.
 
     subjects: what has a number (no yardstick, no controls, nothing that failed a gate). rows: their standings, all of
     them or those of the workloads that were asked for. dropped: what was taken on and has no number, and why. fired:
@@ -72,6 +71,16 @@ class Standings:
     rows: Mapping[Key, Standing]
     dropped: Mapping[Key, str]
     fired: tuple[str, ...]
+
+    def of(self, workload: str) -> Standings:
+        """The same of one workload alone."""
+        return replace(
+            self,
+            courses={name: course for name, course in self.courses.items() if name == workload},
+            subjects=tuple(key for key in self.subjects if key[0] == workload),
+            rows={key: row for key, row in self.rows.items() if key[0] == workload},
+            dropped={key: reason for key, reason in self.dropped.items() if key[0] == workload},
+        )
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
@@ -173,7 +182,7 @@ def _to_json(standings: Standings) -> dict[str, Any]:
         "name": standings.name,
         "started": standings.started,
         "status": standings.status,
-        "environment": {key: standings.environment.get(key) for key in COMPARED},
+        "environment": dict(standings.environment),
         "noise": standings.noise,
         "courses": {
             name: {

@@ -5,6 +5,7 @@ It shows all runs, so that the URL holds no run: `?workload=…&variant=…&clai
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +19,13 @@ from llama_workbench.dashboard import data, histories, parts, words
 from llama_workbench.dashboard.figures import timeline
 from llama_workbench.harness.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT, change_text
 from llama_workbench.harness.standings import YARDSTICK, Standings, read_standings
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.store import STANDINGS, RunError, RunFolder
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
 def standings(path: Path, stamp: data.Stamp, workload: str) -> Standings:
-    """A run's ratios, of one workload at least. Not copied for each reader: nobody changes them. Raises RunError."""
-    return read_standings(RunFolder(path), [workload])
+    """A run's ratios on one workload. Not copied for each reader: nobody changes them. Raises RunError."""
+    return read_standings(RunFolder(path), [workload]).of(workload)
 
 
 @st.cache_resource(max_entries=32, show_spinner="Reading the runs …")
@@ -90,6 +91,7 @@ def show_course(entries: Sequence[data.Entry]) -> None:
     found = course(parts.key_of((having, stamps)), workload, having, stamps)
     variants = histories.subjects(found.pasts, workload)
     parts.show_list("Left out", found.problems)
+    show_slow(having, stamps)
     if not variants:
         st.text(f"No run has a finished round of {workload}. This command makes one:")
         st.code(f"pytest --benchmark --workloads {words.clip(workload, 80)}", language="bash", wrap_lines=True)
@@ -112,6 +114,22 @@ def show_course(entries: Sequence[data.Entry]) -> None:
         st.text(f"No run has a number for {variant} on {workload}: nothing was timed in the same rounds with it.")
     show_breaks(breaks, len(points))
     show_changes(table, beyond)
+
+
+def show_slow(entries: Sequence[data.Entry], stamps: Sequence[data.Stamp]) -> None:
+    """Names the runs whose samples had to be read, and the command that spares it."""
+    slow = [
+        entry
+        for entry, stamp in zip(entries, stamps, strict=True)
+        if not any(Path(path).name == STANDINGS for path, _, _ in stamp)
+    ]
+    if slow:
+        with st.expander(f"{len(slow)} of {len(entries)} runs are slow to read"):
+            st.caption(
+                f"They have no {STANDINGS}, which newer runs have, so that their samples are read once each time that "
+                "the dashboard starts. Judging a run again writes it:"
+            )
+            st.code("\n".join(shlex.join(["workbench", "judge", str(entry.summary.path)]) for entry in slow[:20]))
 
 
 def show_reading(points: Sequence[histories.Point]) -> None:
