@@ -17,9 +17,12 @@ from typing import Any
 from llama_workbench.harness.report import excluded_lines, value_text
 from llama_workbench.harness.store import (
     CLAIMS,
+    JOURNAL,
     MANIFEST,
     MEMORY,
     PROFILES,
+    SAMPLES,
+    STANDINGS,
     VERDICTS,
     RunError,
     RunFolder,
@@ -173,6 +176,11 @@ Stamp = tuple[tuple[str, int, int], ...]
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
     return _stamp(path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY))
+
+
+def stamp_of_standings(path: Path) -> Stamp:
+    """The stamp of what a run's ratios to the yardstick are read from."""
+    return _stamp(path / name for name in (MANIFEST, SAMPLES, JOURNAL, STANDINGS))
 
 
 def _stamp(paths: Iterable[Path]) -> Stamp:

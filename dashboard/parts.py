@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -37,6 +38,11 @@ def run_list(results: Path) -> data.RunList:
     return found
 
 
+def key_of(stamps: object) -> str:
+    """One word for many stamps: Streamlit takes longer to look into those of two hundred runs than to draw a page."""
+    return sha256(repr(stamps).encode()).hexdigest()
+
+
 @st.cache_data(max_entries=32, show_spinner="Reading the run …")
 def read_run(path: Path, stamp: data.Stamp) -> data.Run:
     """One run. Raises RunError."""
@@ -58,7 +64,7 @@ class Opened:
     stamp: data.Stamp
 
 
-def all_entries() -> list[data.Entry]:
+def all_entries() -> Sequence[data.Entry]:
     """Every folder that might be a run, newest first."""
     return run_list(data.results_folder(sys.argv[1:])).entries()
 

@@ -56,6 +56,8 @@ LOOKS: dict[str, Look] = {
         "Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below the margin ({claimed})"
     ),
     "same": Look("Same", "drag_handle", "blue", "circle", "the whole interval lies within the margin ({claimed})"),
+    "passed": Look("Passed", "verified", "gray", "star", "a control that came out as nothing, as it must"),
+    "fired": Look("Fired", "warning", "red", "cross", "a control that told apart what is identical"),
 }
 
 

@@ -52,11 +52,17 @@ Examples:
   workbench judge results/runs/ID          judge a run again, also one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to hand on
   workbench runs                           the runs on this disk
+  workbench baseline save RUN main         keep a run to compare with
+  workbench doctor                         is this machine fit to measure?
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
-`compare` and `judge --check` also have 1, see there.
+`compare`, `judge --check` and `doctor` also have 1, see there.
 """,
 )
+baseline_app = typer.Typer(
+    help="Keep runs to compare with, under results/baselines.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(baseline_app, name="baseline")
 
 Export = Callable[[Path, str, str | None, Mapping[str, Path]], None]
 """Writes a claim's evidence: run folder, claim, part or None, files by kind ("html", "svg", "png")."""
@@ -234,10 +240,15 @@ def show_runs(
     --json prints a list:
       [{"path", "id", "status", "mode", "started", "workloads": [..], "verdicts": {word: count}, "problem"}]
     """
-    from .store import list_runs
-
     if not folder.is_dir() and folder != RUNS:
         raise Failure(f"{folder}: there is no such folder")
+    _show_summaries(folder, "No runs in {}. Make one: pytest --benchmark", as_json)
+
+
+def _show_summaries(folder: Path, none: str, as_json: bool) -> None:
+    """The runs in a folder, as a table or as JSON; `none` is said where there are none."""
+    from .store import list_runs
+
     summaries = [run.describe() for run in list_runs(folder)]
     if as_json:
         _print_json(
@@ -257,7 +268,7 @@ def show_runs(
         )
         return
     if not summaries:
-        _print(Text(f"No runs in {folder}. Make one: pytest --benchmark"))
+        _print(Text(none.format(folder)))
         return
     table = _table("run", "started", "status", "verdicts")
     for each in summaries:
@@ -324,6 +335,82 @@ def compare_runs(
     else:
         _print(render(found))
     raise typer.Exit(found.exit_code)
+
+
+@baseline_app.command("save")
+def save_baseline(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the baseline is called from now on.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier baseline of that name.")] = False,
+) -> None:
+    """Keep a run as a baseline: copy its folder to results/baselines/NAME.
+
+    The run must be complete and judged, and every file of it readable; the copy is read again before it gets its
+    name. The logs of its processes stay behind: they name paths of this machine.
+
+    \b
+    Examples:
+      workbench baseline save results/runs/20260102T030405Z-1a2b main
+      workbench compare main NEW
+    """
+    from .baselines import save
+
+    try:
+        saved = save(_run(run), name, under=BASELINES, force=force)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    _print(Text(f"{saved.path} (compare with it: workbench compare {name} NEW)"))
+
+
+@baseline_app.command("list")
+def list_baselines(as_json: AsJson = False) -> None:
+    """List the baselines, newest first; damaged ones with what is wrong.
+
+    --json prints a list as `workbench runs --json` does.
+    """
+    _show_summaries(BASELINES, "No baselines in {}. Keep a run: workbench baseline save RUN NAME", as_json)
+
+
+# -- one machine -------------------------------------------------------------------------------------------------------
+
+
+@app.command("doctor")
+def examine_machine(
+    seconds: Annotated[float, typer.Option("--seconds", metavar="SECONDS", help="Time for the A/A trial.")] = 5.0,
+    as_json: AsJson = False,
+) -> None:
+    """Is this machine fit to measure? One line for each thing that spoils measurements, with what to do.
+
+    The last line is a trial: a small operation timed against an identical copy of itself.
+
+    \b
+    Exit codes:
+      0  nothing is bad (there may be warnings)
+      1  something is bad
+      2  could not
+
+    \b
+    --json prints:
+      {"fit": true|false, "checks": [{"name", "state": "ok"|"warn"|"bad", "found", "fix"}]}
+    """
+    from .doctor import aa_trial, examine, examine_aa, read_facts
+
+    if not 0 < seconds < float("inf"):
+        raise Failure(f"--seconds must be a number above 0, not {seconds:g}")
+    checks = [*examine(read_facts()), examine_aa(aa_trial(seconds))]
+    fit = all(check.state != "bad" for check in checks)
+    if as_json:
+        _print_json({"fit": fit, "checks": [check.to_json() for check in checks]})
+    else:
+        blocks: list[RenderableType] = []
+        styles = {"ok": "green", "warn": "yellow", "bad": "bold red"}
+        for check in checks:
+            blocks.append(Text.assemble((f"{check.state:<4}", styles[check.state]), f"  {check.name}: {check.found}"))
+            if check.fix:
+                blocks.append(Padding(Text(check.fix, style="dim"), (0, 0, 0, 6)))
+        blocks.append(Text("fit to measure" if fit else "not fit to measure", style="bold"))
+        _print(Group(*blocks))
+    raise typer.Exit(0 if fit else 1)
 
 
 # -- one run, judged again ---------------------------------------------------------------------------------------------
@@ -466,7 +553,7 @@ def judge_again(
         bool, typer.Option("--check", help="Write nothing; exit 1 if the table in the README (--write) is out of date.")
     ] = False,
 ) -> None:
-    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json.
+    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json and standings.json.
 
     The table goes between the lines <!-- verdicts:begin --> and <!-- verdicts:end --> of the README.
 
@@ -485,6 +572,7 @@ def judge_again(
       workbench judge results/baselines/main --write README.md --check     in CI
     """
     from .report import markdown_table, update_readme, verdict_report
+    from .standings import write_standings
     from .store import VERDICTS
 
     folder = _run(run)
@@ -492,6 +580,8 @@ def judge_again(
     verdicts, manifest = rejudge(folder)
     if not check:
         folder.write_json(VERDICTS, verdicts)
+        if any(experiment.get("rounds") for experiment in manifest.get("experiments", ())):
+            write_standings(folder)
     table = markdown_table(verdicts, manifest, command=_command(folder.path, readme or Path("README.md")))
     if markdown:
         _write(table)

@@ -27,25 +27,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-import pandas as pd
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .confidence import Interval, running_interval
-from .environment import comparable
-from .judge import Differences, Evidence, differences, evidence_from_manifest
+from .confidence import Interval
+from .environment import comparable, device_kind
 from .report import effect_text, markdown_cell, one_text_line
+from .standings import YARDSTICK, Key, Standing, Standings, measure_standings
 from .store import RunFolder
-
-YARDSTICK = "yardstick"
 
 THRESHOLD_PERCENT = 5.0
 """A variant that takes this much more time than in the base run is a regression."""
@@ -155,35 +152,46 @@ def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRES
         ValueError: the threshold is not above 0.
         RunError: a folder cannot be read.
     """
-    if not (threshold_percent > 0 and math.isfinite(threshold_percent)):
-        raise ValueError(f"the threshold must be a number of percent above 0, not {threshold_percent:g}")
-    old, now = _read(base), _read(new)
-    machine = comparable(old.manifest.get("environment") or {}, now.manifest.get("environment") or {})
+    _check_threshold(threshold_percent)
+    now = measure_standings(new)
+    # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
+    return compare_standings(measure_standings(base, now.courses), now, threshold_percent=threshold_percent)
+
+
+def compare_standings(
+    old: Standings, now: Standings, *, threshold_percent: float = THRESHOLD_PERCENT, only: Sequence[Key] | None = None
+) -> Comparison:
+    """Compare two runs by their standings; with `only`, these variants and workloads alone.
+
+    Raises ValueError where the threshold is not above 0.
+    """
+    _check_threshold(threshold_percent)
+    machine = comparable(old.environment, now.environment)
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
     limits = _Limits(math.log1p(threshold_percent / 100), math.log1p(tolerance / 100), not machine)
-
-    rows = []
-    only_in_base = []
-    for key in old.subjects():
-        if key in now.subjects() or key in now.dropped():
-            rows.append(_row(key, old, now, limits))
-        else:
-            only_in_base.append(key)
-    only_in_new = [key for key in now.subjects() if key not in old.subjects()]
+    here, there = ([key for key in run.subjects if only is None or key in only] for run in (old, now))
+    compared = [key for key in here if key in there or key in now.dropped]
     return Comparison(
         base=old.name,
         new=now.name,
         threshold_percent=threshold_percent,
         tolerance_percent=tolerance,
         machine_differences=tuple(machine),
-        rows=tuple(rows),
-        only_in_base=tuple(f"{variant} on {workload}" for workload, variant in only_in_base),
-        only_in_new=tuple(f"{variant} on {workload}" for workload, variant in only_in_new),
-        notes=tuple(note for run in (old, now) for note in run.notes()),
+        rows=tuple(_row(key, old, now, limits) for key in compared),
+        only_in_base=tuple(
+            f"{variant} on {workload}" for workload, variant in here if (workload, variant) not in compared
+        ),
+        only_in_new=tuple(f"{variant} on {workload}" for workload, variant in there if (workload, variant) not in here),
+        notes=tuple(note for run in (old, now) for note in _notes_on(run)),
     )
 
 
-# -- one run -----------------------------------------------------------------------------------------------------------
+def _check_threshold(percent: float) -> None:
+    if not (percent > 0 and math.isfinite(percent)):
+        raise ValueError(f"the threshold must be a number of percent above 0, not {percent:g}")
+
+
+# -- one row -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -193,88 +201,25 @@ class _Limits:
     same_machine: bool
 
 
-@dataclass(frozen=True)
-class _Run:
-    name: str
-    manifest: Mapping[str, Any]
-    evidence: Evidence
-    experiments: Mapping[str, Mapping[str, Any]]
-    samples: Mapping[str, pd.DataFrame]  # of each workload, so that a row need not look through all of them
-    present: frozenset[tuple[str, str]]  # (workload, variant) that have samples
-
-    def subjects(self) -> dict[tuple[str, str], None]:
-        """(workload, variant) that have a number to compare: no yardstick, no controls, nothing that failed a gate."""
-        return dict.fromkeys(
-            (workload, variant)
-            for workload, variants in self.evidence.measured.items()
-            for variant in variants
-            if (workload, variant) in self.present
-            and (workload, variant) not in self.evidence.unusable
-            and "@" not in variant
-            and variant != self.against(workload)
-        )
-
-    def dropped(self) -> dict[tuple[str, str], str]:
-        """(workload, variant) that the run took on and has no number for, and why."""
-        entered = [(workload, name) for workload, names in self.evidence.measured.items() for name in names]
-        return dict(self.evidence.unusable) | {
-            key: "no finished round" for key in entered if key not in self.present and key not in self.evidence.unusable
-        }
-
-    def against(self, workload: str) -> str | None:
-        """What the variants of a workload are compared to: the yardstick, for want of it the baseline."""
-        if (workload, YARDSTICK) in self.present:
-            return YARDSTICK
-        baseline = self.experiments[workload].get("baseline")
-        return str(baseline) if (workload, baseline) in self.present else None
-
-    def checkpoint(self, workload: str) -> object:
-        """What tells the weights of a workload from others; None where it has no checkpoint."""
-        geometry = self.experiments[workload]["workload"].get("geometry")
-        return ((self.manifest.get("checkpoints") or {}).get(geometry) or {}).get("digest")
-
-    def notes(self) -> list[str]:
-        """What a reader should know about the run as a whole."""
-        complete = self.manifest.get("status") == "complete"
-        found = [] if complete else [f"{self.name} did not run to its end: compared are the rounds that it finished"]
-        fired = [
-            f"{control.variant} on {control.workload}" for control in self.evidence.noise.controls if control.fired
-        ]
-        if fired:
-            found.append(f"{self.name}: controls fired ({', '.join(fired)}); tolerance is widened by what they show")
-        return found
+def _notes_on(run: Standings) -> list[str]:
+    """What a reader should know about a run as a whole."""
+    found = []
+    if run.status != "complete":
+        found.append(f"{run.name} did not run to its end: compared are the rounds that it finished")
+    if run.fired:
+        found.append(f"{run.name}: controls fired ({', '.join(run.fired)}); tolerance is widened by what they show")
+    return found
 
 
-def _read(folder: RunFolder) -> _Run:
-    manifest = folder.read_manifest()
-    samples = folder.read_samples()
-    by_workload = {str(name): rows for name, rows in samples.groupby("workload", observed=True)}
-    experiments: dict[str, Mapping[str, Any]] = {}
-    for experiment in manifest.get("experiments", ()):
-        experiments.setdefault(experiment["workload"]["name"], experiment)
-    return _Run(
-        name=str(manifest.get("id") or folder.path.name),
-        manifest=manifest,
-        evidence=evidence_from_manifest(manifest, samples),
-        experiments=experiments,
-        samples=by_workload,
-        present=frozenset(
-            (name, str(variant)) for name, rows in by_workload.items() for variant in set(rows["variant"])
-        ),
-    )
-
-
-# -- one row -----------------------------------------------------------------------------------------------------------
-
-
-def _row(key: tuple[str, str], old: _Run, now: _Run, limits: _Limits) -> Row:
+def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
     workload, variant = key
-    against = old.against(workload)
-    reason = _why_not(key, old, now)
+    against = old.courses[workload].against
+    reason = why_not(key, old, now)
     if reason or against is None:
         return Row(workload, variant, against or "", None, None, None, None, None, "cannot tell", reason)
-    (saved, before), (fresh, today) = (_interval(run, workload, variant, against) for run in (old, now))
-    slack = old.evidence.bias(workload) + now.evidence.bias(workload)
+    saved, fresh = old.rows[key], now.rows[key]
+    before, today = saved.interval, fresh.interval
+    slack = old.courses[workload].bias + now.courses[workload].bias
     low, high = before.low - today.high, before.high - today.low
     verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
     if before.unstable or today.unstable:
@@ -315,40 +260,37 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
     return "cannot tell", f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded: measure longer"
 
 
-def _why_not(key: tuple[str, str], old: _Run, now: _Run) -> str:
-    """Why the two numbers cannot be put against each other; empty where they can."""
-    workload, variant = key
-    if old.evidence.device != now.evidence.device:
-        return f"{old.name} measured on {old.evidence.device}, {now.name} on {now.evidence.device}"
-    if key in now.dropped():
-        return f"{now.name} has no number for it: {one_text_line(now.dropped()[key], 160)}"
-    before, today = (run.experiments[workload]["workload"] for run in (old, now))
+def why_not(key: Key, old: Standings, now: Standings) -> str:
+    """Why the numbers of a variant in two runs cannot be put against each other, whatever the machine; empty where
+    they can."""
+    workload, _ = key
+    ours, theirs = device_kind(now.environment), device_kind(old.environment)
+    if ours != theirs:
+        return f"{old.name} measured on {theirs}, {now.name} on {ours}"
+    if key in now.dropped:
+        return f"{now.name} has no number for it: {one_text_line(now.dropped[key], 160)}"
+    before, today = old.courses[workload], now.courses[workload]
     # Descriptions are for people, and do not change what is measured.
     changed = sorted(
-        name for name in before.keys() | today.keys() if name != "description" and before.get(name) != today.get(name)
+        name
+        for name in before.workload.keys() | today.workload.keys()
+        if name != "description" and before.workload.get(name) != today.workload.get(name)
     )
     if changed:
         return f"the workload is another one now ({', '.join(changed)})"
-    if old.checkpoint(workload) != now.checkpoint(workload):
+    if before.checkpoint != today.checkpoint:
         return "the checkpoints differ"
-    against = old.against(workload)
-    if against is None or against != now.against(workload):
+    if before.against is None or before.against != today.against:
         return "no yardstick in both runs"
-    if against != YARDSTICK and before.get("kind") != "component":
+    if before.against != YARDSTICK and before.workload.get("kind") != "component":
         return "no yardstick in either run"
-    if old.evidence.clock(workload, variant, against) != now.evidence.clock(workload, variant, against):
+    if old.rows[key].clock != now.rows[key].clock:
         return "one run has CPU time, the other wall time"
     return ""
 
 
-def _interval(run: _Run, workload: str, variant: str, against: str) -> tuple[Differences, Interval]:
-    clock = run.evidence.clock(workload, variant, against)
-    measured = differences(run.samples[workload], workload=workload, baseline=against, variant=variant, clock=clock)
-    return measured, running_interval(measured.values, run.evidence.alpha)
-
-
-def _faults(saved: Differences, fresh: Differences) -> str:
-    more = (fresh.faults_variant - fresh.faults_baseline) - (saved.faults_variant - saved.faults_baseline)
+def _faults(saved: Standing, fresh: Standing) -> str:
+    more = fresh.faults - saved.faults
     return f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
 
 

@@ -36,6 +36,7 @@ from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .profiles import run_phases, run_roofline
 from .regions import Region
+from .standings import write_standings
 from .store import FINDINGS, LOADING, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
 from .tokenizer import CacheError, TokenizerError, cache_directory
 
@@ -479,6 +480,8 @@ class Run:
             manifest["noise"] = noise
             self.folder.write_json("run.json", manifest)
             self.folder.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
+            if has_samples:
+                write_standings(self.folder)
         return Result(self.folder, manifest, verdicts, self.interrupted)
 
 

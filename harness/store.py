@@ -11,11 +11,13 @@ with it and what to do. Nothing here unpickles, and nothing here imports torch.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
 import secrets
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +29,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .environment import one_line
+
 FORMAT = 1
 """Version of the run folder. A reader refuses any other."""
 
@@ -35,6 +39,7 @@ JOURNAL = "samples.jsonl"
 SAMPLES = "samples.parquet"
 CLAIMS = "claims.json"
 VERDICTS = "verdicts.json"
+STANDINGS = "standings.json"
 PROFILES = "profiles.json"
 MEMORY = "memory.json"
 FINDINGS = "findings.json"
@@ -126,7 +131,12 @@ class RunWarning(UserWarning):
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a folder is, for a list of runs. `problem` is None where it can be read as a run."""
+    """What a folder is, for a list of runs. `problem` is None where it can be read as a run.
+
+    verdicts: how many there are of each word. claims: (claim, part, verdict), a part that has no name as "". machine:
+    CPU, cores, threads and versions in one line; commit: of the workbench that measured; noise: what its controls
+    showed, in one line.
+    """
 
     path: Path
     id: str
@@ -136,6 +146,10 @@ class RunSummary:
     workloads: tuple[str, ...] = ()
     verdicts: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
+    claims: tuple[tuple[str, str, str], ...] = ()
+    machine: str = ""
+    commit: str = ""
+    noise: str = ""
 
 
 @dataclass(frozen=True)
@@ -325,6 +339,23 @@ class RunFolder:
         """roofline.json (see harness/roofline.py); an empty list where the run made no roofline pass."""
         return self._read_records(ROOFLINE) if (self.path / ROOFLINE).exists() else []
 
+    def digest(self) -> dict[str, str]:
+        """SHA-256 of the manifest and the samples as they lie here, by file: the same where nothing was added since.
+
+        Raises RunError.
+        """
+        found = {}
+        for name in (MANIFEST, JOURNAL, SAMPLES):
+            path = self.path / name
+            try:
+                with path.open("rb") as handle:
+                    found[name] = hashlib.file_digest(handle, "sha256").hexdigest()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise RunError(path, f"cannot be read ({error.strerror})", _fix_for(error)) from error
+        return found
+
     def describe(self) -> RunSummary:
         """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`."""
         name = self.path.name
@@ -339,16 +370,19 @@ class RunFolder:
         except RunError as error:
             return RunSummary(self.path, name, "damaged", "", "", problem=f"{error.path.name}: {error.problem}")
         workloads = tuple(str(item["workload"].get("name", "?")) for item in manifest.get("experiments", []))
-        counts: dict[str, int] = {}
+        claims: list[tuple[str, str, str]] = []
         problem: str | None = None
         try:
             if (self.path / VERDICTS).exists():
-                for verdict in self.read_verdicts():
-                    word = str(verdict.get("verdict", "?"))
-                    counts[word] = counts.get(word, 0) + 1
+                claims = [
+                    (str(each["claim"]), str(each.get("part") or ""), str(each["verdict"]))
+                    for each in self.read_verdicts()
+                ]
             self._check_samples()
         except RunError as error:
             problem = f"{error.path.name}: {error.problem}"
+        environment = manifest.get("environment") or {}
+        commit = environment.get("commit")
         return RunSummary(
             path=self.path,
             id=str(manifest.get("id", name)),
@@ -356,8 +390,12 @@ class RunFolder:
             mode=str(manifest.get("mode", "")),
             started=str(manifest.get("started") or ""),
             workloads=workloads,
-            verdicts=counts,
+            verdicts=Counter(verdict for _, _, verdict in claims),
             problem=problem,
+            claims=tuple(claims),
+            machine=one_line(environment) if environment else "",
+            commit=_commit_text(commit) if isinstance(commit, dict) else "",
+            noise=str((manifest.get("noise") or {}).get("line") or ""),
         )
 
     # -- below: one reader for each kind of file -----------------------------------------------------------------
@@ -478,6 +516,11 @@ def _started(run: RunFolder) -> float:
         return datetime.fromisoformat(run.read_manifest()["started"]).timestamp()
     except (RunError, KeyError, TypeError, ValueError):
         return run.path.stat().st_mtime
+
+
+def _commit_text(commit: Mapping[str, Any]) -> str:
+    """A commit as people write it: ten digits, and whether the files differed from it."""
+    return f"{str(commit.get('id') or '')[:10]}{' with changes' if commit.get('dirty') else ''}"
 
 
 def _free_name(folder: Path) -> Path:

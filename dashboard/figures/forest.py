@@ -19,13 +19,15 @@ LEGEND_PX = 34
 FOOT_PX = 66  # tick labels and title
 
 
-def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) -> go.Figure:
+def forest(
+    claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT, *, heading: str = "against "
+) -> go.Figure:
     """One row per effect: its value with its interval, the claimed region, the line at 1 and the A/A floor.
 
     The x axis is logarithmic, so that twice as fast and half as fast are equally far from 1; of readings, which have a
     unit, it is linear and has neither the line nor a floor. A row is a line of text
     and a track under it, which needs no room at the side and so fits a phone. Rows stand in the order of the file,
-    under a heading per baseline where there are several. An open end of an interval runs to the edge.
+    under a `heading` and the baseline where there are several. An open end of an interval runs to the edge.
     """
     placed, headings, height = rows(claim.effects)
     if claim.unit:
@@ -49,7 +51,7 @@ def forest(claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT) 
         if first := next((shape for shape in shapes if shape["name"] == words.label(name, 40)), None):
             first["showlegend"] = True
     ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
-    notes = [note(0, y, f"against <b>{words.label(name, 40)}</b>", "left", ink) for y, name in headings]
+    notes = [note(0, y, f"{heading}<b>{words.label(name, 40)}</b>", "left", ink) for y, name in headings]
     for y, effect in placed:
         above = y + TRACK_PX / 2 + 10
         notes.append(note(0, above, words.label(effect.where, 30), "left", ink))

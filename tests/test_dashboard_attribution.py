@@ -1,0 +1,210 @@
+"""The Attribution page: effects as they were judged, cells as they were sampled, and both in words."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness import workloads
+from llama_workbench.harness.attribution import ARCHITECTURE, GRID, OPERATIONS, TOTAL, contrasts
+from llama_workbench.harness.claims import check_claim
+from llama_workbench.harness.judge import evidence_from_manifest
+from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.verdicts import judge_claims
+from tests import runs
+from tests.dashboard_runs import HOSTILE, MARKUP
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import data, grids
+from llama_workbench.dashboard.figures import cells, colours, forest
+from tests.test_dashboard import alts, everything
+
+PAGE = Path(data.__file__).with_name("app_pages") / "attribution.py"
+CELLS = GRID.cells()
+ONLY = ("prefill-15m-t128", "decode-15m-c64")
+
+
+def write_grid_run(
+    folder: Path, gains: Mapping[str, float], *, rounds: int = 60, without: str = "", seed: int = 0
+) -> RunFolder:
+    """A run of all combinations; each factor's gain (log units) makes its new level faster. Really judged."""
+    run = RunFolder.create(folder)
+    rng = np.random.default_rng(seed)
+    truth = sum((gain / 2 * contrasts()[name] * len(CELLS) / 2 for name, gain in gains.items()), np.zeros(len(CELLS)))
+    for workload in ONLY:
+        for number in range(rounds):
+            logs = math.log(1e7) + rng.normal(0, 0.05) - truth + rng.normal(0, 0.004, (3, len(CELLS)))
+            samples = [
+                [name, sub_round, place, 8, 4, round(math.exp(logs[sub_round, place]) * 4), 50_000_000, 0]
+                for sub_round in range(3)
+                for place, name in enumerate(CELLS)
+                if name != without
+            ]
+            run.append_round({"workload": workload, "process": 0, "round": number, "samples": samples})
+    run.finish()
+    operations = {name: str(signs[2:]) for name, signs in zip(CELLS, GRID.signs(), strict=True)}
+    manifest: dict[str, Any] = {
+        "format": 1,
+        "id": run.path.name,
+        "started": "2026-01-02T03:04:05+00:00",
+        "status": "complete",
+        "alpha": 0.01,
+        "seed": seed,
+        "environment": dict(runs.ENVIRONMENT),
+        "experiments": [
+            {
+                "workload": workloads.get(name).model_dump(mode="json"),
+                "variants": [cell for cell in CELLS if cell != without],
+                "traces": {cell: {"digest": digest, "ops": 10} for cell, digest in operations.items()},
+            }
+            for name in ONLY
+        ],
+    }
+    claim = tomllib.loads((ROOT / "claims" / "arch-or-ops.toml").read_text())
+    verdicts = judge_claims([check_claim(claim, "claims")], evidence_from_manifest(manifest, run.read_samples()))
+    run.write_json("run.json", manifest)
+    run.write_json("claims.json", [claim])
+    run.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
+    return run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    write_grid_run(results / "runs" / "both", {"layout": 0.03, "ops": 0.09})
+    return results
+
+
+def page(monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:
+    monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    app = AppTest.from_file(str(PAGE), default_timeout=30)
+    for name, value in link.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def a_claim(home: Path) -> data.Claim:
+    return data.read_run(home / "runs" / "both").claims[0]
+
+
+def test_effects_are_those_of_the_verdicts_in_groups(home: Path) -> None:
+    claim = a_claim(home)
+    shown = grids.rows(claim, ONLY[0])
+    assert [effect.workload for effect in shown.effects[:3]] == [ARCHITECTURE, OPERATIONS, TOTAL]
+    assert len(shown.effects) == len(GRID.terms()) + 4 and shown.effects[-1].baseline == "control"
+    judged = {effect.variant: effect for effect in claim.effects if effect.workload == ONLY[0]}
+    for effect in shown.effects:
+        source = judged[f"{effect.workload} new"]
+        assert (effect.value, effect.low, effect.high, effect.verdict) == (
+            source.value,
+            source.low,
+            source.high,
+            source.verdict,
+        )
+    assert list(dict.fromkeys(effect.baseline for effect in shown.effects)) == list(grids.GROUPS)
+
+
+def test_the_share_is_what_the_judge_said(home: Path) -> None:
+    claim = a_claim(home)
+    measured = grids.read_grid(home / "runs" / "both", ONLY[0], claim.alpha)
+    share = measured.attribution.share
+    assert share is not None and share[1] < 0.25 < share[2]  # 0.03 of 0.12
+    assert "architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share) in claim.reason
+    told = " ".join(grids.sentences(claim, ONLY[0], measured))
+    assert f"architecture has {100 * share[0]:.0f} %" in told and "Settled of the factors: layout" in told
+    assert "cache" in told and measured.rounds == 60
+
+
+def test_a_cell_is_its_time_against_the_all_old_one(home: Path) -> None:
+    measured = grids.read_grid(home / "runs" / "both", ONLY[0], 0.01)
+    first, last = measured.cells[0], measured.cells[-1]
+    assert (first.ratio, first.low, first.variant) == (1.0, None, CELLS[0])
+    assert last.low is not None and last.high is not None and last.low < math.exp(0.12) < last.high
+    assert last.levels == tuple(factor.new for factor in GRID.factors)
+    figure = cells.cell_table(measured.grid, measured.cells, colours.DARK)
+    table = np.array(figure.data[0].text)
+    assert table.shape == (4, 4) and table[0][0].startswith("1×")
+    assert f"{last.ratio:.3f}×" in table[3][3] and f"{last.low:.2f}" in table[3][3]
+    fastest = max(measured.cells, key=lambda cell: cell.ratio)
+    assert fastest.variant in cells.cell_table_text(measured.cells, ONLY[0])
+    with pytest.raises(ValueError, match="the grid has 16"):
+        cells.cell_table(measured.grid, measured.cells[:3])
+
+
+def test_the_forest_names_groups_and_margin(home: Path) -> None:
+    shown = grids.rows(a_claim(home), ONLY[0])
+    figure = forest.forest(shown, {}, heading="")
+    notes = [note.text for note in figure.layout.annotations]
+    assert "<b>the split</b>" in notes and "layout:cache:mask:ops" in notes
+    assert any("margin: no effect" in (shape.name or "") for shape in figure.layout.shapes)
+    assert "dummy" in grids.forest_text(shown, ONLY[0])
+
+
+def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = page(monkeypatch, home, run="both", workload=ONLY[1])
+    assert not app.exception
+    text = everything(app)
+    assert app.selectbox(key="workload").value == ONLY[1]
+    assert "the speed-up is due to architecture" in text and "Of this speed-up" in text
+    assert "it came out as nothing" in text and "modular → single_file" in text
+    assert len(alts(app)) == 2 and all(ONLY[1] in alt for alt in alts(app))
+    assert app.dataframe[0].value.shape[0] == 16
+
+
+def test_a_run_without_a_grid_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.write_run(tmp_path / "runs" / "plain", rounds=8, only=["decode-15m-c64"])
+    app = page(monkeypatch, tmp_path)
+    assert not app.exception and "pytest --benchmark --claims arch-or-ops" in everything(app)
+
+
+def test_a_lost_cell_is_told_and_nothing_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_grid_run(tmp_path / "runs" / "lost", {"ops": 0.09}, rounds=8, without=CELLS[3])
+    app = page(monkeypatch, tmp_path)
+    text = everything(app)
+    assert not app.exception and "not evidence" in text.lower() and "No round has all cells" in text
+    assert CELLS[3] in text
+
+
+def test_without_samples_what_was_judged_is_still_shown(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(tmp_path / "runs" / "bare")
+    run.path.mkdir(parents=True)
+    for name in ("run.json", "claims.json", "verdicts.json"):
+        (run.path / name).write_bytes((home / "runs" / "both" / name).read_bytes())
+    app = page(monkeypatch, tmp_path)
+    assert not app.exception and "holds no samples" in everything(app)
+    assert len(alts(app)) == 1
+    with pytest.raises(RunError, match="no cell"):
+        grids.read_grid(home / "runs" / "both", "prefill-7b-1layer-t128", 0.01)
+
+
+def test_hostile_names_are_text(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunFolder(tmp_path / "runs" / "hostile")
+    run.path.mkdir(parents=True)
+    for path in (home / "runs" / "both").iterdir():
+        (run.path / path.name).write_bytes(path.read_bytes())
+    verdicts = run.read_verdicts()
+    for verdict in verdicts:
+        verdict["claimed"] = verdict["title"] = MARKUP
+        for effect in verdict["effects"]:
+            effect["workload"] = f"{HOSTILE} {MARKUP}"
+            effect["warnings"] = [MARKUP]
+    run.write_json("verdicts.json", verdicts)
+    app = page(monkeypatch, tmp_path)
+    assert not app.exception and HOSTILE in everything(app)
+    assert not any(HOSTILE in str(element.value) for element in [*app.markdown, *app.caption])
+    assert "no cell of a grid" in everything(app)

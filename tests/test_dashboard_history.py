@@ -1,0 +1,257 @@
+"""The History page and what it stands on: ratios kept beside a run, runs paired by the rules of `workbench compare`."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_workbench.harness import standings as standings_module
+from llama_workbench.harness.cli import main
+from llama_workbench.harness.compare import compare
+from llama_workbench.harness.standings import measure_standings, read_standings, write_standings
+from llama_workbench.harness.store import STANDINGS, RunFolder
+from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
+from tests.runs import ENVIRONMENT, write_run
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import data, histories
+from llama_workbench.dashboard.figures import colours, timeline
+from tests.test_dashboard import alts, everything, texts
+
+PAGE = Path(data.__file__).with_name("app_pages") / "history.py"
+MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
+SLOWER = {"team005_proposal": 1.09 * 1.12}
+
+
+def a_run(home: Path, number: int, **options: Any) -> RunFolder:
+    """Run `number` of a history, without verdicts."""
+    manifest = {"started": f"2026-01-{number:02}T03:04:05+00:00"}
+    defaults: dict[str, Any] = {"only": [MODEL, PART], "judged": False, "rounds": 30, "seed": number}
+    return write_run(home / "runs" / f"run-{number}", manifest=manifest, **defaults | options)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run 1 and 2 alike; 3 on another CPU; 4 as 1 but a slower proposal; 5 with other weights. 2 is a baseline too."""
+    results = tmp_path_factory.mktemp("history")
+    a_run(results, 1)
+    a_run(results, 2, judged=True)
+    a_run(results, 3, environment={"cpu_model": "Another CPU"})
+    a_run(results, 4, factors=SLOWER, judged=True)
+    last = a_run(results, 5, factors=SLOWER)
+    manifest = last.read_manifest()
+    manifest["checkpoints"]["15m"]["digest"] = "other weights"
+    last.write_json("run.json", manifest)
+    for number in (1, 2, 4, 5):  # run 3 is of before there was such a file
+        write_standings(RunFolder(results / "runs" / f"run-{number}"))
+    shutil.copytree(results / "runs" / "run-2", results / "baselines" / "main")
+    return results
+
+
+def pasts(home: Path) -> list[histories.Past]:
+    entries = histories.without_copies(data.RunList(home).entries())[::-1]
+    return [histories.Past(entry, read_standings(RunFolder(entry.summary.path))) for entry in entries]
+
+
+# -- ratios beside the run ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_what_the_samples_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = a_run(tmp_path, 1)
+    measured = measure_standings(run)
+    write_standings(run)
+    monkeypatch.setattr(standings_module, "measure_standings", None)  # whoever reads samples now fails
+    kept = read_standings(run)
+    assert kept.rows == measured.rows and kept.subjects == measured.subjects and kept.courses == measured.courses
+    assert kept.environment["cpu_model"] == ENVIRONMENT["cpu_model"] and kept.noise == measured.noise
+
+
+def test_open_ends_and_runs_of_one_round_survive_the_file(tmp_path: Path) -> None:
+    run = a_run(tmp_path, 1, rounds=1)
+    write_standings(run)
+    kept, measured = read_standings(run), measure_standings(run)
+    assert kept.rows == measured.rows
+    assert all(math.isinf(row.interval.high) for row in kept.rows.values())
+
+
+@pytest.mark.parametrize("spoil", ["older", "damaged", "foreign", "format"])
+def test_a_file_that_does_not_fit_the_run_is_not_used(tmp_path: Path, spoil: str) -> None:
+    run = a_run(tmp_path, 1, rounds=10)
+    write_standings(run)
+    path = run.path / STANDINGS
+    stored = json.loads(path.read_text())
+    for row in stored["rows"]:
+        row["log_ratio"] = 7.0
+    if spoil == "older":
+        run.append_round({"workload": MODEL, "process": 1, "round": 0, "samples": []})
+    elif spoil == "foreign":
+        stored["rows"] = {"a": 1}
+    elif spoil == "format":
+        stored["format"] = 2
+    path.write_text(json.dumps(stored)[: 200 if spoil == "damaged" else None])
+    assert all(row.interval.centre < 1 for row in read_standings(run).rows.values())
+
+
+def test_comparing_by_what_is_kept_is_comparing_by_samples(home: Path) -> None:
+    rows = compare(RunFolder(home / "runs" / "run-1"), RunFolder(home / "runs" / "run-4")).rows
+    found = histories.changes([past for past in pasts(home) if past.entry.name in ("run-1", "run-4")], MODEL)
+    assert [change.row for change in found] == [row for row in rows if row.workload == MODEL]
+
+
+def test_judging_leaves_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(tmp_path, 1, rounds=8)
+    with pytest.raises(SystemExit) as ended:
+        main(["judge", str(run.path)])
+    assert ended.value.code == 0, capsys.readouterr().err
+    assert json.loads((run.path / STANDINGS).read_text())["of"] == run.digest()
+
+
+# -- pairing runs ------------------------------------------------------------------------------------------------------
+
+
+def test_the_line_breaks_where_runs_cannot_be_compared_with_the_reason(home: Path) -> None:
+    points, breaks = histories.points(pasts(home), MODEL, "team005_proposal")
+    assert [point.name for point in points] == [
+        "runs/run-1",
+        "baselines/main",
+        "runs/run-3",
+        "runs/run-4",
+        "runs/run-5",
+    ] or [point.name for point in points] == ["run-1", "baselines/main", "run-3", "run-4", "run-5"]
+    assert [each.index for each in breaks] == [2, 3, 4]
+    assert "CPU: Simulated CPU against Another CPU" in breaks[0].reasons
+    assert breaks[2].reasons == ("the checkpoints differ",)
+    assert points[1].baseline and not points[0].baseline and all(point.against == "yardstick" for point in points)
+
+
+def test_a_change_is_told_against_the_latest_run_that_is_comparable(home: Path) -> None:
+    found = [change for change in histories.changes(pasts(home), MODEL) if change.row.variant == "team005_proposal"]
+    told = {change.after: (change.before, change.row.verdict) for change in found}
+    assert told["baselines/main"] == ("run-1", "no regression")
+    assert told["run-4"] == ("baselines/main", "regression")  # over the run on another machine
+    assert told["run-5"] == ("run-4", "cannot tell") and "run-3" not in told
+
+
+def test_a_component_stands_against_its_baseline(home: Path) -> None:
+    points, _ = histories.points(pasts(home), PART, "team006_after")
+    assert {point.against for point in points} == {"team006_before"}
+
+
+def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
+    entries = histories.without_copies(data.RunList(home).entries())[::-1]
+    first = next(entry for entry in entries if entry.summary.claims)
+    claim, part, verdict = first.summary.claims[0]
+    later = replace(
+        entries[-1], summary=replace(entries[-1].summary, claims=((claim, part, "supported"), ("other", "", "refuted")))
+    )
+    judged, turns = histories.verdicts_over_time([*entries, later], claim)
+    assert len(judged) == 3 and judged[0][1][part] == verdict == "refuted"
+    assert [(turn.was, turn.became, turn.part) for turn in turns] == [("refuted", "supported", part)]
+
+
+# -- the picture -------------------------------------------------------------------------------------------------------
+
+
+def test_the_line_is_cut_at_a_break_and_marks_have_intervals(home: Path) -> None:
+    points, breaks = histories.points(pasts(home), MODEL, "team005_proposal")
+    figure = timeline.timeline(points, breaks, ["run-4"], colours.DARK)
+    line = figure.data[0]
+    assert [x is None for x in line.x].count(True) == len(breaks) == len(figure.layout.shapes)
+    assert [trace.name for trace in figure.data[1:]] == ["a run", "a baseline", "changed beyond noise"]
+    [ring] = [trace for trace in figure.data if trace.name == "changed beyond noise"]
+    assert list(ring.x) == [3]
+    marks = figure.data[1]
+    interval = points[0].interval
+    assert marks.y[0] + marks.error_y.array[0] == pytest.approx(math.exp(interval.high))
+    assert marks.y[0] - marks.error_y.arrayminus[0] == pytest.approx(math.exp(interval.low))
+    told = timeline.timeline_text(MODEL, "team005_proposal", points, breaks)
+    assert "5 runs" in told and "3 breaks" in told and "30 rounds" in told
+    with pytest.raises(ValueError, match="no runs"):
+        timeline.timeline([], [])
+
+
+def test_an_open_interval_and_a_hostile_name_can_be_drawn(home: Path) -> None:
+    points, _ = histories.points(pasts(home), MODEL, "team005_proposal")
+    open_ = replace(points[0].interval, low=-math.inf, high=math.inf)
+    figure = timeline.timeline([replace(points[0], interval=open_, name=f"{HOSTILE}{MARKUP}", against=HOSTILE)], [])
+    assert figure.data[1].error_y.array[0] == 0
+    assert not any("<script" in text or "<img" in text for text in texts(figure))
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def page(monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:
+    monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    app = AppTest.from_file(str(PAGE), default_timeout=60)
+    for name, value in link.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = page(monkeypatch, home, workload=MODEL, variant="team005_proposal", claim="refactor-2x-3x")
+    assert not app.exception and not app.warning
+    assert [app.selectbox(key=key).value for key in ("workload", "variant", "claim")] == [
+        MODEL,
+        "team005_proposal",
+        "refactor-2x-3x",
+    ]
+    text = everything(app)
+    assert "CPU: Simulated CPU against Another CPU" in text and "the checkpoints differ" in text
+    assert "slower by at least" in text and "frozen yardstick" in text
+    assert "1 of 5 runs are slow to read" in text and f"workbench judge {home / 'runs' / 'run-3'}" in text
+    assert "5 runs" in alts(app)[0]
+    listed = app.dataframe[-1].value
+    assert (
+        len(listed) == 6
+        and "./?run=run-4" in set(listed["verdicts"])
+        and "Another CPU" in listed["machine"].to_string()
+    )
+    app.selectbox(key="variant").select("team006_after").run()
+    assert app.query_params["variant"] in ("team006_after", ["team006_after"]) and "team006_after" in alts(app)[0]
+
+
+def test_another_workload_has_its_own_variants_and_says_what_they_stand_against(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = page(monkeypatch, home, workload=PART)
+    assert not app.exception and app.selectbox(key="variant").options == ["team006_after"]
+    assert "team006_before, its own baseline" in everything(app)
+
+
+def test_one_run_broken_folders_and_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    app = page(monkeypatch, tmp_path / "empty")
+    assert not app.exception and "make bench" in everything(app)
+    a_run(tmp_path, 1, rounds=8)
+    add_broken(tmp_path / "runs")
+    app = page(monkeypatch, tmp_path)
+    assert not app.exception and "no change can be told yet" in everything(app)
+    cut = a_run(tmp_path, 2, rounds=8)
+    samples = cut.path / "samples.parquet"
+    data_ = bytearray(samples.read_bytes())
+    data_[100:400] = bytes(300)  # the footer is whole, the rows are not
+    samples.write_bytes(bytes(data_))
+    app = page(monkeypatch, tmp_path)
+    assert not app.exception and "run-2: samples.parquet" in everything(app) and len(alts(app)) == 1
+
+
+def test_a_hostile_run_is_shown_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = a_run(tmp_path, 1, judged=True, rounds=12)
+    deface(run)
+    app = page(monkeypatch, tmp_path)
+    assert not app.exception
+    assert not any("<script" in str(each.value) for each in [*app.markdown, *app.caption])

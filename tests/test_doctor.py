@@ -1,0 +1,125 @@
+"""Is a machine fit to measure: the rules on machines that are not at hand, and this one asked."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llama_workbench.harness import doctor
+from llama_workbench.harness.cli import main
+from llama_workbench.harness.confidence import Interval
+from llama_workbench.harness.doctor import Check, Facts, Trial, aa_trial, examine, examine_aa, read_facts
+from tests.runs import ENVIRONMENT
+
+GOOD = Facts(
+    environment=dict(ENVIRONMENT) | {"governor": "performance", "cgroup_quota_cores": None},
+    available_bytes=16 << 30,
+    siblings=False,
+    py_spy="",
+    memray=True,
+)
+
+
+def checks(facts: Facts) -> dict[str, Check]:
+    return {check.name: check for check in examine(facts)}
+
+
+def on(**environment: Any) -> Facts:
+    return replace(GOOD, environment=dict(GOOD.environment) | environment)
+
+
+def test_a_machine_without_faults_has_nothing_to_mend() -> None:
+    assert {check.state for check in examine(GOOD)} == {"ok"} and not any(check.fix for check in examine(GOOD))
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "state"),
+    [
+        (on(cores=1, load_average=[0.1, 0, 0]), "cores", "warn"),
+        (on(load_average=[1.2, 0, 0]), "load", "warn"),
+        (on(load_average=[2.0, 0, 0]), "load", "bad"),
+        (on(governor="powersave"), "governor", "warn"),
+        (on(cgroup_quota_cores=0.5), "cgroup quota", "bad"),
+        (on(cgroup_quota_cores=1.5), "cgroup quota", "warn"),
+        (replace(GOOD, siblings=True), "threads", "warn"),
+        (on(transparent_huge_pages="always"), "transparent huge pages", "warn"),
+        (replace(GOOD, available_bytes=1 << 30), "free memory", "bad"),
+        (replace(GOOD, available_bytes=4 << 30), "free memory", "warn"),
+        (on(torch=None), "torch", "bad"),
+        (replace(GOOD, py_spy=None), "py-spy", "warn"),
+        (replace(GOOD, py_spy="Permission Denied"), "py-spy", "warn"),
+        (replace(GOOD, memray=False), "memray", "warn"),
+    ],
+)
+def test_each_fault_is_one_line_with_its_fix(facts: Facts, name: str, state: str) -> None:
+    found = checks(facts)
+    assert found.pop(name).state == state and checks(facts)[name].fix
+    assert {check.state for check in found.values()} == {"ok"}
+
+
+def test_what_a_machine_does_not_tell_is_no_fault() -> None:
+    silent = Facts({"cores": 4, "torch": "2.13.0"}, None, None, "", True)
+    assert {check.state for check in examine(silent)} == {"ok"}
+
+
+def a_trial(low: float, high: float, **more: Any) -> Trial:
+    """A trial by the ends of its interval in percent."""
+    left, right = (math.log1p(end / 100) for end in (low, high))
+    return Trial(Interval((left + right) / 2, left, right, 90, **more), sd=0.004, away=0.02, seconds=5.0)
+
+
+def test_an_aa_trial_is_judged_by_width_and_by_what_it_leaves_out() -> None:
+    assert examine_aa(a_trial(-0.4, 0.5)).state == "ok"
+    assert examine_aa(a_trial(0.05, 0.5)).state == "ok"  # nobody claims a difference of 0.05 %
+    assert examine_aa(a_trial(-2, 2)).state == "warn"
+    assert examine_aa(a_trial(-6, 6)).state == "bad"
+    assert examine_aa(a_trial(0.2, 0.6)).state == examine_aa(a_trial(-0.6, -0.2)).state == "bad"
+    assert examine_aa(a_trial(-0.4, 0.5, unstable=True)).state == "bad"
+    assert "[-0.40, +0.50] %" in examine_aa(a_trial(-0.4, 0.5)).found and "90 rounds" in examine_aa(a_trial(1, 2)).found
+    few = Trial(Interval(0.0, -math.inf, math.inf, 3), 0.01, 0.0, 0.1)
+    assert examine_aa(few).state == "warn" and "--seconds" in examine_aa(few).fix
+
+
+def test_a_trial_times_two_copies_and_says_what_it_took() -> None:
+    trial = aa_trial(0.12, seed=1)
+    assert trial.interval.n >= 1 and 0 <= trial.away <= 1 and abs(trial.interval.centre) < 0.5
+    for seconds in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="above 0"):
+            aa_trial(seconds)
+
+
+def test_this_machine_answers() -> None:
+    facts = read_facts()
+    assert facts.environment["cores"] >= 1 and (facts.available_bytes is None or facts.available_bytes > 0)
+    assert len(examine(facts)) == len(examine(GOOD))
+
+
+@pytest.mark.parametrize(("facts", "code"), [(GOOD, 0), (on(cgroup_quota_cores=0.5), 1)])
+def test_the_command_exits_by_the_worst_line(facts: Facts, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "read_facts", lambda: facts)
+    monkeypatch.setattr(doctor, "aa_trial", lambda seconds: a_trial(-0.4, 0.4))
+
+    def said(*arguments: str) -> str:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), pytest.raises(SystemExit) as ended:
+            main(["doctor", *arguments])
+        assert ended.value.code == code
+        return out.getvalue()
+
+    told = json.loads(said("--json"))
+    assert told["fit"] == (code == 0) and {check["state"] for check in told["checks"]} <= {"ok", "warn", "bad"}
+    table = said()
+    assert ("not fit to measure" in table) == (code == 1) and "A/A trial" in table
+    assert ("docker run --cpus" in table) == (code == 1)
+
+
+def test_seconds_must_be_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--seconds", "0"])
+    assert ended.value.code == 2 and "--seconds" in capsys.readouterr().err
