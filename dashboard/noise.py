@@ -235,7 +235,7 @@ def controls(run: data.Run) -> list[Control]:
                 fired=row.get("fired") is True,
             )
         )
-    return sorted(found, key=lambda one: (not one.fired, -(one.smallest or math.inf)))
+    return sorted(found, key=lambda one: (not one.fired, one.smallest is None, -(one.smallest or 0)))
 
 
 def smallest(found: list[Control]) -> dict[str, float | None]:

@@ -24,7 +24,7 @@ NAMES: Mapping[str, str] = {
     "mask_apply": "mask apply",
     "rope": "RoPE",
     "qkv": "QKV",
-    "o_proj": "output projection",
+    "o_proj": "output proj.",
     "attention_fused": "fused attention",
     "mlp": "MLP",
     "lm_head": "LM head",

@@ -59,9 +59,10 @@ def show_controls(run: data.Run) -> None:
     )
     confidence = f" With {words.percent(1 - run.alpha)} confidence all of them hold at once." if run.alpha else ""
     st.caption(
-        "Each row is the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
+        "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
         "all else. An interval that leaves out 1 means that the control fired. The figure at the right is half the "
-        "interval's width: a smaller difference could not have been told apart there, in as many rounds."
+        "width of the wider one: a smaller difference could not have been told apart there, in as many rounds. "
+        f"{open_ones(found)}"
         f"{confidence}"
     )
     with st.expander("The same as a table"):
@@ -89,6 +90,12 @@ def show_controls(run: data.Run) -> None:
         )
 
 
+def open_ones(found: list[noise.Control]) -> str:
+    """What is not in the figure."""
+    names = dict.fromkeys(one.workload for one in found if one.smallest is None)
+    return f"Not drawn, for want of rounds: {words.markdown(words.listing(list(names)))}." if names else ""
+
+
 # -- noise ---------------------------------------------------------------------------------------------------------
 
 
@@ -108,8 +115,7 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
             f"{charts.drift_text(frame)} A point is one round: the median time of a call of the yardstick (of the "
             "baseline where a workload has none) over its own median. A step is a machine that changed its speed, a "
             "cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it cancels. "
-            f"Across: time spent in samples, of which there are {measured.samples:,}; building and warming up are not "
-            "counted."
+            f"All in all there are {measured.samples:,} samples."
         )
     )
 

@@ -22,6 +22,8 @@ PHASES_COMMAND = "pytest --benchmark --claims qkv-61,mask-is-the-bottleneck"
 PROFILED_COMMAND = f"{PHASES_COMMAND} --profile"
 TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
 
+THEIR_LENGTH = "T = 128"  # of the dispute's table; what the page opens with
+
 PERCENT = st.column_config.NumberColumn(format="%.2f %%")
 
 
@@ -135,8 +137,9 @@ def show_workload(
     names = {found.workload: f"{label} ({found.workload})" for label, found in rows}
     if st.query_params.get("workload") in {workload for workload, _ in phases.measured} - names.keys():
         st.query_params.pop("workload")  # of another variant or geometry, chosen before
-    default = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
-    workload = parts.choose("Look inside", names, "workload", default=default or next(iter(names)))
+    profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
+    theirs = next((found.workload for label, found in rows if label == THEIR_LENGTH), None)
+    workload = parts.choose("Look inside", names, "workload", default=profiled or theirs)
     chosen = next(found for _, found in rows if found.workload == workload)
     show_table(chosen, alpha)
     show_published(phases, chosen, lines, alpha)
@@ -286,7 +289,7 @@ def show_decisions(run: data.Run, phases: phase_shares.Phases, workload: str, al
     st.caption(
         words.markdown(
             f"On {workload}, from shares of {SHARES_OF} and the effects in this run's verdicts, as "
-            "`workbench report --decision` computes it. Where an interval lies on both sides of a threshold, the "
+            "workbench report with --decision computes it. Where an interval lies on both sides of a threshold, the "
             "answer is “cannot tell”, with what remains possible."
         )
     )
@@ -295,13 +298,13 @@ def show_decisions(run: data.Run, phases: phase_shares.Phases, workload: str, al
 def show_decision(decision: Decision) -> None:
     rule = decision.rule
     word = OPTIONS.get(decision.option, "")
-    left = ", ".join(dict.fromkeys(choice.option for choice in decision.choices))
+    left = words.listing(sorted({choice.option for choice in decision.choices}))
     picked = f"{decision.option}: {word}" if word else f"{CANNOT_TELL} ({left} remain possible)"
     with st.container(border=True, gap="xsmall"):
         st.markdown(f"**{words.markdown(picked)}** {words.markdown(f'by {rule.team}’s rule: {rule.says}')}")
         st.caption(words.markdown(f"{rule.document}, {rule.section}"))
-        for used in decision.used:
-            st.text(used.describe())
+        for said in dict.fromkeys(used.describe() for used in decision.used):
+            st.text(said)
         if rule.remark:
             st.caption(words.markdown(f"Our reading: {rule.remark}"))
 
@@ -336,16 +339,15 @@ def show_times(opened: parts.Opened) -> None:
                 ],
                 "ours": [micro(row.ours.value / 1e3) if row.ours else "not measured" for row in rows],
                 "our interval": [span(row.ours) if row.ours else "" for row in rows],
-                "rounds": [row.ours.rounds if row.ours else None for row in rows],
-                "their growth": [row.their_growth for row in rows],
-                "our growth": [row.our_growth for row in rows],
+                "rounds": [str(row.ours.rounds) if row.ours else "" for row in rows],
+                "their growth": [growth(row.their_growth) for row in rows],
+                "our growth": [growth(row.our_growth) for row in rows],
                 "variant here": [row.variant if row.ours else "" for row in rows],
                 "their benchmark": [row.figure.bench for row in rows],
             }
         ),
         hide_index=True,
         row_height=28,
-        column_config={name: st.column_config.NumberColumn(format="%.2f×") for name in ("their growth", "our growth")},
         alt="Times a call that the dispute published, beside the medians of this run",
     )
     source = next(iter(figures.values())).source if figures else None
@@ -361,6 +363,10 @@ def show_times(opened: parts.Opened) -> None:
 
 def micro(value: float) -> str:
     return words.milliseconds(1e3 * value)
+
+
+def growth(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}×"
 
 
 def span(found: noise.Span) -> str:

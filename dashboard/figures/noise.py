@@ -10,42 +10,50 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.noise import Control
+from llama_workbench.dashboard.noise import Control, smallest
 
 from .colours import LIGHT, Palette
 from .drawing import SMALL, Layout, box, note, ratio_ticks
 
-ROW_PX = 34  # a line of text and a track
-TRACK_PX = 12
+ROW_PX = 38  # a line of text and a track
+TRACK_PX = 16
 FOOT_PX = 58
 LEGEND_PX = 30
 
 KINDS = {"aa": ("entered twice", "circle"), "copy": ("identical copy", "diamond")}
 
 MOST_POINTS = 3000
-BINS = 100
+BIN, MOST_BINS = 10, 100  # rounds in a point of the line, at least; points
 
 
 def controls_forest(controls: Sequence[Control], colours: Palette = LIGHT) -> go.Figure:
-    """One row a control: its ratio with its interval around 1. What fired is red and says so. The x axis is log."""
-    height = ROW_PX * len(controls)
-    ends = [end for one in controls for end in (one.low, one.high, one.ratio) if end is not None]
+    """One row a workload: its controls' ratios with their intervals around 1. What fired is red and says so.
+
+    Controls without an interval are not drawn. The x axis is logarithmic.
+    """
+    known = [one for one in controls if one.smallest is not None]
+    sizes = smallest(known)
+    workloads = list(sizes)
+    height = ROW_PX * max(1, len(workloads))
+    ends = [end for one in known for end in (one.low, one.high, one.ratio) if end is not None]
     reach = max([0.01, *(abs(math.log(end)) for end in ends)]) * 1.06
     left, right = math.exp(-reach), math.exp(reach)
-    rows = [(height - ROW_PX * place - 24, one) for place, one in enumerate(controls)]
+    tracks = {workload: height - ROW_PX * place - 28 for place, workload in enumerate(workloads)}
+    several = len(known) > len(workloads)
+    rows = [(tracks[one.workload] + several * (4 if one.kind == "aa" else -4), one) for one in known]
     ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
     shapes: list[Layout] = []
     notes: list[Layout] = []
-    for y, one in rows:
+    fired_on = {one.workload for one in known if one.fired}
+    for workload, y in tracks.items():
         shapes.append(box(y, left, right, TRACK_PX / 2, colours.track))
-        fired = " <b>fired</b>" if one.fired else ""
-        notes.append(note(0, y + 15, f"{words.label(one.workload, 28)}{fired}", "left", ink))
-        size = one.smallest
-        notes.append(note(1, y + 15, "too few rounds" if size is None else f"±{100 * size:.2g} %", "right", quiet))
+        fired = " <b>fired</b>" if workload in fired_on else ""
+        notes.append(note(0, y + 17, f"{words.label(workload, 28)}{fired}", "left", ink))
+        notes.append(note(1, y + 17, f"±{100 * (sizes[workload] or 0):.2g} %", "right", quiet))
     traces = []
     for kind, (name, symbol) in KINDS.items():
         for fired in (False, True):
-            found = [(y, one) for y, one in rows if one.kind == kind and one.fired == fired and one.low is not None]
+            found = [(y, one) for y, one in rows if one.kind == kind and one.fired == fired]
             if not found:
                 continue
             values = [one.ratio if one.ratio is not None else 1.0 for _, one in found]
@@ -137,20 +145,22 @@ def controls_text(controls: Sequence[Control]) -> str:
 
 def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
     """Rounds over the time of the run (columns as `dashboard.noise.drift` gives them), with the middle as a line."""
+    frame = frame.assign(order=range(1, len(frame) + 1))
     shown = frame if len(frame) <= MOST_POINTS else frame.iloc[:: math.ceil(len(frame) / MOST_POINTS)]
-    bins = pd.cut(frame["seconds"], min(BINS, max(1, len(frame) // 5)), labels=False)
-    middle = frame.groupby(bins)[["seconds", "relative"]].median()
+    bins = np.arange(len(frame)) // max(BIN, math.ceil(len(frame) / MOST_BINS))
+    middle = frame.groupby(bins)[["order", "relative"]].median()
     percent = 100 * (shown["relative"].to_numpy(np.float64) - 1)
     return go.Figure(
         data=[
             go.Scatter(
                 name="a round",
-                x=shown["seconds"],
+                x=shown["order"],
                 y=percent,
                 mode="markers",
                 marker={"size": 4, "color": colours.sides[0], "opacity": 0.55},
                 hovertext=[
-                    f"<b>{words.label(workload)}</b><br>{words.label(variant)}<br>{value:+.1f} % at {second:.0f} s"
+                    f"<b>{words.label(workload)}</b><br>{words.label(variant)}"
+                    f"<br>{value:+.1f} %, after {second:.0f} s of samples"
                     for workload, variant, second, value in zip(
                         shown["workload"], shown["variant"], shown["seconds"], percent, strict=True
                     )
@@ -159,7 +169,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
             ),
             go.Scatter(
                 name="median of neighbouring rounds",
-                x=middle["seconds"],
+                x=middle["order"],
                 y=100 * (middle["relative"] - 1),
                 mode="lines",
                 line={"color": colours.sides[1], "width": 2},
@@ -168,7 +178,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
         ],
         layout={
             "xaxis": {
-                "title": {"text": "timed so far [s]", "font": {"size": SMALL}},
+                "title": {"text": "rounds, in the order they were taken", "font": {"size": SMALL}},
                 "gridcolor": colours.rule,
                 "rangemode": "tozero",
                 "zeroline": False,
