@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
@@ -88,7 +89,7 @@ def phase_bars(rows: Sequence[tuple[str, Sequence[PhaseShare]]], colours: Palett
                 hoverinfo="text",
             )
         )
-    legend = LEGEND_ROW_PX * (1 + len(present) // 3)  # on a phone three stand in a row
+    legend = LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three stand in a row
     return go.Figure(
         data=bars,
         layout={
