@@ -17,6 +17,7 @@ from . import data, values
 
 LEVEL = 0.99
 YARDSTICK = "yardstick"
+CLOCKS = ("cpu_ns", "wall_ns", "device_ns")
 SEE = 0.01
 """The difference of which the page says where it could have been seen."""
 
@@ -60,7 +61,8 @@ def clocks(run: data.Run) -> dict[str, str]:
     found = {}
     for entry in values.records(run.manifest.get("experiments")):
         name = values.text(values.mapping(entry.get("workload")).get("name"))
-        found[name] = "wall_ns" if values.mapping(entry.get("clock")).get("default") == "wall" else "cpu_ns"
+        column = f"{values.text(values.mapping(entry.get('clock')).get('default'))}_ns"
+        found[name] = column if column in CLOCKS else CLOCKS[0]
     return found
 
 
@@ -77,8 +79,10 @@ _NO_ROUNDS = pd.DataFrame(columns=["workload", "variant", "process", "round", "s
 
 def _timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
     """Samples with `ns`, the time of a call by the workload's clock, and `seconds`, what was timed until then."""
-    by_wall = samples["workload"].map(clock).astype(object).eq("wall_ns").to_numpy(bool)
-    chosen = np.where(by_wall, samples["wall_ns"].to_numpy(), samples["cpu_ns"].to_numpy())
+    wanted = samples["workload"].map(clock).astype(object)
+    chosen = samples[CLOCKS[0]].to_numpy()
+    for column in CLOCKS[1:]:
+        chosen = np.where(wanted.eq(column).to_numpy(bool), samples[column].to_numpy(), chosen)
     repeats = samples["repeats"].clip(lower=1).to_numpy()
     return samples.assign(
         ns=chosen / repeats,

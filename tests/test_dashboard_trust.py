@@ -37,7 +37,13 @@ def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: i
                 place = (first if position == 0 else 1.0) * (1 + slope * position / 3)
                 ns = int(1e6 * (1 + variant) * slow * place * rng.lognormal(0, 0.01))
                 rows.append(["w", f"v{variant}", 0, number, sub_round, position, 8, 2, ns, 2 * ns, 0, 0, 0])
-    return pd.DataFrame(rows, columns=SCHEMA.names).astype({"workload": "category", "variant": "category"})
+    names = ["workload", "variant", "process", "round", "sub_round", "position", "tokens", "repeats"]
+    names += ["cpu_ns", "wall_ns", "faults", "first_cpu_ns", "first_wall_ns"]
+    return (
+        pd.DataFrame(rows, columns=names)
+        .reindex(columns=SCHEMA.names, fill_value=0)
+        .astype({"workload": "category", "variant": "category"})
+    )
 
 
 def a_control(
