@@ -17,9 +17,12 @@ from typing import Any
 from llama_workbench.harness.report import excluded_lines, value_text
 from llama_workbench.harness.store import (
     CLAIMS,
+    FINDINGS,
     JOURNAL,
     MANIFEST,
     MEMORY,
+    PHASE_FACTS,
+    PHASES,
     PROFILES,
     SAMPLES,
     STANDINGS,
@@ -175,7 +178,8 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
-    return _stamp(path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY))
+    names = (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY, JOURNAL, SAMPLES, FINDINGS, PHASES, PHASE_FACTS)
+    return _stamp(path / name for name in names)
 
 
 def stamp_of_standings(path: Path) -> Stamp:
@@ -317,6 +321,14 @@ def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
         rate_hz=values.positive(row.get("rate_hz")),
         reason=reason or "the run gives no reason",
     )
+
+
+def profile_text(run: Run, workload: str, variant: str) -> str:
+    """The folded stacks of a profile as the run keeps them. Raises StackError or OSError where they cannot be read."""
+    relative = run.profiles.get((workload, variant), {}).get("path")
+    if not isinstance(relative, str):
+        raise StackError("the run has no such profile")
+    return _inside(run.path, relative)
 
 
 def experiment(run: Run, workload: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ import streamlit as st
 from llama_workbench.harness.environment import one_line
 from llama_workbench.harness.store import RunError
 
-from . import data, words
+from . import data, noise, phase_shares, words
 from .figures import colours as palettes
 
 PLOT = {"displayModeBar": False, "scrollZoom": False}
@@ -53,6 +53,18 @@ def read_run(path: Path, stamp: data.Stamp) -> data.Run:
 def read_profile(path: Path, stamp: data.Stamp, workload: str, variant: str) -> data.Profile | None:
     """One profile of a run; None where it has none."""
     return data.read_profile(read_run(path, stamp), workload, variant)
+
+
+@st.cache_data(max_entries=16, show_spinner="Reading the phases …")
+def read_phases(path: Path, stamp: data.Stamp) -> phase_shares.Phases:
+    """The phase pass of a run."""
+    return phase_shares.read(path)
+
+
+@st.cache_data(max_entries=16, show_spinner="Reading the samples …")
+def read_noise(path: Path, stamp: data.Stamp) -> noise.Noise:
+    """Aggregates of a run's samples. The samples themselves are not kept."""
+    return noise.read(read_run(path, stamp))
 
 
 @dataclass(frozen=True)

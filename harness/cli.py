@@ -476,15 +476,13 @@ def report_run(
         return
     from .decision import (
         SHARES_OF,
-        Measured,
         PhaseShare,
-        decide,
         decision_markdown,
-        effects_of,
+        decisions_of,
         profiling_form,
         profiling_markdown,
     )
-    from .shares import share, top_consumers
+    from .shares import top_consumers
 
     folder = _run(run)
     everything = not (profiling or decision or roofline)
@@ -513,14 +511,7 @@ def report_run(
             forms.append(profiling_form(variant, workload, shares))
         _write(profiling_markdown(forms))
     if decision or (everything and pairs):
-        picked = {}
-        for workload, variant in pairs:
-            if variant == SHARES_OF:
-                measured = {}
-                for phase in ("mask_create", "cache"):
-                    found = share(table, workload, variant, [phase], "forward", alpha=alpha)
-                    measured[phase] = Measured(100 * found.value, 100 * found.low, 100 * found.high)
-                picked[workload] = decide(measured, effects_of(verdicts, workload))
+        picked = decisions_of(table, verdicts, alpha)
         if not picked:
             raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
         _write(decision_markdown(picked))

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from .shares import CRITICAL, MODERATE, grade
+from .shares import share as time_share
 
 MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
 """Names of the time shares that the rules ask for."""
@@ -274,6 +277,25 @@ def effects_of(verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str
                 if sides == (workload, variant, baseline) and effect.get("ratio") is not None:
                     high = effect["high"]
                     found[name] = Measured(effect["ratio"], effect["low"] or 0.0, math.inf if high is None else high)
+    return found
+
+
+def decisions_of(
+    table: pd.DataFrame, verdicts: Iterable[Mapping[str, Any]], alpha: float
+) -> dict[str, tuple[Decision, ...]]:
+    """What the rules pick on each workload whose time shares were measured for SHARES_OF.
+
+    `table` has the columns of phases.parquet, `verdicts` the form of verdicts.json. Empty where there are none.
+    """
+    records = list(verdicts)
+    rows = table[table["variant"] == SHARES_OF]
+    found = {}
+    for workload in dict.fromkeys(rows["workload"].astype(str)):
+        measured = {}
+        for phase in (MASK_CREATION, CACHE_HANDLING):
+            part = time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
+            measured[phase] = Measured(100 * part.value, 100 * part.low, 100 * part.high)
+        found[workload] = decide(measured, effects_of(records, workload))
     return found
 
 

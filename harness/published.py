@@ -6,7 +6,7 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
@@ -14,6 +14,7 @@ from llama_workbench import ROOT
 
 from .claims import Source
 from .geometries import DataError, Text, checked, impossible, nearest, read_toml, shown
+from .phase_map import DENOMINATORS
 
 PUBLISHED_FILE = ROOT / "datasets" / "published.toml"
 
@@ -36,11 +37,28 @@ class Figure(BaseModel):
         return self
 
 
+class Portion(BaseModel):
+    """One line of the dispute's table of shares: what it calls it, our phases that do the same, and both figures."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    line: Text
+    phases: Annotated[list[Text], Field(min_length=1)]
+    percent: Annotated[float, Field(gt=0, le=100)]
+    milliseconds: PositiveFloat
+    source: Source
+
+    @model_validator(mode="after")
+    def _known(self) -> Portion:
+        for phase in self.phases:
+            if phase not in DENOMINATORS["attention-subset"]:
+                raise impossible("phases", phase, nearest(phase, DENOMINATORS["attention-subset"]))
+        return self
+
+
 def published(path: Path = PUBLISHED_FILE) -> dict[str, Figure]:
     """Figures by workload, in the file's order. Raises `DataError` on a mistake in it or a workload given twice."""
-    tables = read_toml(path)
-    for key in tables.keys() - {"figure"}:
-        raise DataError(f"{shown(path)}: [{key}]: no such table; {nearest(key, ['figure'])}")
+    tables = _tables(path)
     found: dict[str, Figure] = {}
     for number, table in enumerate(tables.get("figure", []), start=1):
         figure = checked(Figure, table, file=shown(path), table=f"[[figure]] {number}")
@@ -48,3 +66,16 @@ def published(path: Path = PUBLISHED_FILE) -> dict[str, Figure]:
             raise DataError(f"{shown(path)}: [[figure]] {number}: workload = {figure.workload!r} occurs twice")
         found[figure.workload] = figure
     return found
+
+
+def published_shares(path: Path = PUBLISHED_FILE) -> tuple[Portion, ...]:
+    """The lines of the dispute's table of shares, in its order. Raises `DataError` on a mistake in the file."""
+    rows = enumerate(_tables(path).get("share", []), start=1)
+    return tuple(checked(Portion, row, file=shown(path), table=f"[[share]] {number}") for number, row in rows)
+
+
+def _tables(path: Path) -> dict[str, Any]:
+    tables = read_toml(path)
+    for key in tables.keys() - {"figure", "share"}:
+        raise DataError(f"{shown(path)}: [{key}]: no such table; {nearest(key, ['figure', 'share'])}")
+    return tables

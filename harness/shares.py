@@ -82,6 +82,16 @@ def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = AL
     return t_interval((rounds["ns"] / rounds["plain"]).to_numpy(np.float64), alpha, most=math.inf)
 
 
+def times_ns(table: pd.DataFrame, workload: str, variant: str) -> dict[str, float]:
+    """Nanoseconds of a marked call by phase, for every phase that ran: median over rounds of the round's medians.
+
+    Where lengths differ, it is the mean over them. Medians do not add up exactly to the median of the whole call.
+    """
+    lengths = _rows(table, workload, variant)["tokens"].nunique()
+    medians = _rounds(table, workload, variant).median() / lengths
+    return {phase: float(medians[phase]) for phase in PHASES if medians[phase] > 0}
+
+
 def top_consumers(
     table: pd.DataFrame, workload: str, variant: str, of: str = "forward", alpha: float = ALPHA
 ) -> list[Consumer]:
@@ -169,6 +179,11 @@ class Agreement:
     def apart(self) -> float:
         """How far the two shares are apart."""
         return abs(self.timed.value - self.sampled)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the errors of both explain that: 99 % of the sampling's and the half width of the timed interval."""
+        return self.apart <= 2.576 * self.sampled_error + self.timed.high - self.timed.value
 
 
 def sampled_phases(folded: str, lines: Lines) -> dict[frozenset[str], int]:

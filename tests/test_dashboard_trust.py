@@ -1,0 +1,192 @@
+"""Trust: what is made of samples and controls, their pictures, and the page by AppTest."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import data, noise, words
+from llama_workbench.dashboard.figures import noise as charts
+from llama_workbench.harness.store import SCHEMA
+from tests import runs
+from tests.dashboard_runs import HOSTILE, deface
+
+PAGE = Path(data.__file__).with_name("app_pages") / "trust.py"
+
+
+def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: int = 0) -> pd.DataFrame:
+    """Four variants in random order; the first place takes `first` times as long, the last `1 + slope` times."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(rounds):
+        slow = rng.lognormal(0, 0.2)
+        for sub_round in range(3):
+            for position, variant in enumerate(rng.permutation(4)):
+                place = (first if position == 0 else 1.0) * (1 + slope * position / 3)
+                ns = int(1e6 * (1 + variant) * slow * place * rng.lognormal(0, 0.01))
+                rows.append(["w", f"v{variant}", 0, number, sub_round, position, 8, 2, ns, 2 * ns, 0, 0, 0])
+    names = ["workload", "variant", "process", "round", "sub_round", "position", "tokens", "repeats"]
+    names += ["cpu_ns", "wall_ns", "faults", "first_cpu_ns", "first_wall_ns"]
+    return (
+        pd.DataFrame(rows, columns=names)
+        .reindex(columns=SCHEMA.names, fill_value=0)
+        .astype({"workload": "category", "variant": "category"})
+    )
+
+
+def a_control(
+    workload: str, low: float | None, high: float | None, *, kind: str = "aa", fired: bool = False
+) -> noise.Control:
+    return noise.Control(workload, kind, f"v@{kind}", 1.0, low, high, 24, fired)
+
+
+# -- samples -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_effect_of_the_place_is_found_where_there_is_one() -> None:
+    still, _ = noise.aggregate(samples(), {}).places["w"]
+    assert still.low < 1 < still.high and still.rounds == 40
+    first, _ = noise.aggregate(samples(first=1.05), {}).places["w"]
+    assert 1.03 < first.low < 1.05 < first.high < 1.07
+    _, last = noise.aggregate(samples(slope=0.05), {}).places["w"]
+    assert 1.03 < last.low < 1.05 < last.high < 1.07
+
+
+def test_rounds_have_the_time_of_a_call_by_the_workload_s_clock() -> None:
+    table = samples(rounds=2)
+    cpu, wall = (noise.aggregate(table, {"w": clock}).rounds for clock in ("cpu_ns", "wall_ns"))
+    assert (wall["ns"] == 2 * cpu["ns"]).all()
+    one = table[(table["variant"] == "v0") & (table["round"] == 0)]
+    row = cpu[(cpu["variant"] == "v0") & (cpu["round"] == 0)].iloc[0]
+    assert row["ns"] == one["cpu_ns"].median() / 2
+    assert cpu.groupby("round")["seconds"].min().is_monotonic_increasing
+
+
+def test_a_median_has_an_interval_once_there_are_rounds_enough() -> None:
+    found = noise.median_ns(noise.aggregate(samples(), {}), "w", "v1")
+    assert found and found.low < found.value < found.high < 2 * found.value
+    few = noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "v1")
+    assert few and (few.low, few.high) == (0.0, np.inf)
+    assert noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "other") is None
+
+
+def test_drift_takes_the_yardstick_and_elsewhere_the_baseline() -> None:
+    table = samples()
+    assert set(noise.drift(noise.aggregate(table, {}), {"w": "v2"})["variant"]) == {"v2"}
+    named = table.assign(variant=table["variant"].cat.rename_categories({"v3": "yardstick"}))
+    found = noise.drift(noise.aggregate(named, {}), {"w": "v2"})
+    assert set(found["variant"]) == {"yardstick"} and len(found) == 40
+    assert found["relative"].median() == pytest.approx(1) and found["seconds"].is_monotonic_increasing
+    figure = charts.drift(found)
+    assert len(figure.data[0].x) == 40 and len(figure.data[1].x) == 4
+    assert "[%]" in figure.layout.yaxis.title.text and "40 rounds" in charts.drift_text(found)
+
+
+# -- controls ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_counts_what_could_have_been_seen() -> None:
+    found = [
+        a_control("fine", 0.995, 1.005),
+        a_control("fine", 0.98, 1.03, kind="copy"),
+        a_control("good", 0.992, 1.008),
+        a_control("open", None, None),
+        a_control("bad", 1.02, 1.3, fired=True),
+    ]
+    sizes = noise.smallest(found)
+    assert sizes["good"] == pytest.approx(0.008, abs=1e-4) and sizes["open"] is None
+    assert sizes["fine"] == pytest.approx(0.0252, abs=1e-4), "the less certain of two decides"
+    said = noise.could_see(found)
+    assert said.startswith("On 1 of 4 workloads this machine could have seen a difference of 1 %; ")
+    assert "0.8 % at best" in said and "On 1 there were too few rounds" in said and "told apart on 1." in said
+
+
+def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> None:
+    found = [
+        a_control("bad", 1.02, 1.3, fired=True),
+        a_control("good", 0.99, 1.01, kind="copy"),
+        a_control("o", None, None),
+    ]
+    figure = charts.controls_forest(found)
+    assert [trace.name for trace in figure.data] == ["entered twice, fired", "identical copy"]
+    assert len({trace.marker.symbol for trace in figure.data}) == 2
+    notes = [note.text for note in figure.layout.annotations]
+    assert "bad <b>fired</b>" in notes and "good" in notes and "o" not in notes
+    assert "Fired: bad" in charts.controls_text(found)
+    assert charts.controls_forest([]).layout.height > 0
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+Opener = Callable[..., AppTest]
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
+    def opened(results: Path, **link: str) -> AppTest:
+        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+        monkeypatch.setattr(sys, "argv", ["app.py"])
+        app = AppTest.from_file(str(PAGE), default_timeout=30)
+        for name, value in link.items():
+            app.query_params[name] = value
+        return app.run()
+
+    yield opened
+
+
+def everything(app: AppTest) -> str:
+    found = [app.markdown, app.caption, app.header, app.title, app.text, app.code, app.warning, app.info]
+    parts = [str(element.value) for elements in found for element in elements]
+    parts += [table.value.to_string() for table in [*app.table, *app.dataframe]]
+    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(parts))
+
+
+def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Path) -> None:
+    runs.write_run(tmp_path / "runs" / "one", rounds=30)
+    app = page(tmp_path, run="one")
+    assert not app.exception
+    text = everything(app)
+    assert "of 4 workloads this machine could have seen a difference of 1 %" in text
+    assert "120 rounds of the same code" in text and "samples." in text
+    assert "variants passed on every workload they ran" in text
+    assert "MALLOC_MMAP_THRESHOLD_ = 1073741824" in text and "METHODOLOGY.md" in text
+    assert len(app.get("plotly_chart")) == 2 and all(chart.proto.alt for chart in app.get("plotly_chart"))
+
+
+def test_notes_that_differ_in_numbers_alone_are_one(page: Opener, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=30)
+    verdicts = run.read_verdicts()
+    effects = [effect for verdict in verdicts for effect in verdict["effects"]]
+    for number, effect in enumerate(effects):
+        effect["warnings"] = [f"about {number + 2} min more would decide it"]
+    run.write_json("verdicts.json", verdicts)
+    app = page(tmp_path)
+    table = next(frame.value for frame in app.dataframe if "note, as on the first" in frame.value)
+    assert list(table["effects"]) == [len(effects)]
+    assert table["note, as on the first"][0] == "about 2 min more would decide it"
+
+
+def test_damaged_and_hostile_runs_are_shown_as_far_as_they_go(page: Opener, tmp_path: Path) -> None:
+    hostile = runs.write_run(tmp_path / "runs" / "hostile", rounds=30)
+    deface(hostile)
+    app = page(tmp_path)
+    assert not app.exception and HOSTILE in everything(app)
+    manifest = hostile.read_manifest()
+    twice = pq.read_table(hostile.path / "samples.parquet")
+    pq.write_table(pa.concat_tables([twice, twice]), hostile.path / "samples.parquet")
+    hostile.write_json("run.json", manifest | {"noise": {"controls": [{"low": "x"}, 3]}, "environment": {}})
+    app = page(tmp_path)
+    assert not app.exception
+    assert "samples.parquet" in everything(app) and "cannot be read here" in everything(app)
