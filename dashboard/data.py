@@ -17,9 +17,12 @@ from typing import Any
 from llama_workbench.harness.report import excluded_lines, value_text
 from llama_workbench.harness.store import (
     CLAIMS,
+    LOADING,
     MANIFEST,
     MEMORY,
+    MEMORY_SWEEP,
     PROFILES,
+    SAMPLES,
     VERDICTS,
     RunError,
     RunFolder,
@@ -172,7 +175,9 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
-    return _stamp(path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY))
+    return _stamp(
+        path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY, MEMORY_SWEEP, LOADING, SAMPLES)
+    )
 
 
 def stamp_of_results(results: Path) -> Stamp:
