@@ -19,8 +19,10 @@ from llama_workbench.harness.store import (
     CLAIMS,
     FINDINGS,
     JOURNAL,
+    LOADING,
     MANIFEST,
     MEMORY,
+    MEMORY_SWEEP,
     PHASE_FACTS,
     PHASES,
     PROFILES,
@@ -178,7 +180,8 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
-    names = (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY, JOURNAL, SAMPLES, FINDINGS, PHASES, PHASE_FACTS)
+    names = (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY, MEMORY_SWEEP, LOADING, JOURNAL, SAMPLES)
+    names += (FINDINGS, PHASES, PHASE_FACTS)
     return _stamp(path / name for name in names)
 
 
