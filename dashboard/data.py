@@ -180,9 +180,9 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
-    names = (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY, MEMORY_SWEEP, LOADING, JOURNAL, SAMPLES)
-    names += (FINDINGS, PHASES, PHASE_FACTS)
-    return _stamp(path / name for name in names)
+    judged = (MANIFEST, CLAIMS, VERDICTS, JOURNAL, SAMPLES)
+    found_out = (PROFILES, MEMORY, MEMORY_SWEEP, LOADING, FINDINGS, PHASES, PHASE_FACTS)
+    return _stamp(path / name for name in (*judged, *found_out))
 
 
 def stamp_of_standings(path: Path) -> Stamp:
