@@ -964,7 +964,11 @@ class Worker:
             end = time.perf_counter() + seconds
             while time.perf_counter() < end or not calls_ns:
                 _profiled_call(runner, bench.workload.tokens, len(calls_ns), calls_ns, wait_for_device)
-        return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns)}
+        return {
+            "calls": len(calls_ns),
+            "median_ns": statistics.median(calls_ns),
+            "median_error_ns": _median_error(calls_ns),
+        }
 
     def memory(self, workload: str, variant: str) -> dict[str, Any]:
         """Peak bytes that one warmed-up call allocates above what lives already, on the device (`peak_bytes` of it).
@@ -1343,6 +1347,19 @@ def _profiled_call(
     if wait_for_device is not None:
         wait_for_device()
     calls_ns.append(time.perf_counter_ns() - start)
+
+
+def _median_error(values: Sequence[int]) -> float | None:
+    """Standard error of a median: half of what lies between the values sqrt(n) / 2 ranks below and above the middle.
+
+    None below five values. Calls that follow each other are not quite independent, so it is rather too small.
+    """
+    count = len(values)
+    if count < 5:
+        return None
+    ordered, reach = sorted(values), math.sqrt(count) / 2
+    low, high = (min(max(round((count - 1) / 2 + sign * reach), 0), count - 1) for sign in (-1, 1))
+    return (ordered[high] - ordered[low]) / 2
 
 
 def _peak_transient_bytes(runner: Runner, length: int, device: Device) -> int:

@@ -32,6 +32,7 @@ PIPELINE = (
     "plan",
     "gates",
     "checks",
+    "places",
     "phases",
     "loaders",
     "footprint",
