@@ -31,6 +31,9 @@ RATE_HZ = 250
 """py-spy at this rate costs 5-11 % (with native frames 1.5-2.5 times), and both sides of a comparison pay it."""
 
 SECONDS = 1.5
+NATIVE_LEAD_SECONDS = 6.0
+"""py-spy stops the process for seconds to read torch's symbols, then makes up for the samples that it missed."""
+
 PASS_SECONDS = 180.0
 ATTACH_SECONDS = 10.0
 
@@ -58,7 +61,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
     ]
     for index, (group, book, name) in enumerate(work):
         workload = book.experiment.workload.name
-        left = (len(work) - index) * (SECONDS + 1.0)
+        left = (len(work) - index) * (SECONDS + 1.0 + (NATIVE_LEAD_SECONDS if native else 0.0))
         progress.step(f"profile {workload}: {name}", index / len(work), left)
         process = measurement.standing(group)
         path = folder.path / "profiles" / _file_name(workload) / f"{_file_name(name)}.folded"
@@ -232,7 +235,10 @@ def _py_spy(
         return entry | {"reason": "py-spy is not installed: pip install py-spy"}
     workload = book.experiment.workload.name
     try:
-        go = process.ask_in_two("loop", PASS_SECONDS, workload=workload, variant=variant, seconds=SECONDS)
+        lead = NATIVE_LEAD_SECONDS if native else 0.0
+        go = process.ask_in_two(
+            "loop", PASS_SECONDS, workload=workload, variant=variant, lead_seconds=lead, seconds=SECONDS
+        )
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / "stacks.folded"
             refusals: list[str] = []

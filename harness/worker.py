@@ -950,8 +950,13 @@ class Worker:
 
     # -- passes --------------------------------------------------------------------------------------------------
 
-    def loop(self, workload: str, variant: str, seconds: float, wait: Callable[[], None]) -> dict[str, Any]:
-        """Run a variant for a while, for a profiler that attaches between `wait` and the first call."""
+    def loop(
+        self, workload: str, variant: str, lead_seconds: float, seconds: float, wait: Callable[[], None]
+    ) -> dict[str, Any]:
+        """Run a variant for a while, for a profiler that attaches between `wait` and the first call.
+
+        Calls of the first `lead_seconds` are not made by `_profiled_call`, by which samples are told to count.
+        """
         bench = self.benches[workload]
         calls_ns: list[int] = []
         with torch.inference_mode():
@@ -961,6 +966,10 @@ class Worker:
                 runner.call()
             wait()
             wait_for_device = self.device.synchronise if isinstance(self.device, Cuda) else None
+            begin = time.perf_counter() + lead_seconds
+            while time.perf_counter() < begin:
+                runner.prepare(bench.workload.tokens, 0, 1)
+                runner.call()
             end = time.perf_counter() + seconds
             while time.perf_counter() < end or not calls_ns:
                 _profiled_call(runner, bench.workload.tokens, len(calls_ns), calls_ns, wait_for_device)
