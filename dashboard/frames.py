@@ -215,7 +215,8 @@ def prune(
 
     while True:
         pruned = kept(root, share * total)
-        if share >= 1 or sum(1 + len(frame.lines) for _, frame in pruned.walk()) <= most + 1:
+        boxes = sum(1 + (len(frame.lines) if len(frame.lines) > 1 else 0) for _, frame in pruned.walk())
+        if share >= 1 or boxes <= most + 1:
             return pruned, share
         share *= 2
 

@@ -149,6 +149,8 @@ class Picture {
     );
     this.told = element("div", "told");
     this.told.setAttribute("aria-live", "polite");
+    this.told.textContent =
+      "A click or Enter enlarges a box, a second click or Escape shows all again; arrow keys go from box to box.";
     this.root.append(head, this.canvas, this.told);
     this.canvas.addEventListener("keydown", (event) => this.press(event));
     this.canvas.addEventListener("click", (event) => this.click(event));
