@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench.harness import places, profiles, speedscope
@@ -95,6 +95,7 @@ def text_of(stacks: list[tuple[list[str], int]]) -> str:
     return "".join(f"{';'.join(stack)} {count}\n" for stack, count in stacks)
 
 
+@settings(deadline=None, max_examples=40)
 @given(STACKS, STACKS)
 def test_merged_trees_hold_both_sides_whole(before: Any, after: Any) -> None:
     sides = [frames.read_folded(text_of(stacks)) for stacks in (before, after)]
@@ -137,6 +138,7 @@ def test_a_frame_that_takes_as_long_as_before_is_not_coloured_because_the_rest_b
     assert fills["mlp"] < fills["rope"] == flamegraphs._NEUTRAL
 
 
+@settings(deadline=None, max_examples=40)
 @given(STACKS, STACKS)
 def test_boxes_of_a_difference_fit_into_their_callers_and_swap_sign_with_the_sides(before: Any, after: Any) -> None:
     one, two = a_profile(text_of(before), 3e6, 1e4), replace(a_profile(text_of(after), 5e6, 2e4), variant="after")
