@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llama_workbench import ROOT
 from llama_workbench.harness import places, profiles, speedscope
 from llama_workbench.harness.store import RunFolder
 from llama_workbench.harness.worker import _median_error
@@ -273,7 +274,7 @@ def test_a_profile_names_files_by_whose_they_are_and_no_folder_of_the_machine(tm
     mine = tmp_path / "secret" / "mine.py"
     stack = [
         f"_profiled_call ({places.__file__}:3)",
-        f"Fast.forward ({Path(places.ROOT) / 'variants' / 'fast.py'}:12)",
+        f"Fast.forward ({ROOT / 'variants' / 'fast.py'}:12)",
         f"linear ({torch.nn.functional.__file__}:7)",
         f"at::(anonymous namespace)::mm<int, 2> ({Path(torch.__file__).parent / 'lib' / 'libtorch_cpu.so'})",
         f"__enter__ ({sys.modules['contextlib'].__file__}:5)",
@@ -315,7 +316,7 @@ def test_where_attaching_is_refused_the_profile_says_so(
     tool = tmp_path / "py-spy"
     tool.write_text('#!/bin/sh\necho "$@" >> "$0.log"\necho "Permission Denied: try sudo" >&2\nexit 1\n')
     tool.chmod(0o755)
-    monkeypatch.setattr(profiles.shutil, "which", lambda *_, **__: str(tool))
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: str(tool))
     book: Any = type("Book", (), {"experiment": type("E", (), {"workload": type("W", (), {"name": "w"})})})
     entry = profiles._py_spy(_Looping(), book, "v", tmp_path / "v.folded", native=native)  # type: ignore[arg-type]
     assert entry["path"] is None and "Permission Denied: try sudo" in entry["reason"]
