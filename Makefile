@@ -11,7 +11,7 @@ TYPING := .venv/typing/llama_workbench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all test dashboard dashboard-speed lint format clean
+.PHONY: help bench bench-all test dashboard dashboard-speed speedscope lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ dashboard: $(INSTALLED) ## show the results in a browser
 
 dashboard-speed: $(INSTALLED) ## time the dashboard's pages on two hundred runs
 	$(BIN)/python -m tests.dashboard_speed $(ARGS)
+
+speedscope: $(INSTALLED) ## install what the dashboard opens raw profiles with (by npm, its hash checked)
+	$(BIN)/workbench speedscope
 
 lint: $(INSTALLED) $(TYPING) ## check format, style and types
 	$(BIN)/ruff format --check .

@@ -36,7 +36,7 @@ from llama_workbench.harness.store import (
 )
 
 from . import values, words
-from .frames import Frame, StackError, prune, read_folded, without_shell
+from .frames import Frame, Scale, StackError, read_folded
 
 LARGEST_PROFILE_BYTES = 64 << 20
 
@@ -122,20 +122,27 @@ class Floor:
 
 @dataclass(frozen=True)
 class Profile:
-    """One sampled profile: all of it (`root`) and what is drawn (`shown`, pruned and without the `shell`).
+    """One sampled profile. `root` is None where there is none, and `reason` says why.
 
-    Both are None where there is no profile, and `reason` says why. `median_ns` is the time of one call.
+    `median_ns` is the time of one call while it was sampled, with its standard error.
     """
 
     workload: str
     variant: str
     root: Frame | None
-    shown: Frame | None
-    shell: tuple[str, ...]
-    least_share: float  # of a box that is drawn
     median_ns: float | None
+    median_error_ns: float | None
     rate_hz: float | None
+    native: bool  # with the frames of native code
+    native_reason: str  # why not, where they were asked for
     reason: str
+
+    @property
+    def scale(self) -> Scale | None:
+        """What turns samples into time; None where samples or the time of a call are missing."""
+        if self.root is None or self.median_ns is None:
+            return None
+        return Scale(self.root.samples, self.median_ns, self.median_error_ns)
 
 
 @dataclass(frozen=True)
@@ -309,19 +316,15 @@ def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
             reason = f"{relative}: {error.strerror if isinstance(error, OSError) else error}"
         if root is not None and not root.samples:
             root, reason = None, "the profiler took no sample"
-    shown, shell, least_share = None, list[str](), 0.0
-    if root is not None:
-        pruned, least_share = prune(root)
-        shown, shell = without_shell(pruned)
     return Profile(
         workload=workload,
         variant=variant,
         root=root,
-        shown=shown,
-        shell=tuple(shell),
-        least_share=least_share,
         median_ns=values.positive(row.get("median_ns")),
+        median_error_ns=values.positive(row.get("median_error_ns")),
         rate_hz=values.positive(row.get("rate_hz")),
+        native=row.get("native") is True,
+        native_reason=values.text(row.get("native_reason")),
         reason=reason or "the run gives no reason",
     )
 

@@ -1,80 +1,249 @@
-"""The part of a page that shows flamegraphs of one workload."""
+"""The part of a page that shows flamegraphs of one workload: side by side, or one less the other."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
-from . import data, frames, parts, words
+from llama_workbench.harness import speedscope
+
+from . import data, flame_canvas, frame_difference, parts, raw_profile, words
 from .figures import flamegraphs
+from .frames import Scale, StackError, by_own_time, merge
+
+WAYS = {"side": "Side by side", "difference": "Difference"}
+"""What `?flame=` may say."""
+
+ROWS = 15  # of the table
+SPEEDSCOPE_PX = 560
 
 
 def show(run: data.Run, stamp: data.Stamp, workload: str, sides: Sequence[str], baseline: str) -> None:
-    """Flamegraphs of `sides` (variants) on one workload, next to each other and to one scale."""
+    """Flamegraphs of `sides` (variants) on one workload, to one scale, and where there are two their difference."""
     profiles = {side: parts.read_profile(run.path, stamp, workload, side) for side in sides}
     if not any(profiles.values()):
         parts.show_missing("profiles", f"{parts.PROFILE_COMMAND} --workloads {shlex.quote(workload)}")
         return
-    known = [profile for profile in profiles.values() if profile and profile.shown]
-    medians = [profile.median_ns for profile in known if profile.median_ns]
-    widest = max(medians) if medians and len(medians) == len(known) else None
-    ink, fills = parts.colours().frame_text, parts.colours().frames
-    st.markdown(
-        " ".join(
-            f':color[{flamegraphs.KINDS[name]}]{{foreground="{ink}" background="{fills[name]}"}}'
-            for name in flamegraphs.kinds(known)
-        )
-    )
-    for column, (side, profile) in zip(st.columns(len(profiles), gap="medium"), profiles.items(), strict=True):
-        with column:
-            role = "baseline" if side == baseline else "variant"
-            time = f", {words.milliseconds(profile.median_ns)} a call" if profile and profile.median_ns else ""
-            st.markdown(f"**{words.markdown(side)}** :gray[{role}{time}]")
-            _show_one(side, profile, widest)
-    scale = "A millisecond is as wide on both sides. " if widest and len(known) > 1 else ""
-    st.caption(
-        f"Box width is time: share of samples × median time of a call. {scale}Click a box to enlarge it. "
-        "Left out are the two frames that torch.nn.Module puts around every call."
-    )
-
-
-def _show_one(side: str, profile: data.Profile | None, widest_ns: float | None) -> None:
-    if profile is None or profile.root is None or profile.shown is None:
-        st.text(f"No profile: {profile.reason if profile else 'the profiling pass left this variant out'}.")
+    for side, profile in profiles.items():
+        _show_side(side, profile, "baseline" if side == baseline else "variant")
+    known = {side: profile for side, profile in profiles.items() if profile is not None and profile.root is not None}
+    if not known:
         return
-    st.plotly_chart(
-        flamegraphs.flamegraph(profile, widest_ns, parts.colours()),
-        config=parts.PLOT,
-        alt=flamegraphs.flamegraph_text(profile),
-        key=f"flame {side}",
+    pair = _pair(known, baseline)
+    way = _choose_way() if pair else "side"
+    if pair and way == "difference":
+        reason = frame_difference.reason_against(
+            [profile.rate_hz for profile in pair],
+            [profile.native for profile in pair],
+            [profile.median_ns for profile in pair],
+        )
+        if reason:
+            st.text(f"No difference can be drawn: {reason}. Below are both sides.")
+            way = "side"
+        else:
+            before, after = pair
+            _draw([_difference(run.path, stamp, workload, before.variant, after.variant)])
+            st.caption(words.markdown(_difference_caption(before, after)))
+            _show_changes(before, after)
+    if way == "side":
+        medians = [profile.median_ns for profile in known.values() if profile.median_ns]
+        widest = max(medians) if len(medians) == len(known) else None
+        _draw([_flamegraph(run.path, stamp, workload, side, widest) for side in known])
+        scale = " A millisecond is as wide on both sides." if widest and len(known) > 1 else ""
+        st.caption(
+            "Each box is a function; below it is what it called, and at the bottom the lines that were running. Its "
+            f"width is time: share of samples × median time of a call.{scale} ± is one standard error. Left out are "
+            "the two frames that torch.nn.Module puts around every call."
+        )
+        for side, profile in known.items():
+            with st.expander(f"{words.markdown(side)} as a table"):
+                _show_own(profile)
+    _show_raw(run, workload, list(known))
+
+
+def _pair(known: Mapping[str, data.Profile], baseline: str) -> tuple[data.Profile, data.Profile] | None:
+    """The two sides, the baseline first; None where there are not two."""
+    if len(known) != 2:
+        return None
+    before, after = sorted(known.values(), key=lambda profile: profile.variant != baseline)
+    return before, after
+
+
+def _choose_way() -> str:
+    """`?flame=`, else side by side."""
+    wanted = st.query_params.get("flame")
+    st.session_state["flame"] = wanted if wanted in WAYS else "side"
+
+    def follow() -> None:
+        st.query_params["flame"] = st.session_state["flame"] or "side"
+
+    way = st.segmented_control(
+        "Flamegraphs", list(WAYS), key="flame", format_func=WAYS.__getitem__, on_change=follow, required=True
     )
+    return way or "side"
+
+
+def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
+    """One line: how many samples at which rate, and the time of a call; or why there is no profile."""
+    if profile is None or profile.root is None:
+        reason = profile.reason if profile else "the profiling pass left this variant out"
+        st.markdown(f"**{words.markdown(side)}** :gray[{role}]")
+        st.text(f"No profile: {reason}.")
+        return
+    rate = f" at {profile.rate_hz:g} Hz" if profile.rate_hz else " at a rate that was not recorded"
+    error = f" ± {words.milliseconds(profile.median_error_ns)}" if profile.median_error_ns else ""
+    time = f", {words.milliseconds(profile.median_ns)}{error} a call" if profile.median_ns else ""
+    native = ", with native frames" if profile.native else ""
+    said = f"{role}: {profile.root.samples} samples{rate}{native}{time}"
+    st.markdown(f"**{words.markdown(side)}** :gray[{words.markdown(said)}]")
+    if profile.native_reason:
+        st.text(f"Without native frames: {profile.native_reason}.")
+
+
+@st.cache_data(max_entries=64, show_spinner="Drawing the profile …")
+def _flamegraph(
+    path: Path, stamp: data.Stamp, workload: str, side: str, widest_ns: float | None
+) -> flamegraphs.Picture:
+    profile = parts.read_profile(path, stamp, workload, side)
+    assert profile is not None
+    return flamegraphs.flamegraph(profile, widest_ns)
+
+
+@st.cache_data(max_entries=64, show_spinner="Comparing the profiles …")
+def _difference(path: Path, stamp: data.Stamp, workload: str, before: str, after: str) -> flamegraphs.Picture:
+    sides = [parts.read_profile(path, stamp, workload, side) for side in (before, after)]
+    assert sides[0] is not None and sides[1] is not None
+    return flamegraphs.difference(sides[0], sides[1])
+
+
+def _draw(pictures: Sequence[flamegraphs.Picture]) -> None:
+    def keep(text: str) -> None:
+        if text:
+            st.query_params["find"] = text
+        else:
+            st.query_params.pop("find", None)
+
+    flame_canvas.draw(flamegraphs.payload(pictures, st.query_params.get("find", "")), "flames", keep)
+    shares = dict.fromkeys(words.percent(picture.least_share) for picture in pictures)
+    shells = dict.fromkeys(" › ".join(picture.shell) for picture in pictures if picture.shell)
+    shell = f" Nor are the outer frames {', '.join(shells)}." if shells else ""
+    st.caption(words.markdown(f"Boxes below {' or '.join(shares)} of the time are not drawn.{shell}"))
+
+
+def _difference_caption(before: data.Profile, after: data.Profile) -> str:
+    change = after.median_ns - before.median_ns if before.median_ns and after.median_ns else 0.0
+    errors = [profile.median_error_ns for profile in (before, after)]
+    if all(errors):
+        sure = "± is one standard error, of the samples and of the median time of a call on both sides."
+    else:
+        sure = (
+            "± is one standard error of the samples of both sides; that of the median time of a call was not recorded "
+            "and is left out, so that the outermost boxes look surer than they are."
+        )
+    return (
+        f"Red boxes with + take more milliseconds in {after.variant}, blue ones with − fewer; together "
+        f"{flamegraphs.signed(change)} a call. A box is as wide as the mean of both sides, so that what one of them "
+        "lacks is seen too (striped). The colour is strongest at the largest difference of a box that calls nothing. "
+        f"{sure} Grey (≈) differs by less than two of them; of identical code one box in twenty would be coloured. "
+        "The sides were profiled one after the other: whether the whole is faster is said by the verdict, which was "
+        "measured in turns and without a profiler."
+    )
+
+
+def _show_own(profile: data.Profile) -> None:
+    """Functions with the most time of their own."""
+    assert profile.root is not None
     total = profile.root.samples
-    rate = f" at {profile.rate_hz:g} Hz" if profile.rate_hz else ""
-    small = f" Boxes below {words.percent(profile.least_share)} are not drawn."
-    shell = f" Nor are the outer frames {' › '.join(profile.shell)}." if profile.shell else ""
-    st.caption(words.markdown(f"{total} samples{rate}.{small}{shell}"))
-    with st.expander("The same as a table"):
-        own = frames.by_own_time(profile.root)[:15]
-        per_sample_ms = (profile.median_ns or 0) / total / 1e6
+    scale = profile.scale
+    own = [(name, file, count) for name, file, (count,) in by_own_time(profile.root)[:ROWS]]
+    shares = [count / total for _, _, count in own]
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "function": [name for name, _, _ in own],
+                "file": [file for _, file, _ in own],
+                "own time": [scale.time_ns(count) / 1e6 if scale else None for _, _, count in own],
+                "± time": [scale.error_ns(count) / 1e6 if scale else None for _, _, count in own],
+                "share": [100 * share for share in shares],
+                "± share": [100 * (share * (1 - share) / total) ** 0.5 for share in shares],
+            }
+        ),
+        hide_index=True,
+        row_height=28,
+        column_config={
+            **{name: st.column_config.NumberColumn(format="%.3f ms") for name in ("own time", "± time")},
+            **{name: st.column_config.NumberColumn(format="%.1f %%") for name in ("share", "± share")},
+        },
+        alt=f"Functions of {profile.variant} with the most time of their own; ± is one standard error",
+    )
+
+
+def _show_changes(before: data.Profile, after: data.Profile) -> None:
+    """Functions whose own time differs, the surest large ones first."""
+    assert before.root is not None and after.root is not None and before.scale is not None and after.scale is not None
+    scales: tuple[Scale, Scale] = (before.scale, after.scale)
+    own = by_own_time(merge(before.root, after.root))
+    rows = [(name, file, counts, frame_difference.delta(counts, scales)) for name, file, counts in own]
+    rows.sort(key=lambda row: (not row[3].sure, -abs(row[3].ns)))
+    only = {None: "both", 0: before.variant, 1: after.variant}
+    with st.expander("The difference as a table"):
         st.dataframe(
             pd.DataFrame(
                 {
-                    "function": [name for name, _, _ in own],
-                    "file": ["/".join(file.split("/")[-3:]) for _, file, _ in own],
-                    "own time": [samples * per_sample_ms if per_sample_ms else None for _, _, samples in own],
-                    "share": [100 * samples / total for _, _, samples in own],
-                    "± (SE)": [100 * (s / total * (1 - s / total) / total) ** 0.5 for _, _, s in own],
+                    "function": [row[0] for row in rows[:ROWS]],
+                    "file": [row[1] for row in rows[:ROWS]],
+                    "before": [scales[0].time_ns(row[2][0]) / 1e6 for row in rows[:ROWS]],
+                    "after": [scales[1].time_ns(row[2][1]) / 1e6 for row in rows[:ROWS]],
+                    "difference": [row[3].ns / 1e6 for row in rows[:ROWS]],
+                    "± (SE)": [row[3].error_ns / 1e6 for row in rows[:ROWS]],
+                    "beyond chance": ["yes" if row[3].sure else "no" for row in rows[:ROWS]],
+                    "only in": [only[row[3].only] for row in rows[:ROWS]],
                 }
             ),
             hide_index=True,
             row_height=28,
             column_config={
-                "own time": st.column_config.NumberColumn(format="%.3f ms"),
-                "share": st.column_config.NumberColumn(format="%.1f %%"),
-                "± (SE)": st.column_config.NumberColumn(format="%.1f %%"),
+                "before": st.column_config.NumberColumn(f"own time, {before.variant}", format="%.3f ms"),
+                "after": st.column_config.NumberColumn(f"own time, {after.variant}", format="%.3f ms"),
+                "difference": st.column_config.NumberColumn(format="%+.3f ms"),
+                "± (SE)": st.column_config.NumberColumn(format="%.3f ms"),
             },
-            alt=f"Functions of {side} with the most time of their own",
+            alt=f"Functions by how much their own time differs between {before.variant} and {after.variant}",
+        )
+
+
+def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
+    """The profile as it was recorded: to keep, or in speedscope where that is installed."""
+    with st.expander(
+        "Open the raw profile", expanded="raw" in st.query_params, key="raw profile", on_change="rerun"
+    ) as box:
+        if not box.open:
+            return
+        side = parts.choose("Profile of", sides, "raw")
+        try:
+            text = data.profile_text(run, workload, side)
+        except (OSError, UnicodeDecodeError, StackError) as error:
+            st.text(f"The profile cannot be read: {error}.")
+            return
+        name = re.sub(r"[^A-Za-z0-9._@+-]+", "_", f"{workload}-{side}") + ".folded"
+        st.download_button("Download the folded stacks", text, file_name=name, mime="text/plain", on_click="ignore")
+        folder = speedscope.installed_folder()
+        if folder is None:
+            st.text("speedscope, which opens such a file here in the page, is not installed. This command installs it:")
+            st.code("workbench speedscope", language="bash")
+            return
+        try:
+            page = raw_profile.document(folder, text, name)
+        except (OSError, raw_profile.RawProfileError) as error:
+            st.text(f"speedscope cannot be shown: {error}. Remove {folder.name} from the cache and install it again.")
+            return
+        st.iframe(page, height=SPEEDSCOPE_PX, alt=f"speedscope with the profile of {side} on {workload}")
+        st.caption(
+            "speedscope, with every sample as py-spy recorded it. Left Heavy is sorted by time; the order under Time "
+            "Order is that of the file and means nothing, for folded stacks have none."
         )

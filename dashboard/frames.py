@@ -1,47 +1,62 @@
-"""py-spy's folded stacks as a tree of frames: pure functions, no I/O.
+"""py-spy's folded stacks as a tree of frames, of one profile or of several laid over each other. Pure, no I/O.
 
 A folded line is `outer;inner;innermost count`, a frame is `name (file:line)`, and the line is the one that was
-being executed. Callers are merged over their lines, because the callee below says where they were; the innermost
-frame is split by line, because a line such as `scores = q @ k.T` runs in a kernel that leaves no Python frame.
+being executed. Callers are merged over their lines, because the callee below says where they were; samples without a
+callee are kept by line, because a line such as `scores = q @ k.T` runs in a kernel that leaves no Python frame.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 DISPATCH = re.compile(r"(?:^|[.])(?:_wrapped_call_impl|_call_impl)$")
 """nn.Module's way from `module(x)` to `forward`: two frames at every level that say nothing."""
 
 PRUNE_BELOW = 0.002
-"""Share of all samples under which a box is not drawn (a pixel or two on a wide screen)."""
+"""Share of all time under which a box is not drawn (a pixel or two on a wide screen)."""
 
-MOST_BOXES = 400
-"""Beyond this plotly takes seconds to draw."""
+MOST_BOXES = 20_000
+"""Beyond this the canvas takes long to draw."""
+
+MOST_LEVELS = 80
+"""Time of deeper frames stays in the box of this level: nobody reads further, and a file may hold anything."""
 
 _FRAME = re.compile(r"^(?P<name>.*?)(?: \((?P<file>[^()]*?)(?::(?P<line>\d+))?\))?$")
+
+Counts = tuple[int, ...]
+"""Samples, one number for each profile that is laid over the others."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One box: a function (or a line of one) at one place in the stack. `samples` counts what is below as well."""
+    """One function at one place in the stack. `counts` include what is below.
+
+    `lines` are the lines of its own that were being executed, with their samples; they add up to `own`.
+    """
 
     name: str
     file: str
-    line: int | None
-    samples: int
+    counts: Counts
     children: tuple[Frame, ...] = ()
+    lines: tuple[tuple[int, Counts], ...] = ()
 
     @property
-    def own(self) -> int:
-        """Samples in which this frame was the innermost one, lines of its own included."""
-        return self.samples - sum(child.samples for child in self.children if child.line is None)
+    def samples(self) -> int:
+        """Samples of all profiles together."""
+        return sum(self.counts)
+
+    @property
+    def own(self) -> Counts:
+        """Samples in which this frame was the innermost one."""
+        return tuple(n - sum(child.counts[side] for child in self.children) for side, n in enumerate(self.counts))
 
     @property
     def depth(self) -> int:
-        """Levels below this one."""
+        """Levels of frames below this one."""
         return max((1 + child.depth for child in self.children), default=0)
 
     def walk(self, level: int = 0) -> Iterator[tuple[int, Frame]]:
@@ -49,6 +64,33 @@ class Frame:
         yield level, self
         for child in self.children:
             yield from child.walk(level + 1)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What turns samples of one profile into time: how many there are, and the median time of a call.
+
+    `median_error_ns` is the median's standard error, None where the run did not record it: it is then neglected.
+    """
+
+    samples: int
+    median_ns: float
+    median_error_ns: float | None = None
+
+    def time_ns(self, count: int) -> float:
+        """Time of `count` samples within a call: their share × the median."""
+        return self.median_ns * count / self.samples
+
+    def error_ns(self, count: int) -> float:
+        """Standard error of `time_ns`: sqrt(p (1 - p) / n) × median, and the share of the median's own error."""
+        share = count / self.samples
+        sampling = math.sqrt(share * (1 - share) / self.samples) * self.median_ns
+        return math.hypot(sampling, share * (self.median_error_ns or 0.0))
+
+
+def time_ns(counts: Counts, scales: Sequence[Scale]) -> float:
+    """Mean over the profiles of a frame's time: a box's width, so that what only one of them has stays visible."""
+    return sum(scale.time_ns(count) for count, scale in zip(counts, scales, strict=True)) / len(scales)
 
 
 @dataclass
@@ -77,12 +119,15 @@ def read_folded(text: str) -> Frame:
 
 def _add(root: _Node, stack: list[str], samples: int) -> None:
     root.samples += samples
-    node, line = root, None
+    node, line, level = root, None, 0
     for text in stack:
         found = _FRAME.match(text)
         name, file = (found["name"], found["file"] or "") if found else (text, "")
         if DISPATCH.search(name):
             continue
+        if (level := level + 1) > MOST_LEVELS:
+            line = None
+            break
         line = int(found["line"]) if found and found["line"] else None
         node = node.children.setdefault((name, file), _Node())
         node.samples += samples
@@ -92,12 +137,42 @@ def _add(root: _Node, stack: list[str], samples: int) -> None:
 
 def _frozen(name: str, file: str, node: _Node) -> Frame:
     children = [_frozen(*key, child) for key, child in node.children.items()]
-    if len(node.lines) > 1:  # one line only: the box would repeat the one above it
-        children += [Frame(name, file, line, samples) for line, samples in node.lines.items()]
-    # By time, then by name, so that the same profile always draws the same picture.
-    children.sort(key=lambda frame: (-frame.samples, frame.name, frame.line or 0))
-    only = next(iter(node.lines)) if len(node.lines) == 1 and not node.children else None
-    return Frame(name, f"{file}:{only}" if only is not None else file, None, node.samples, tuple(children))
+    lines = {line: (samples,) for line, samples in node.lines.items()}
+    return _sorted(Frame(name, file, (node.samples,), tuple(children), tuple(lines.items())))
+
+
+def _sorted(frame: Frame) -> Frame:
+    """By samples, then by name, so that the same profile always draws the same picture."""
+    children = sorted(frame.children, key=lambda child: (-child.samples, child.name, child.file))
+    lines = sorted(frame.lines, key=lambda item: (-sum(item[1]), item[0]))
+    return replace(frame, children=tuple(children), lines=tuple(lines))
+
+
+def merge(*roots: Frame) -> Frame:
+    """Trees of one profile each, laid over each other by frame (name and file) and line.
+
+    A frame that some of them lack has a zero there. Raises ValueError without a tree.
+    """
+    if not roots:
+        raise ValueError("no tree to merge")
+    return _merged(roots)
+
+
+def _merged(sides: Sequence[Frame | None]) -> Frame:
+    there = [side for side in sides if side is not None]
+    keys = dict.fromkeys((child.name, child.file) for side in there for child in side.children)
+    indices = [{(c.name, c.file): c for c in side.children} if side else {} for side in sides]
+    numbers = dict.fromkeys(line for side in there for line, _ in side.lines)
+    lines = [{line: sum(counts) for line, counts in side.lines} if side else {} for side in sides]
+    return _sorted(
+        Frame(
+            there[0].name,
+            there[0].file,
+            tuple(side.samples if side else 0 for side in sides),
+            tuple(_merged([index.get(key) for index in indices]) for key in keys),
+            tuple((number, tuple(side.get(number, 0) for side in lines)) for number in numbers),
+        )
+    )
 
 
 def without_shell(root: Frame) -> tuple[Frame, list[str]]:
@@ -108,38 +183,51 @@ def without_shell(root: Frame) -> tuple[Frame, list[str]]:
     """
     dropped: list[str] = []
     top = root
-    while len(top.children) == 1 and top.children[0].samples >= 0.99 * root.samples and top.children[0].children:
-        top = top.children[0]
+    while len(top.children) == 1 and top.children[0].children:
+        [child] = top.children
+        if any(mine < 0.99 * all_ for mine, all_ in zip(child.counts, root.counts, strict=True)):
+            break
+        top = child
         dropped.append(top.name)
     if not dropped:
         return root, []
     # The innermost of them stays: it is the function that was measured, and names the picture.
-    return replace(root, children=(top,)), dropped[:-1]
+    return replace(root, children=(top,), lines=()), dropped[:-1]
 
 
-def prune(root: Frame, share: float = PRUNE_BELOW, most: int = MOST_BOXES) -> tuple[Frame, float]:
-    """Leave out boxes with less than `share` of the root's samples; their time stays in the box above.
+def prune(
+    root: Frame,
+    share: float = PRUNE_BELOW,
+    most: int = MOST_BOXES,
+    weight: Callable[[Counts], float] = sum,
+) -> tuple[Frame, float]:
+    """Leave out frames and lines with less than `share` of the root's `weight`; their time stays in the box above.
 
     Where more than `most` boxes would be left, the share is doubled until they are few enough. Returns the tree and
     the share that it took.
     """
+    total = weight(root.counts)
 
     def kept(frame: Frame, least: float) -> Frame:
-        children = tuple(kept(child, least) for child in frame.children if child.samples >= least)
-        return replace(frame, children=children)
+        children = tuple(kept(child, least) for child in frame.children if weight(child.counts) >= least)
+        lines = tuple(item for item in frame.lines if weight(item[1]) >= least)
+        return replace(frame, children=children, lines=lines)
 
     while True:
-        pruned = kept(root, share * root.samples)
-        if share >= 1 or sum(1 for _ in pruned.walk()) <= most + 1:
+        pruned = kept(root, share * total)
+        boxes = sum(1 + (len(frame.lines) if len(frame.lines) > 1 else 0) for _, frame in pruned.walk())
+        if share >= 1 or boxes <= most + 1:
             return pruned, share
         share *= 2
 
 
-def by_own_time(root: Frame) -> list[tuple[str, str, int]]:
-    """(name, file, own samples) of every function, the largest first: the picture as a list."""
-    own: Counter[tuple[str, str]] = Counter()
-    for _, frame in root.walk():
-        if frame is not root and frame.line is None:
-            own[frame.name, re.sub(r":\d+$", "", frame.file)] += frame.own
-    ordered: Iterable[tuple[tuple[str, str], int]] = sorted(own.items(), key=lambda item: (-item[1], item[0]))
-    return [(name, file, samples) for (name, file), samples in ordered if samples > 0]
+def by_own_time(root: Frame) -> list[tuple[str, str, Counts]]:
+    """(name, file, own samples) of every function with any, the most first: the picture as a list."""
+    own: dict[tuple[str, str], list[int]] = {}
+    for level, frame in root.walk():
+        if level:
+            have = own.setdefault((frame.name, frame.file), [0] * len(root.counts))
+            for side, count in enumerate(frame.own):
+                have[side] += count
+    found = [(name, file, tuple(counts)) for (name, file), counts in own.items() if any(counts)]
+    return sorted(found, key=lambda item: (-sum(item[2]), item[:2]))

@@ -54,6 +54,7 @@ Examples:
   workbench runs                           the runs on this disk
   workbench baseline save RUN main         keep a run to compare with
   workbench doctor                         is this machine fit to measure?
+  workbench speedscope                     install what the dashboard opens raw profiles with
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
 `compare`, `judge --check` and `doctor` also have 1, see there.
@@ -279,6 +280,18 @@ def _show_summaries(folder: Path, none: str, as_json: bool) -> None:
 
 
 # -- two runs ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("speedscope")
+def get_speedscope(
+    archive: Annotated[
+        Path | None, typer.Option(help="What `npm pack` made of that version elsewhere; then npm is not asked.")
+    ] = None,
+) -> None:
+    """Install speedscope, with which the dashboard opens a raw profile: one version, by npm, its hash checked."""
+    from .speedscope import VERSION, install
+
+    _write(f"speedscope {VERSION} lies in {install(archive)}\n")
 
 
 @app.command("compare")
@@ -695,9 +708,11 @@ def _message(error: Exception) -> list[str] | None:
     from .claims import ClaimError
     from .geometries import DataError
     from .report import ReadmeError
+    from .speedscope import SpeedscopeError
     from .store import RunError
+    from .tokenizer import CacheError
 
-    if not isinstance(error, (Failure, ClaimError, DataError, ReadmeError, RunError)):
+    if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):
         return None
     return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]
 

@@ -26,7 +26,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
-from pathlib import Path
 from types import CodeType, ModuleType
 
 import torch
@@ -37,6 +36,7 @@ from llama_workbench import variants
 from llama_workbench.variants import Variant
 
 from .phase_map import ENTER, LIBRARY_MODEL, MAPS, MAY_RUN, MUST_RUN, OTHER, PHASES, VIEWS
+from .places import place
 
 Clock = Callable[[], int]
 Log = list[tuple[int, int]]
@@ -272,8 +272,8 @@ class _Loader(SourceFileLoader):
         self.functions, self.made, self.twins = functions, made, twins
 
     def get_code(self, fullname: str) -> CodeType:
-        marker = Marker(self.get_data(self.path), self.functions, _tail(self.path))
-        self.made.lines[_tail(self.path)] = {
+        marker = Marker(self.get_data(self.path), self.functions, place(self.path))
+        self.made.lines[place(self.path)] = {
             str(line): [sorted(own), sorted(called)] for line, (own, called) in marker.phases_of_line.items()
         }
         tree = _FromTwins(self.twins).visit(marker.tree) if self.twins else marker.tree
@@ -368,11 +368,6 @@ def _load(
     except BaseException:
         del sys.modules[private]
         raise
-
-
-def _tail(path: str) -> str:
-    """The last two parts of a path, as profiles name a file."""
-    return "/".join(Path(path).parts[-2:])
 
 
 # --- does each phase run what it should? ---------------------------------------------------------------------------

@@ -20,14 +20,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from llama_workbench.variants import outside
+
 from .environment import last_level_cache_bytes
 from .measure import Bookkeeping, Group, Measurement, Progress, WorkerFailed, WorkerProcess
+from .places import place
 from .store import MEMORY, PHASE_FACTS, PROFILES, ROOFLINE, RunFolder
 
 RATE_HZ = 250
-"""py-spy at this rate costs 5-11 % and both sides of a comparison pay it."""
+"""py-spy at this rate costs 5-11 % (with native frames 1.5-2.5 times), and both sides of a comparison pay it."""
 
 SECONDS = 1.5
+NATIVE_LEAD_SECONDS = 6.0
+"""py-spy stops the process for seconds to read torch's symbols, then makes up for the samples that it missed."""
+
 PASS_SECONDS = 180.0
 ATTACH_SECONDS = 10.0
 
@@ -39,8 +45,12 @@ PHASE_ROUNDS = 12
 """Rounds of the phase pass: fixed beforehand, as the t interval over them asks for."""
 
 
-def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
-    """Profile every variant that stands, on every workload; controls are left out."""
+def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
+    """Profile every variant that stands, on every workload, all at RATE_HZ; controls are left out.
+
+    `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
+    """
+    added = [outside.parse(text)[0] for text in measurement.plan.added.values()]
     profiles: list[dict[str, Any]] = []
     memory: list[dict[str, Any]] = []
     work = [
@@ -51,11 +61,11 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress) 
     ]
     for index, (group, book, name) in enumerate(work):
         workload = book.experiment.workload.name
-        left = (len(work) - index) * (SECONDS + 1.0)
+        left = (len(work) - index) * (SECONDS + 1.0 + (NATIVE_LEAD_SECONDS if native else 0.0))
         progress.step(f"profile {workload}: {name}", index / len(work), left)
         process = measurement.standing(group)
         path = folder.path / "profiles" / _file_name(workload) / f"{_file_name(name)}.folded"
-        entry = _py_spy(process, book, name, path)
+        entry = _py_spy(process, book, name, path, added, native=native)
         if entry["path"] is not None:
             entry["path"] = str(path.relative_to(folder.path))
         profiles.append({"workload": workload, "variant": name, **entry})
@@ -199,27 +209,52 @@ def _asked(
     return None, lost
 
 
-def _py_spy(process: WorkerProcess, book: Bookkeeping, variant: str, path: Path) -> dict[str, Any]:
+def _py_spy(
+    process: WorkerProcess,
+    book: Bookkeeping,
+    variant: str,
+    path: Path,
+    added: Sequence[Path] = (),
+    *,
+    native: bool = False,
+) -> dict[str, Any]:
     """Attach for as long as the variant is called in a loop; an entry of profiles.json."""
-    entry: dict[str, Any] = {"path": None, "rate_hz": RATE_HZ, "samples": 0, "median_ns": None, "reason": None}
+    entry: dict[str, Any] = {
+        "path": None,
+        "rate_hz": RATE_HZ,
+        "samples": 0,
+        "native": False,
+        "native_reason": None,
+        "calls": 0,
+        "median_ns": None,
+        "median_error_ns": None,
+        "reason": None,
+    }
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if tool is None:
         return entry | {"reason": "py-spy is not installed: pip install py-spy"}
     workload = book.experiment.workload.name
     try:
-        go = process.ask_in_two("loop", PASS_SECONDS, workload=workload, variant=variant, seconds=SECONDS)
+        lead = NATIVE_LEAD_SECONDS if native else 0.0
+        go = process.ask_in_two(
+            "loop", PASS_SECONDS, workload=workload, variant=variant, lead_seconds=lead, seconds=SECONDS
+        )
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / "stacks.folded"
-            refusals = []
+            refusals: list[str] = []
             recorder = None
-            for extra in ([], ["--nonblocking"]):  # the second needs no ptrace stop
+            # --nonblocking needs no ptrace stop; py-spy walks no native stack without one.
+            for extra in (["--native"], [], ["--nonblocking"]) if native else ([], ["--nonblocking"]):
                 recorder, said = _attach(tool, process.pid, raw, extra)
                 if recorder is not None:
+                    entry["native"] = "--native" in extra
                     break
                 refusals.append(said)
-            facts = go()
+            if native and not entry["native"]:
+                entry["native_reason"] = f"py-spy --native cannot attach: {refusals[0]}"
+            entry |= go()
             if recorder is None:
-                return entry | {"reason": f"py-spy cannot attach: {refusals[0]}", "median_ns": facts["median_ns"]}
+                return entry | {"reason": f"py-spy cannot attach: {refusals[0]}"}
             recorder.send_signal(signal.SIGINT)
             try:
                 recorder.communicate(timeout=PASS_SECONDS)
@@ -229,19 +264,20 @@ def _py_spy(process: WorkerProcess, book: Bookkeeping, variant: str, path: Path)
             text = raw.read_text(encoding="utf-8", errors="replace") if raw.is_file() else ""
     except WorkerFailed as failure:
         return entry | {"reason": failure.reason}
-    stacks, samples = _in_loop(text)
+    stacks, samples = _in_loop(text, added)
     if not samples:
-        return entry | {"reason": "py-spy recorded no sample in the loop", "median_ns": facts["median_ns"]}
+        return entry | {"reason": "py-spy recorded no sample in the loop"}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(stacks, encoding="utf-8")
-    return entry | {"path": str(path), "samples": samples, "median_ns": facts["median_ns"]}
+    return entry | {"path": str(path), "samples": samples}
 
 
 def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subprocess.Popen[bytes] | None, str]:
     """py-spy, once it samples; or None and what it said."""
     # It says that it samples only after its first look at the process, so the loop does not start too early.
+    command = [tool, "record", "--pid", str(pid), "--rate", str(RATE_HZ), "--format", "raw", "--output", str(raw)]
     process = subprocess.Popen(
-        [tool, "record", "--pid", str(pid), "--rate", str(RATE_HZ), "--format", "raw", "--output", str(raw), *extra],
+        [*command, "--full-filenames", *extra],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -267,13 +303,14 @@ def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subproces
 _CALL = "_profiled_call"
 
 
-def _in_loop(text: str) -> tuple[str, int]:
+def _in_loop(text: str, added: Sequence[Path] = ()) -> tuple[str, int]:
     """Stacks below the profiled call, in folded form, and the number of their samples.
 
-    Frames above the call are the worker's own; those below bear the last two parts of their file's path, so that a
+    Frames above the call are the worker's own; those below bear the names that `places` gives their files, so that a
     profile names no folder of this machine.
     """
     lines: dict[str, int] = {}
+    named: dict[str, str] = {}
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = stack.split(";")
@@ -281,18 +318,24 @@ def _in_loop(text: str) -> tuple[str, int]:
         if start is None or not count.isdigit():
             continue
         below = frames[start + 1 :] or frames[start:]
-        key = ";".join(_short(frame) for frame in below)
+        for frame in below:
+            if frame not in named:
+                named[frame] = _named(frame, added)
+        key = ";".join(named[frame] for frame in below)
         lines[key] = lines.get(key, 0) + int(count)
     return "".join(f"{stack} {count}\n" for stack, count in lines.items()), sum(lines.values())
 
 
-def _short(frame: str) -> str:
+_PLACE = re.compile(r"(?P<path>.*?)(?P<line>:\d+)?")
+
+
+def _named(frame: str, added: Sequence[Path]) -> str:
     """`forward (/a/b/variants/fast.py:12)` → `forward (variants/fast.py:12)`."""
-    name, _, place = frame.rpartition(" (")
-    if not name:
+    name, _, where = frame.rpartition(" (")
+    found = _PLACE.fullmatch(where.removesuffix(")"))
+    if not name or not found:
         return frame
-    parts = place.rstrip(")").replace("\\", "/").split("/")
-    return f"{name} ({'/'.join(parts[-2:])})"
+    return f"{name} ({place(found['path'], added)}{found['line'] or ''})"
 
 
 def _file_name(name: str) -> str:

@@ -68,6 +68,7 @@ class Options:
     run_dir: Path | None = None
     checkpoint: Path | None = None
     profile: bool = False
+    profile_native: bool = False  # with frames of native code
     claims_folder: Path = field(default_factory=lambda: llama_workbench.ROOT / "claims")
     gates_only: bool = False
     command: tuple[str, ...] = ()
@@ -316,11 +317,11 @@ class Run:
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
             measurement.run(referee, self._keep(), seconds=max(seconds, 1.0))
             self._find_out(measurement)
-            if self.options.profile:
+            if self.options.profile or self.options.profile_native:
                 from .profiles import run_passes
 
                 self.progress.phase("profiles and memory")
-                run_passes(measurement, self.folder, self.progress)
+                run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
 
     def _find_out(self, measurement: Measurement) -> None:
         """The passes that claims ask for, after the rounds: what they find feeds verdicts. One that fails says so, and

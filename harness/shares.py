@@ -158,7 +158,7 @@ def t_interval(values: NDArray[np.float64], alpha: float, least: float = 0.0, mo
 # --- the same from a profiler's samples ----------------------------------------------------------------------------
 
 Lines = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
-"""File (last two parts of its path) → line → [phases of the line's own code, phases of what it calls in Python]."""
+"""File (as harness/places.py names it) → line → [phases of the line's own code, phases of what it calls in Python]."""
 
 
 @dataclass(frozen=True)

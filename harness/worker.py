@@ -950,8 +950,13 @@ class Worker:
 
     # -- passes --------------------------------------------------------------------------------------------------
 
-    def loop(self, workload: str, variant: str, seconds: float, wait: Callable[[], None]) -> dict[str, Any]:
-        """Run a variant for a while, for a profiler that attaches between `wait` and the first call."""
+    def loop(
+        self, workload: str, variant: str, lead_seconds: float, seconds: float, wait: Callable[[], None]
+    ) -> dict[str, Any]:
+        """Run a variant for a while, for a profiler that attaches between `wait` and the first call.
+
+        Calls of the first `lead_seconds` are not made by `_profiled_call`, by which samples are told to count.
+        """
         bench = self.benches[workload]
         calls_ns: list[int] = []
         with torch.inference_mode():
@@ -961,10 +966,18 @@ class Worker:
                 runner.call()
             wait()
             wait_for_device = self.device.synchronise if isinstance(self.device, Cuda) else None
+            begin = time.perf_counter() + lead_seconds
+            while time.perf_counter() < begin:
+                runner.prepare(bench.workload.tokens, 0, 1)
+                runner.call()
             end = time.perf_counter() + seconds
             while time.perf_counter() < end or not calls_ns:
                 _profiled_call(runner, bench.workload.tokens, len(calls_ns), calls_ns, wait_for_device)
-        return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns)}
+        return {
+            "calls": len(calls_ns),
+            "median_ns": statistics.median(calls_ns),
+            "median_error_ns": _median_error(calls_ns),
+        }
 
     def memory(self, workload: str, variant: str) -> dict[str, Any]:
         """Peak bytes that one warmed-up call allocates above what lives already, on the device (`peak_bytes` of it).
@@ -1343,6 +1356,19 @@ def _profiled_call(
     if wait_for_device is not None:
         wait_for_device()
     calls_ns.append(time.perf_counter_ns() - start)
+
+
+def _median_error(values: Sequence[int]) -> float | None:
+    """Standard error of a median: half of what lies between the values sqrt(n) / 2 ranks below and above the middle.
+
+    None below five values. Calls that follow each other are not quite independent, so it is rather too small.
+    """
+    count = len(values)
+    if count < 5:
+        return None
+    ordered, reach = sorted(values), math.sqrt(count) / 2
+    low, high = (min(max(round((count - 1) / 2 + sign * reach), 0), count - 1) for sign in (-1, 1))
+    return (ordered[high] - ordered[low]) / 2
 
 
 def _peak_transient_bytes(runner: Runner, length: int, device: Device) -> int:

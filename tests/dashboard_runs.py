@@ -60,6 +60,14 @@ def add_broken(home: Path) -> None:
     (home / "photos" / "beach.jpg").write_bytes(b"\xff\xd8")
 
 
+def wide(towers: int = 480, levels: int = 41) -> str:
+    """Stacks of nearly 20,000 boxes that are all large enough to be drawn; the first ones bear HOSTILE as name."""
+    frames = [
+        [f"{HOSTILE if not k else f'f{k}'} (variants/v{level}.py:1)" for level in range(levels)] for k in range(towers)
+    ]
+    return "".join(f"run (worker.py:1);{';'.join(tower)} {2 if k else 20}\n" for k, tower in enumerate(frames))
+
+
 def folded(seed: int = 0, layers: int = 2) -> str:
     """Stacks such as py-spy writes for a small Llama: the worker's loop, dispatch frames, layers, leaves by line."""
     rng = random.Random(seed)

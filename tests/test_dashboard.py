@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from llama_workbench import ROOT
 from llama_workbench.harness.store import RunError, RunFolder
 from tests import runs
-from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
+from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
@@ -29,8 +29,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, frames, words
-from llama_workbench.dashboard.figures import colours, flamegraphs, forest, forest_rows, memory_bars
+from llama_workbench.dashboard import data, words
+from llama_workbench.dashboard.figures import colours, forest, forest_rows, memory_bars
 
 APP = Path(data.__file__).with_name("app.py")
 
@@ -71,13 +71,6 @@ def a_claim(*effects: data.Effect, **more: Any) -> data.Claim:
         effects=effects,
     )
     return replace(claim, **more)
-
-
-def a_profile(text: str | None = None, median_ns: float | None = 10e6) -> data.Profile:
-    root = frames.read_folded(folded() if text is None else text)
-    pruned, least_share = frames.prune(root)
-    shown, shell = frames.without_shell(pruned)
-    return data.Profile("prefill", "proposal", root, shown, tuple(shell), least_share, median_ns, 250, "")
 
 
 def shapes(figure: go.Figure, name: str) -> list[Any]:
@@ -216,123 +209,7 @@ def test_forest_in_words_says_what_the_picture_says() -> None:
         assert part in text
 
 
-# -- flamegraphs and memory ------------------------------------------------------------------------------------------
-
-
-def test_folded_stacks_become_a_tree_that_keeps_every_sample() -> None:
-    root = frames.read_folded(folded())
-    assert root.samples == sum(int(line.rpartition(" ")[2]) for line in folded().splitlines())
-    assert sum(samples for _, _, samples in frames.by_own_time(root)) == root.samples
-    for _, frame in root.walk():
-        assert sum(child.samples for child in frame.children) <= frame.samples
-    names = {frame.name for _, frame in root.walk()}
-    assert "Attention.forward" in names
-    assert not [name for name in names if "call_impl" in name]
-
-
-def test_callers_are_merged_over_lines_and_the_innermost_frame_is_split() -> None:
-    text = "f (a.py:1);g (b.py:10) 3\nf (a.py:2);g (b.py:11) 4\nf (a.py:2);g (b.py:10);h (c.py:5) 2\n"
-    [f] = frames.read_folded(text).children
-    [g] = f.children
-    assert (f.samples, g.samples, g.own) == (9, 9, 7)
-    assert [(child.name, child.line, child.samples) for child in g.children] == [
-        ("g", 11, 4),
-        ("g", 10, 3),
-        ("h", None, 2),
-    ]
-
-
-@pytest.mark.parametrize("text", ["f;g", "f;g many", " 3", "f;g -1"])
-def test_what_is_not_folded_stacks_is_an_error_that_names_the_line(text: str) -> None:
-    with pytest.raises(frames.StackError, match="line 2"):
-        frames.read_folded(f"f 1\n{text}\n")
-
-
-def test_small_boxes_and_the_worker_s_shell_are_not_drawn() -> None:
-    profile = a_profile()
-    assert profile.root and profile.shown
-    assert "rare" in {frame.name for _, frame in profile.root.walk()}
-    shown = [frame for _, frame in profile.shown.walk()]
-    assert min(frame.samples for frame in shown) >= frames.PRUNE_BELOW * profile.root.samples
-    assert "rare" not in {frame.name for frame in shown}
-    assert profile.shell == ("<module>", "main", "loop")
-    assert profile.shown.children[0].name == "Llama.forward"
-
-
-def test_a_profile_of_very_many_boxes_is_pruned_until_it_can_be_drawn() -> None:
-    root = frames.read_folded("".join(f"run (w.py:1);f{k} (a.py:1);g{k} (a.py:2) {k % 7 + 3}\n" for k in range(450)))
-    pruned, share = frames.prune(root, most=400)
-    assert share > frames.PRUNE_BELOW
-    assert sum(1 for _ in pruned.walk()) <= 401
-    assert pruned.samples == root.samples
-
-
-def test_flamegraph_is_in_milliseconds_and_adds_up() -> None:
-    figure = flamegraphs.flamegraph(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
-    [trace] = figure.data
-    assert list(trace.labels) == ["full width = 8 ms a call", "run  8 ms", "f  6 ms", "g  2 ms"]
-    assert list(trace.values) == [40, 40, 30, 10]
-    assert trace.branchvalues == "total"
-    assert "6 ms a call ± 0.548 ms" in trace.hovertext[2]
-    assert "75.0 % ± 6.8 % of 40 samples" in trace.hovertext[2]
-
-
-def test_flamegraph_never_gives_children_more_than_their_parent() -> None:
-    [trace] = flamegraphs.flamegraph(a_profile(folded(3, layers=4)), 13.7e6).data
-    sums: dict[str, int] = {}
-    for parent, value in zip(trace.parents, trace.values, strict=True):
-        assert isinstance(value, int)
-        sums[parent] = sums.get(parent, 0) + value
-    values = dict(zip(trace.ids, trace.values, strict=True))
-    assert all(sums[name] <= values[name] for name in sums if name), "plotly would draw nothing"
-
-
-def test_both_sides_of_a_comparison_have_one_scale() -> None:
-    slow, fast = a_profile(median_ns=12e6), a_profile(median_ns=9e6)
-    widths = [flamegraphs.flamegraph(side, 12e6).data[0].values for side in (slow, fast)]
-    per_ms = [values[1] / values[0] / (side.median_ns or 0) for values, side in zip(widths, (slow, fast), strict=True)]
-    assert per_ms[0] == pytest.approx(per_ms[1], rel=1e-3)
-
-
-def test_flamegraph_rows_are_high_enough_to_read() -> None:
-    profile = a_profile()
-    assert profile.shown
-    assert flamegraphs.flamegraph(profile).layout.height >= 24 * (profile.shown.depth + 1)
-    assert profile.shown.depth >= 4
-
-
-@pytest.mark.parametrize(
-    ("file", "expected"),
-    [
-        ("modular/attention.py", "variant"),
-        ("variants/single_file.py", "variant"),
-        ("nn/functional.py", "torch"),
-        ("modules/linear.py", "torch"),
-        ("torch/_tensor.py", "torch"),
-        ("libtorch_cpu.so", "torch"),
-        ("llama/modeling_llama.py", "library"),
-        ("harness/worker.py", "other"),
-        ("", "other"),
-    ],
-)
-def test_a_frame_is_coloured_by_whose_code_it_is(file: str, expected: str) -> None:
-    assert flamegraphs.kind(frames.Frame("forward", file, None, 1)) == expected
-
-
-def test_the_legend_names_only_what_is_drawn() -> None:
-    assert flamegraphs.kinds([a_profile()]) == ["variant", "torch"]
-
-
-def test_flamegraph_without_a_median_shows_shares_and_without_samples_refuses() -> None:
-    figure = flamegraphs.flamegraph(a_profile("f (a.py:1) 3\ng (a.py:2) 1\n", None))
-    assert list(figure.data[0].labels) == ["", "f  75 %", "g  25 %"]
-    with pytest.raises(ValueError, match="no profile"):
-        flamegraphs.flamegraph(replace(a_profile(), shown=None))
-
-
-def test_flamegraph_in_words_names_the_largest() -> None:
-    text = flamegraphs.flamegraph_text(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
-    assert "8 ms a call" in text and "f 6 ms, g 2 ms" in text
+# -- memory -----------------------------------------------------------------------------------------------------------
 
 
 def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
@@ -386,7 +263,7 @@ def test_figures_and_theme_agree_and_can_be_read(name: str, palette: colours.Pal
         assert themed[f"{verdict}Color"] == themed[f"{verdict}TextColor"] == colour
         assert contrast(colour, themed["backgroundColor"]) >= 4.5
     assert contrast(colours.EITHER, themed["backgroundColor"]) >= 4
-    for fill in palette.frames.values():
+    for fill in [*palette.frames.values(), *palette.difference]:
         assert contrast(palette.frame_text, fill) >= 4.5
 
 
@@ -412,11 +289,9 @@ def test_no_two_verdicts_look_alike() -> None:
 @pytest.mark.parametrize("text", [HOSTILE, MARKUP, "%{customdata}", "a & b < c"])
 def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
     claim = a_claim(an_effect(text, variant=text, baseline=text, warnings=(text,), verdict=text), claimed=text)
-    profile = a_profile(f"{text} (variants/{HOSTILE}.py:1) 3\ng (a.py:2) 1\n".replace(";", ","))
     row = data.Memory(text, None, 1.0, 1.0, text)
     built = [
         forest.forest(claim, {}),
-        flamegraphs.flamegraph(profile),
         memory_bars.memory([row], "peak_transient_bytes", "b"),
     ]
     for string in (string for figure in built for string in texts(figure)):
@@ -707,9 +582,8 @@ def test_a_verdict_that_is_no_evidence_says_why(page: Any, tmp_path: Path) -> No
 def test_the_evidence_stands_below_the_verdict(page: Any, home: Path) -> None:
     app = page(home, run="all", claim="mask-caching-helps")
     text = everything(app)
-    assert len(alts(app)) == 6, "forest, two flamegraphs, three amounts of memory"
-    assert "Flamegraph of team006_before on prefill-15m-t128" in alts(app)[1]
-    assert "team006_after 3.05 MiB" in alts(app)[3]
+    assert len(alts(app)) == 4, "forest, three amounts of memory"
+    assert "team006_after 3.05 MiB" in alts(app)[1]
     assert "Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu" in text
     assert "A/A noise: 7 controls" in text
     assert "0.125 % for each comparison" in text

@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from llama_workbench.dashboard.words import WORD_JOINER
+from llama_workbench.harness.speedscope import installed_folder
 from tests import runs
-from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded
+from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -57,6 +58,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if row["path"]:
             (run.path / row["path"]).write_text(folded(seed), encoding="utf-8")
     deface(runs.write_run(results / "runs" / "hostile"))
+    large = runs.write_run(results / "runs" / "large", only=["prefill-15m-t128"], rounds=12)
+    for row in large.read_profiles():
+        if row["path"]:
+            (large.path / row["path"]).write_text(wide(), encoding="utf-8")
     add_broken(results / "runs")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -177,8 +182,8 @@ def test_claim_verdict_and_forest_plot_are_seen(visit: Visit, scheme: Literal["l
     assert forest.locator(".errorbars .xerror").count() == 2
     for text in ("speed-up (t_baseline / t_variant)", "claimed: more than 1 % faster", "A/A floor"):
         assert forest.locator(f"text={text}").is_visible()
-    page.wait_for_selector(".iciclelayer .slice")
-    assert page.locator(".iciclelayer text", has_text="Llama.forward").count() == 2
+    page.wait_for_selector(".flames .picture canvas[data-boxes]")
+    assert page.locator('.flames canvas[aria-label^="Flamegraph of team006_"]').count() == 2
     plot = forest.bounding_box()
     assert plot and plot["y"] + plot["height"] < 900, "claim, verdict and effect are on the first screen"
     dark = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor") == "rgb(18, 23, 29)"
@@ -188,7 +193,9 @@ def test_claim_verdict_and_forest_plot_are_seen(visit: Visit, scheme: Literal["l
 
 def test_nothing_hangs_over_the_edge_of_a_phone(visit: Visit) -> None:
     page = visit("?claim=mask-caching-helps", width=420)
-    page.wait_for_selector(".iciclelayer .slice")
+    page.wait_for_selector(".flames .picture canvas[data-boxes]")
+    canvases = [box for canvas in page.locator(".flames canvas").all() if (box := canvas.bounding_box())]
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 420 for box in canvases)
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
     labels = page.locator(".st-key-forest svg text, .st-key-peak_transient_bytes svg text").all()
     boxes = [box for label in labels if (box := label.bounding_box())]
@@ -228,5 +235,40 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
     }
     assert main.locator("p em, p code, p del, p sup, p sub").count() == 0
     assert HOSTILE in tooltip(page)
-    assert any(HOSTILE in label for label in main.locator(".iciclelayer text").all_text_contents())
     picture(page, "verdicts-hostile")
+
+
+def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> None:
+    page = visit("?run=large&claim=mask-caching-helps&flame=difference", height=2400)
+    canvas = page.locator(".flames .picture > canvas")
+    drawn = int(canvas.get_attribute("data-boxes") or 0)
+    assert 19_000 < drawn < 20_000
+    canvas.hover(position={"x": 4, "y": 3 * 22 + 10})
+    assert HOSTILE in (page.locator(".flames .tip").text_content() or "")
+    canvas.click(position={"x": 4, "y": 3 * 22 + 10})
+    assert canvas.get_attribute("data-zoomed") == HOSTILE
+    assert int(canvas.get_attribute("data-boxes") or 0) == 43, "the enlarged one, what it calls, and its callers"
+    told = page.locator(".flames .told")
+    assert "variants/v1.py" in (told.text_content() or "")
+    page.keyboard.press("ArrowDown")
+    assert "variants/v2.py" in (told.text_content() or "")
+    page.keyboard.press("Escape")
+    assert canvas.get_attribute("data-zoomed") == "" and int(canvas.get_attribute("data-boxes") or 0) == drawn
+    for key in ("ArrowUp", "ArrowUp", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    assert canvas.get_attribute("data-zoomed") == "f1"
+    page.locator(".flames input").fill("v40.py")
+    page.locator(".flames .found", has_text="480 boxes: team006_before 9.9 ms, team006_after").wait_for()
+    page.locator(".flames input").press("Enter")
+    page.wait_for_url("**find=v40.py**")
+    assert page.locator(".flames script, .flames img").count() == 0
+
+
+@pytest.mark.skipif(installed_folder() is None, reason="speedscope is not installed: workbench speedscope")
+def test_the_raw_profile_opens_in_speedscope_and_nothing_is_fetched(visit: Visit) -> None:
+    page = visit("?claim=mask-caching-helps&raw=team006_after")
+    inside = page.frame_locator("iframe")
+    inside.locator("text=prefill-15m-t128-team006_after.folded").wait_for()
+    inside.locator("text=Left Heavy").wait_for()
+    page.locator("iframe").scroll_into_view_if_needed()
+    picture(page, "raw-profile")

@@ -353,8 +353,8 @@ MEASURED = ("team006_before", "single_file_inline", "transformers_sdpa")
 
 
 @pytest.fixture(scope="module")
-def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, dict[str, Any], str]:
-    """A phase pass in a real measuring process; and what py-spy recorded of the first variant there."""
+def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tuple[dict[str, Any], str]]]:
+    """A phase pass in a real measuring process; and what py-spy recorded of the first variant, plain and native."""
     tmp = tmp_path_factory.mktemp("phases")
     measurement = measure.Measurement(
         session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), session.Options(run_dir=tmp / "run")),
@@ -363,18 +363,22 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, dict[st
     )  # fmt: skip
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
-    stacks = tmp / "stacks.folded"
+    recorded = []
     with measurement.processes(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(profiles, "SECONDS", 3.0)
+        patch.setattr(profiles, "NATIVE_LEAD_SECONDS", 2.0)
         measurement.pass_gates()
         profiles.run_phases(measurement, folder, Quiet(), wanted, rounds=3)
         process = measurement.standing(measurement.groups[0])
-        entry = profiles._py_spy(process, measurement.books[0], MEASURED[0], stacks)
-    return folder, entry, stacks.read_text() if stacks.exists() else ""
+        for native in (False, True):
+            stacks = tmp / f"{native}.folded"
+            entry = profiles._py_spy(process, measurement.books[0], MEASURED[0], stacks, native=native)
+            recorded.append((entry, stacks.read_text() if stacks.exists() else ""))
+    return folder, recorded
 
 
 def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
-    folder, _, _ = passed
+    folder, _ = passed
     frame = folder.read_phases()
     facts = {(fact["workload"], fact["variant"]): fact for fact in folder.read_phase_facts()}
     for workload in WORKLOADS:
@@ -397,7 +401,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
 
 def test_timed_and_sampled_phases_agree(passed):
     """py-spy knows nothing of the marks: lines of the plain variant, read from outside, give the same shares."""
-    folder, entry, stacks = passed
+    folder, [(entry, stacks), _] = passed
     if entry["reason"]:
         pytest.skip(entry["reason"])
     workload, variant = WORKLOADS[0], MEASURED[0]
@@ -409,6 +413,20 @@ def test_timed_and_sampled_phases_agree(passed):
         allowed = 0.03 + 2.6 * one.sampled_error + one.timed.high - one.timed.value
         assert one.apart <= allowed, (one, found)
     assert sum(one.sampled for one in found) == pytest.approx(1.0)
+
+
+def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passed):
+    _, [(plain, stacks), (entry, native)] = passed
+    if plain["reason"]:
+        pytest.skip(plain["reason"])
+    if not entry["native"]:  # a machine may allow one and refuse the other
+        assert "py-spy --native cannot attach" in entry["native_reason"]
+        return
+    assert entry["rate_hz"] == plain["rate_hz"]
+    for text in (stacks, native):
+        assert "Llama.forward (variants/modular/model.py:" in text and "torch/nn/modules/module.py:" in text
+        assert str(ROOT) not in text and "/lib/python" not in text
+    assert "torch/lib/libtorch" in native and "libtorch" not in stacks
 
 
 def test_what_has_no_phases_says_so():

@@ -195,8 +195,8 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(tmp_path):
 
 def test_profiles_and_memory_are_recorded(tmp_path):
     result = pytest_run(
-        "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3", "--profile",
-        f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",
+        "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3",
+        "--profile", f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
     facts = {
@@ -214,7 +214,10 @@ def test_profiles_and_memory_are_recorded(tmp_path):
             assert "py-spy" in entry["reason"]
             continue
         assert facts[entry["variant"]]["profile"] == entry["path"]
+        assert entry["rate_hz"] == 250 and entry["calls"] >= 5 and 0 < entry["median_error_ns"] < entry["median_ns"]
         folded = (tmp_path / "run" / entry["path"]).read_text()
+        assert not entry["native"] and "libtorch" not in folded
+        assert f"variants/{entry['variant']}.py:" in folded
         assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == entry["samples"] > 50
         assert "forward" in folded
         assert str(ROOT) not in folded

@@ -29,7 +29,25 @@ class Palette:
     frames: Mapping[str, str]
     frame_text: str
     frame_edge: str
+    difference: tuple[
+        str, ...
+    ]  # of a flamegraph: most time saved (blue), ..., no difference, ..., most time added (red)
     sides: tuple[str, str]
+
+
+STEPS = 5
+"""Shades of each of the two colours of a difference."""
+
+
+def _diverging(low: str, middle: str, high: str) -> tuple[str, ...]:
+    """2 × STEPS + 1 colours from `low` over `middle` to `high`, evenly mixed."""
+
+    def mixed(end: str, share: float) -> str:
+        pairs = zip(bytes.fromhex(middle[1:]), bytes.fromhex(end[1:]), strict=True)
+        return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in pairs)
+
+    shares = [step / STEPS for step in range(1, STEPS + 1)]
+    return (*(mixed(low, s) for s in reversed(shares)), middle, *(mixed(high, s) for s in shares))
 
 
 LIGHT = Palette(
@@ -53,6 +71,7 @@ LIGHT = Palette(
     frames={"variant": "#A9D3EE", "torch": "#F3CF8E", "library": "#DDB5CC", "other": "#D5DAE0"},
     frame_text="#17212B",
     frame_edge="#FFFFFF",
+    difference=_diverging("#5AA5DA", "#E6E9ED", "#E67E57"),
     sides=("#7A8794", "#0072B2"),
 )
 DARK = Palette(
@@ -76,6 +95,7 @@ DARK = Palette(
     frames={"variant": "#2B6A92", "torch": "#7F6119", "library": "#7B4767", "other": "#4A545F"},
     frame_text="#F2F5F8",
     frame_edge="#12171D",
+    difference=_diverging("#1F6FA8", "#343D47", "#A84E28"),
     sides=("#8B97A3", "#6BB8EC"),
 )
 

@@ -1,83 +1,208 @@
-"""A sampled profile as a picture: time by frame, outermost on top."""
+"""Sampled profiles as pictures: time by frame, outermost on top; one profile, or the difference of two.
+
+What the canvas (dashboard/flame_canvas/) draws: columns of numbers, one place for each box, callers before what they
+call. All times and errors are computed here; the canvas adds none but the sum of what a search found.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-
-import plotly.graph_objects as go
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.data import Profile
-from llama_workbench.dashboard.frames import Frame, by_own_time
+from llama_workbench.dashboard.frame_difference import colour_limit_ns, delta
+from llama_workbench.dashboard.frames import Counts, Frame, Scale, by_own_time, merge, prune, time_ns, without_shell
 
-from .colours import EITHER, LIGHT, Palette
-from .drawing import SMALL
-
-LEVEL_PX = 24  # a level of a flamegraph
+from .colours import DARK, LIGHT, STEPS, Palette
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
-TORCH_FOLDERS = {"torch", "nn", "modules", "autograd", "utils", "attention", "_ops", "_refs", "_prims", "_inductor"}
+
+_UNCOLOURED = -1
+_NEUTRAL = len(KINDS) + STEPS
+"""Place of a difference that may be chance among the fills, which are those of KINDS and then Palette.difference."""
 
 
-def flamegraph(profile: Profile, widest_ns: float | None = None, colours: Palette = LIGHT) -> go.Figure:
-    """Icicle of one profile, outermost frame on top, box width in time: share of samples × median time of a call.
+@dataclass(frozen=True)
+class Picture:
+    """One flamegraph as the canvas takes it, and what stands beside it."""
+
+    drawn: dict[str, Any]
+    least_share: float  # of a box that is drawn
+    shell: tuple[str, ...]  # outer frames that are not drawn
+    legend: tuple[tuple[int, bool, str], ...]  # fill, whether striped, and what it means
+
+
+@dataclass
+class _Columns:
+    """The boxes of a picture; `times` has, for each profile, the time in ms and its standard error."""
+
+    sides: int
+    names: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add(self, name: str, place: str, **numbers: float) -> None:
+        numbers["name"] = self.names.setdefault(name, len(self.names))
+        numbers["place"] = self.places.setdefault(place, len(self.places))
+        for column, number in numbers.items():
+            self.columns.setdefault(column, []).append(number)
+
+    def drawn(self) -> dict[str, Any]:
+        return {"names": list(self.names), "places": list(self.places), **self.columns}
+
+
+def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
+    """One profile: box width is time, share of samples × median time of a call, coloured by whose code it is.
 
     `widest_ns` is the time that the full width stands for; give both sides of a comparison the same, and a
     millisecond is as wide on the left as on the right. Without a median time, widths are shares.
+    Raises ValueError where there is no profile.
     """
-    root = profile.shown
-    if root is None or not root.samples:
+    if profile.root is None or not profile.root.samples:
         raise ValueError("no profile to draw")
-    total_ns = profile.median_ns
-    # Whole samples, never milliseconds: plotly draws nothing if rounding makes children exceed their parent.
-    width = root.samples
-    if total_ns and widest_ns and widest_ns > total_ns:
-        width = math.ceil(root.samples * widest_ns / total_ns)
-    # The root is no frame: its box, as wide as the picture, carries the scale.
-    scale = f"full width = {words.milliseconds(max(total_ns, widest_ns or 0))} a call" if total_ns else ""
-    ids, parents, values, texts, hovers, fills = ["0"], [""], [width], [scale], [scale], ["rgba(0,0,0,0)"]
-    inks = [EITHER]
-    numbers: dict[int, str] = {}
-    for _, frame in root.walk():
-        if frame is root:
-            numbers[id(frame)] = "0"
-        for child in frame.children:
-            name = numbers[id(child)] = str(len(ids))
-            ids.append(name)
-            parents.append(numbers[id(frame)])
-            values.append(child.samples)
-            title = words.label(f"line {child.line}" if child.line else child.name, 60)
-            texts.append(f"{title}  {_amount(child.samples, root.samples, total_ns)}")
-            inks.append(colours.frame_text)
-            hovers.append(_frame_text(child, root.samples, total_ns))
-            fills.append(colours.frames[kind(child)])
-    figure = go.Figure(
-        go.Icicle(
-            ids=ids,
-            parents=parents,
-            labels=texts,  # plotly draws nothing without labels
-            values=values,
-            hovertext=hovers,
-            hoverinfo="text",
-            branchvalues="total",
-            sort=False,
-            textinfo="label",
-            textposition="middle left",
-            textfont={"color": inks, "size": SMALL},
-            leaf={"opacity": 1},
-            marker={"colors": fills, "line": {"color": colours.frame_edge, "width": 1}},
-            root={"color": "rgba(0,0,0,0)"},
-            tiling={"orientation": "v", "pad": 0},
-            pathbar={"visible": False},
+    scale = profile.scale or Scale(profile.root.samples, 1.0)
+    pruned, least_share = prune(profile.root)
+    shown, shell = without_shell(pruned)
+    full_ns = max(scale.median_ns, widest_ns or 0.0)
+    columns = _Columns(1)
+    for box in _boxes(shown, [scale], full_ns):
+        [count] = box.counts
+        own = count if box.is_line else box.frame.own[0]
+        fill = list(KINDS).index(kind(box.frame)) if box.level else _UNCOLOURED
+        columns.add(
+            box.name,
+            box.place,
+            level=box.level,
+            x=round(box.start, 7),
+            w=round(box.width, 7),
+            fill=fill,
+            share=_short(count / scale.samples),
+            own=_short(own / scale.samples),
+            time=_ms(scale.time_ns(count)),
+            error=_ms(scale.error_ns(count)),
         )
+    found = {kind(frame) for level, frame in shown.walk() if level}
+    drawn = columns.drawn() | {
+        "title": profile.variant,
+        "sides": [profile.variant],
+        "samples": [scale.samples],
+        "totals": [_ms(scale.median_ns) if profile.scale else None],
+        "scale": f"full width = {words.milliseconds(full_ns)} a call" if profile.scale else "full width = all samples",
+        "alt": flamegraph_text(profile),
+    }
+    legend = tuple((index, False, text) for index, (name, text) in enumerate(KINDS.items()) if name in found)
+    return Picture(drawn, least_share, tuple(shell), legend)
+
+
+def difference(before: Profile, after: Profile) -> Picture:
+    """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
+
+    Boxes whose difference is below two standard errors are grey. Raises ValueError where either has no profile or no
+    time of a call (`frame_difference.reason_against` says so beforehand).
+    """
+    if before.root is None or after.root is None or before.scale is None or after.scale is None:
+        raise ValueError("two profiles with the time of a call are needed")
+    scales = (before.scale, after.scale)
+    pruned, least_share = prune(merge(before.root, after.root), weight=lambda counts: time_ns(counts, scales))
+    shown, shell = without_shell(pruned)
+    full_ns = time_ns(shown.counts, scales)
+    limit_ns = colour_limit_ns(shown, scales)
+    columns = _Columns(2)
+    for box in _boxes(shown, scales, full_ns):
+        change = delta(box.counts, scales)
+        step = 0
+        if change.sure:
+            strength = min(1.0, abs(change.ns) / limit_ns) if limit_ns else 1.0
+            step = max(1, round(STEPS * strength)) * (1 if change.ns > 0 else -1)
+        columns.add(
+            box.name,
+            box.place,
+            level=box.level,
+            x=round(box.start, 7),
+            w=round(box.width, 7),
+            fill=_NEUTRAL + step if box.level else _UNCOLOURED,
+            only=-1 if change.only is None else change.only,
+            sure=int(change.sure),
+            delta=_ms(change.ns),
+            deltaError=_ms(change.error_ns),
+            time=_ms(scales[0].time_ns(box.counts[0])),
+            error=_ms(scales[0].error_ns(box.counts[0])),
+            time2=_ms(scales[1].time_ns(box.counts[1])),
+            error2=_ms(scales[1].error_ns(box.counts[1])),
+        )
+    drawn = columns.drawn() | {
+        "title": f"{after.variant} less {before.variant}",
+        "sides": [before.variant, after.variant],
+        "samples": [scale.samples for scale in scales],
+        "totals": [_ms(scale.median_ns) for scale in scales],
+        "scale": f"full width = {words.milliseconds(full_ns)}, the mean of both sides",
+        "alt": difference_text(before, after),
+    }
+    legend = (
+        (_NEUTRAL + STEPS, False, f"+ more time in {after.variant}"),
+        (_NEUTRAL - STEPS, False, f"− less time in {after.variant}"),
+        (_NEUTRAL, False, "≈ within two standard errors"),
+        (_NEUTRAL, True, "striped: only on one side"),
     )
-    figure.update_layout(
-        height=LEVEL_PX * (root.depth + 1) + 4,
-        margin={"l": 0, "r": 0, "t": 0, "b": 4},
-        uniformtext={"minsize": 10, "mode": "hide"},
-    )
-    return figure
+    return Picture(drawn, least_share, tuple(shell), legend)
+
+
+def payload(pictures: Sequence[Picture], find: str = "") -> dict[str, Any]:
+    """All that the canvas is given: the pictures next to each other, colours of both appearances, what to search."""
+    return {
+        "pictures": [picture.drawn for picture in pictures],
+        "legend": list(dict.fromkeys(entry for picture in pictures for entry in picture.legend)),
+        "colours": {"light": _inks(LIGHT), "dark": _inks(DARK)},
+        "find": find,
+    }
+
+
+def _inks(palette: Palette) -> dict[str, Any]:
+    return {
+        "fills": [*(palette.frames[name] for name in KINDS), *palette.difference],
+        "text": palette.frame_text,
+        "muted": palette.muted,
+        "edge": palette.frame_edge,
+        "page": palette.page,
+    }
+
+
+@dataclass(frozen=True)
+class _Box:
+    level: int
+    frame: Frame
+    name: str
+    place: str
+    is_line: bool
+    counts: Counts
+    start: float  # of the full width
+    width: float
+
+
+def _boxes(root: Frame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Box]:
+    """Every frame, and below those that ran several lines of their own those lines: callers first, most time first."""
+
+    def below(frame: Frame, level: int, start: float) -> Iterator[_Box]:
+        only_line = frame.lines[0][0] if len(frame.lines) == 1 and not frame.children else None
+        place = f"{frame.file}:{only_line}" if only_line is not None else frame.file
+        width = time_ns(frame.counts, scales) / full_ns
+        yield _Box(level, frame, "" if level == 0 else frame.name, place, False, frame.counts, start, width)
+        parts: list[tuple[float, Frame | None, int, Counts]] = [
+            (time_ns(child.counts, scales), child, 0, child.counts) for child in frame.children
+        ]
+        if len(frame.lines) > 1:
+            parts += [(time_ns(counts, scales), None, line, counts) for line, counts in frame.lines]
+        for amount_ns, child, line, counts in sorted(parts, key=lambda part: -part[0]):
+            if child is not None:
+                yield from below(child, level + 1, start)
+            else:
+                where = f"{frame.file}:{line}"
+                yield _Box(level + 1, frame, f"line {line}", where, True, counts, start, amount_ns / full_ns)
+            start += amount_ns / full_ns
+
+    yield from below(root, 0, 0.0)
 
 
 def flamegraph_text(profile: Profile, most: int = 3) -> str:
@@ -86,49 +211,46 @@ def flamegraph_text(profile: Profile, most: int = 3) -> str:
         return f"No profile of {profile.variant}: {profile.reason}."
     total = profile.root.samples
     largest = [
-        f"{name} {_amount(samples, total, profile.median_ns)}" for name, _, samples in by_own_time(profile.root)[:most]
+        f"{name} {words.milliseconds(profile.scale.time_ns(own)) if profile.scale else words.percent(own / total)}"
+        for name, _, (own,) in by_own_time(profile.root)[:most]
     ]
+    time = f", {words.milliseconds(profile.median_ns)} a call" if profile.median_ns else ""
     return (
-        f"Flamegraph of {profile.variant} on {profile.workload}, {words.milliseconds(profile.median_ns)} a call, "
+        f"Flamegraph of {profile.variant} on {profile.workload}{time}, "
         f"{total} samples. Most time of their own: {', '.join(largest)}."
     )
 
 
+def difference_text(before: Profile, after: Profile, most: int = 3) -> str:
+    """The difference in a sentence: both times, and the functions whose own time differs most, beyond chance."""
+    if before.root is None or after.root is None or before.scale is None or after.scale is None:
+        raise ValueError("two profiles with the time of a call are needed")
+    scales = (before.scale, after.scale)
+    deltas = [(name, delta(own, scales)) for name, _, own in by_own_time(merge(before.root, after.root))]
+    sure = sorted((item for item in deltas if item[1].sure), key=lambda item: -abs(item[1].ns))[:most]
+    changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none beyond two standard errors"
+    return (
+        f"Differential flamegraph on {before.workload}: {before.variant} {words.milliseconds(before.median_ns)} "
+        f"a call, {after.variant} {words.milliseconds(after.median_ns)}. Largest differences of own time: {changed}."
+    )
+
+
+def signed(value_ns: float) -> str:
+    """A difference of times with its sign."""
+    return f"{'+' if value_ns >= 0 else '−'}{words.milliseconds(abs(value_ns))}"
+
+
 def kind(frame: Frame) -> str:
-    """Whose code a frame is, by its file: a key of KINDS.
-
-    A run keeps two parts of each path (`modular/attention.py`, `nn/functional.py`), so this goes by the folder's name,
-    and what it does not know is "the rest".
-    """
-    parts = frame.file.replace("\\", "/").split("/")
-    folders = set(parts[:-1])
-    if folders & {"variants", "modular"}:
-        return "variant"
-    if folders & TORCH_FOLDERS or parts[-1].startswith(("libtorch", "libc10", "libmkl", "libgomp")):
-        return "torch"
-    return "library" if folders & {"transformers", "models", "llama", "integrations", "site-packages"} else "other"
+    """Whose code a frame is, by the name that the run gave its file (harness/places.py): a key of KINDS."""
+    top = frame.file.partition("/")[0]
+    owners = {"variants": "variant", "added": "variant", "torch": "torch", "site-packages": "library"}
+    return owners.get(top, "other")
 
 
-def kinds(profiles: Iterable[Profile]) -> list[str]:
-    """The kinds that the pictures of these profiles show, in the order of KINDS."""
-    shown = {kind(frame) for profile in profiles if profile.shown for level, frame in profile.shown.walk() if level}
-    return [name for name in KINDS if name in shown]
+def _ms(value_ns: float) -> float:
+    return _short(value_ns / 1e6)
 
 
-def _amount(samples: int, total: int, total_ns: float | None) -> str:
-    if total_ns is None:
-        return f"{100 * samples / total:.3g} %"
-    return words.milliseconds(total_ns * samples / total)
-
-
-def _frame_text(frame: Frame, total: int, total_ns: float | None) -> str:
-    share = frame.samples / total
-    error = math.sqrt(share * (1 - share) / total)
-    place = f"{frame.file}:{frame.line}" if frame.line else frame.file
-    lines = [f"<b>{words.label(frame.name, 90)}</b>"]
-    if place:
-        lines.append(words.label("/".join(place.split("/")[-4:]), 90))
-    if total_ns is not None:
-        lines.append(f"{words.milliseconds(total_ns * share)} a call ± {words.milliseconds(total_ns * error)}")
-    lines.append(f"{100 * share:.1f} % ± {100 * error:.1f} % of {total} samples, {frame.own} its own")
-    return "<br>".join(lines)
+def _short(value: float) -> float:
+    """Four digits are more than a profile knows, and a picture of 20,000 boxes is sent to the browser."""
+    return float(f"{value:.4g}")

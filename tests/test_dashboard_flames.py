@@ -1,0 +1,469 @@
+"""Flamegraphs without a browser: trees and differences by hypothesis, what the canvas is given, the part by AppTest."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llama_workbench import ROOT
+from llama_workbench.harness import places, profiles, speedscope
+from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.worker import _median_error
+from tests import runs
+from tests.dashboard_runs import HOSTILE, MARKUP, folded
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import data, frame_difference, frames, raw_profile
+from llama_workbench.dashboard.figures import flamegraphs
+
+APP = Path(data.__file__).with_name("app.py")
+LINK = {"run": "all", "claim": "mask-caching-helps"}
+
+
+def a_profile(text: str | None = None, median_ns: float | None = 10e6, error_ns: float | None = None) -> data.Profile:
+    root = frames.read_folded(folded() if text is None else text)
+    return data.Profile("prefill", "proposal", root, median_ns, error_ns, 250, False, "", "")
+
+
+def named(drawn: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """A column of a picture by the boxes' names."""
+    return {drawn["names"][name]: value for name, value in zip(drawn["name"], drawn[column], strict=True)}
+
+
+# -- trees -----------------------------------------------------------------------------------------------------------
+
+
+def test_folded_stacks_become_a_tree_that_keeps_every_sample() -> None:
+    root = frames.read_folded(folded())
+    assert root.samples == sum(int(line.rpartition(" ")[2]) for line in folded().splitlines())
+    assert sum(sum(own) for _, _, own in frames.by_own_time(root)) == root.samples
+    names = {frame.name for _, frame in root.walk()}
+    assert "Attention.forward" in names
+    assert not [name for name in names if "call_impl" in name]
+
+
+def test_callers_are_merged_over_lines_and_own_samples_are_kept_by_line() -> None:
+    text = "f (a.py:1);g (b.py:10) 3\nf (a.py:2);g (b.py:11) 4\nf (a.py:2);g (b.py:10);h (c.py:5) 2\n"
+    [f] = frames.read_folded(text).children
+    [g] = f.children
+    assert (f.counts, g.counts, g.own) == ((9,), (9,), (7,))
+    assert g.lines == ((11, (4,)), (10, (3,)))
+    assert [child.name for child in g.children] == ["h"]
+
+
+@pytest.mark.parametrize("text", ["f;g", "f;g many", " 3", "f;g -1"])
+def test_what_is_not_folded_stacks_is_an_error_that_names_the_line(text: str) -> None:
+    with pytest.raises(frames.StackError, match="line 2"):
+        frames.read_folded(f"f 1\n{text}\n")
+
+
+def test_a_stack_of_any_depth_is_cut_and_keeps_its_time() -> None:
+    root = frames.read_folded(";".join(f"f{k} (a.py:{k + 1})" for k in range(20_000)) + " 7\n")
+    assert root.depth == frames.MOST_LEVELS
+    assert root.samples == 7
+
+
+def test_of_many_boxes_the_smallest_are_left_out_until_they_can_be_drawn() -> None:
+    root = frames.read_folded("".join(f"run (w.py:1);f{k} (a.py:1);g{k} (a.py:2) {k % 7 + 3}\n" for k in range(450)))
+    pruned, share = frames.prune(root, most=400)
+    assert share > frames.PRUNE_BELOW
+    assert 1 < sum(1 for _ in pruned.walk()) <= 401
+    assert pruned.counts == root.counts
+
+
+FRAMES = st.sampled_from([f"{name} ({file}:{line})" for name in "fg" for file in ("a.py", "b.py") for line in (1, 2)])
+STACKS = st.lists(st.tuples(st.lists(FRAMES, min_size=1, max_size=4), st.integers(1, 60)), min_size=1, max_size=12)
+
+
+def text_of(stacks: list[tuple[list[str], int]]) -> str:
+    return "".join(f"{';'.join(stack)} {count}\n" for stack, count in stacks)
+
+
+@settings(deadline=None, max_examples=40)
+@given(STACKS, STACKS)
+def test_merged_trees_hold_both_sides_whole(before: Any, after: Any) -> None:
+    sides = [frames.read_folded(text_of(stacks)) for stacks in (before, after)]
+    both = frames.merge(*sides)
+    for side, tree in enumerate(sides):
+        there = {(level, f.name, f.file, f.counts[side]) for level, f in both.walk() if f.counts[side]}
+        assert there == {(level, f.name, f.file, f.counts[0]) for level, f in tree.walk()}
+        mine = {(n, f): c[0] for n, f, c in frames.by_own_time(tree)}
+        assert mine == {(n, f): c[side] for n, f, c in frames.by_own_time(both) if c[side]}
+    for _, frame in both.walk():
+        assert all(n >= 0 for n in frame.own)
+        lines = [sum(counts[side] for _, counts in frame.lines) for side in range(2)]
+        assert not frame.lines or tuple(lines) == frame.own
+
+
+# -- differences -----------------------------------------------------------------------------------------------------
+
+
+SCALES = (frames.Scale(400, 10e6, 0.1e6), frames.Scale(900, 8e6, 0.05e6))
+
+
+def test_a_difference_is_in_time_with_the_error_of_both_sides() -> None:
+    found = frame_difference.delta((100, 225), SCALES)
+    assert found.ns == pytest.approx(8e6 / 4 - 10e6 / 4)
+    first = math.hypot(math.sqrt(0.25 * 0.75 / 400) * 10e6, 0.25 * 0.1e6)
+    second = math.hypot(math.sqrt(0.25 * 0.75 / 900) * 8e6, 0.25 * 0.05e6)
+    assert found.error_ns == pytest.approx(math.hypot(first, second))
+    assert found.only is None and found.sure and not replace(found, ns=-480e3).sure
+    assert frame_difference.delta((400, 900), SCALES).error_ns == pytest.approx(math.hypot(0.1e6, 0.05e6))
+
+
+def test_a_frame_that_takes_as_long_as_before_is_not_coloured_because_the_rest_became_faster() -> None:
+    """Share points would say that `rope` grew from 20 to 33 %."""
+    before = a_profile("rope (variants/a.py:1) 200\nmlp (variants/b.py:1) 800\n", 10e6)
+    after = a_profile("rope (variants/a.py:1) 200\nmlp (variants/b.py:1) 400\n", 6e6)
+    drawn = flamegraphs.difference(before, after).drawn
+    assert named(drawn, "delta")["rope"] == 0 and not named(drawn, "sure")["rope"]
+    assert named(drawn, "delta")["mlp"] == -4 and named(drawn, "sure")["mlp"]
+    fills = named(drawn, "fill")
+    assert fills["mlp"] < fills["rope"] == flamegraphs._NEUTRAL
+
+
+@settings(deadline=None, max_examples=40)
+@given(STACKS, STACKS)
+def test_boxes_of_a_difference_fit_into_their_callers_and_swap_sign_with_the_sides(before: Any, after: Any) -> None:
+    one, two = a_profile(text_of(before), 3e6, 1e4), replace(a_profile(text_of(after), 5e6, 2e4), variant="after")
+    drawn = flamegraphs.difference(one, two).drawn
+    open_boxes: list[tuple[int, float, float]] = []
+    for level, x, w in zip(drawn["level"], drawn["x"], drawn["w"], strict=True):
+        open_boxes = open_boxes[:level]
+        if level:
+            _, left, wide = open_boxes[-1]
+            assert left - 1e-6 <= x and x + w <= left + wide + 1e-6
+        open_boxes.append((level, x, w))
+    assert drawn["w"][0] == 1.0
+    other = flamegraphs.difference(two, one).drawn
+    assert sorted(drawn["delta"]) == sorted(-value for value in other["delta"])
+    assert sorted(drawn["deltaError"]) == sorted(other["deltaError"])
+    for fill, sure, delta in zip(drawn["fill"][1:], drawn["sure"][1:], drawn["delta"][1:], strict=True):
+        assert (fill > flamegraphs._NEUTRAL) - (fill < flamegraphs._NEUTRAL) == ((delta > 0) - (delta < 0)) * sure
+
+
+def test_what_only_one_side_has_is_as_wide_as_half_of_its_time_and_says_where_it_is() -> None:
+    before = a_profile("f (a.py:1);old (a.py:2) 50\nf (a.py:1);g (a.py:3) 50\n", 4e6)
+    after = a_profile("f (a.py:1);g (a.py:3) 50\nf (a.py:1);new (a.py:9) 50\n", 4e6)
+    drawn = flamegraphs.difference(before, after).drawn
+    only = named(drawn, "only")
+    assert (only["old"], only["g"], only["new"]) == (0, -1, 1)
+    assert named(drawn, "w")["old"] == pytest.approx(0.25)
+
+
+def test_colours_go_by_leaves_and_not_by_what_calls_them() -> None:
+    text = "f (a.py:1);g (a.py:2) {}\nf (a.py:1);h (a.py:3) {}\n"
+    before, after = (frames.read_folded(text.format(*counts)) for counts in ((500, 500), (800, 700)))
+    scales = (frames.Scale(1000, 10e6), frames.Scale(1500, 15e6))
+    assert frame_difference.colour_limit_ns(frames.merge(before, after), scales) == pytest.approx(3e6)
+
+
+def test_of_identical_code_one_box_in_twenty_is_coloured() -> None:
+    draws = np.random.default_rng(0).binomial(400, 0.3, size=(2000, 2)).tolist()
+    scales = (frames.Scale(400, 1e7), frames.Scale(400, 1e7))
+    coloured = sum(frame_difference.delta((before, after), scales).sure for before, after in draws)
+    assert 0.03 < coloured / len(draws) < 0.07
+
+
+@pytest.mark.parametrize(
+    ("rates", "native", "medians", "says"),
+    [
+        ((250, 250), (False, False), (1e6, 2e6), ""),
+        ((250, 100), (False, False), (1e6, 2e6), "250 Hz and 100 Hz"),
+        ((250, None), (False, False), (1e6, 2e6), "does not say at which rate"),
+        ((250, 250), (True, False), (1e6, 2e6), "native"),
+        ((250, 250), (False, False), (None, 2e6), "no time of a call"),
+    ],
+)
+def test_what_cannot_be_subtracted_says_why(rates: Any, native: Any, medians: Any, says: str) -> None:
+    reason = frame_difference.reason_against(rates, native, medians)
+    assert says in reason and bool(reason) == bool(says)
+
+
+# -- what the canvas is given ----------------------------------------------------------------------------------------
+
+
+def test_small_boxes_and_the_worker_s_shell_are_not_drawn() -> None:
+    profile = a_profile()
+    assert profile.root
+    assert "rare" in {frame.name for _, frame in profile.root.walk()}
+    picture = flamegraphs.flamegraph(profile)
+    assert min(picture.drawn["share"]) >= frames.PRUNE_BELOW
+    assert "rare" not in picture.drawn["names"]
+    assert picture.shell == ("<module>", "main", "loop")
+    assert picture.drawn["names"][picture.drawn["name"][1]] == "Llama.forward"
+    assert {text for _, _, text in picture.legend} == {"the variant's own code", "torch"}
+
+
+def test_flamegraph_is_in_milliseconds_and_adds_up() -> None:
+    drawn = flamegraphs.flamegraph(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6)).drawn
+    assert drawn["scale"] == "full width = 8 ms a call"
+    assert named(drawn, "time") == {"": 8, "run": 8, "f": 6, "g": 2}
+    assert named(drawn, "error")["f"] == pytest.approx(0.5477)
+    assert named(drawn, "own") == {"": 0, "run": 0, "f": 0.75, "g": 0.25}
+    assert drawn["places"][named(drawn, "place")["g"]] == "a.py:9"
+
+
+def test_both_sides_of_a_comparison_have_one_scale() -> None:
+    sides = [flamegraphs.flamegraph(a_profile(median_ns=median_ns), 12e6).drawn for median_ns in (12e6, 9e6)]
+    assert [side["w"][0] for side in sides] == [1.0, 0.75]
+
+
+def test_flamegraph_without_a_median_shows_shares_and_without_samples_refuses() -> None:
+    drawn = flamegraphs.flamegraph(a_profile("f (a.py:1) 3\ng (a.py:2) 1\n", None)).drawn
+    assert named(drawn, "share") == {"": 1, "f": 0.75, "g": 0.25}
+    assert drawn["totals"] == [None] and "ms" not in drawn["scale"]
+    with pytest.raises(ValueError, match="no profile"):
+        flamegraphs.flamegraph(replace(a_profile(), root=None))
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("variants/modular/attention.py", "variant"),
+        ("added/mine.py", "variant"),
+        ("torch/nn/functional.py", "torch"),
+        ("torch/lib/libtorch_cpu.so", "torch"),
+        ("site-packages/transformers/models/llama/modeling_llama.py", "library"),
+        ("harness/worker.py", "other"),
+        ("elsewhere/libc.so.6", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_frame_is_coloured_by_whose_code_it_is(file: str, expected: str) -> None:
+    assert flamegraphs.kind(frames.Frame("forward", file, (1,))) == expected
+
+
+def test_pictures_in_words_name_the_largest() -> None:
+    text = flamegraphs.flamegraph_text(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
+    assert "8 ms a call" in text and "f 6 ms, g 2 ms" in text
+    before, after = (a_profile(f"f (a.py:1) {count}\ng (a.py:2) 300\n", count * 1e4) for count in (700, 100))
+    assert "f −" in flamegraphs.difference_text(before, after)
+
+
+def test_the_canvas_puts_names_into_the_page_as_text_alone() -> None:
+    script = (APP.parent / "flame_canvas" / "flame.js").read_text()
+    assert not [
+        word for word in ("innerHTML", "outerHTML", "insertAdjacent", "eval(", "://", "import ") if word in script
+    ]
+
+
+# -- where frames lie ------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_names_files_by_whose_they_are_and_no_folder_of_the_machine(tmp_path: Path) -> None:
+    import torch
+
+    mine = tmp_path / "secret" / "mine.py"
+    stack = [
+        f"_profiled_call ({places.__file__}:3)",
+        f"Fast.forward ({ROOT / 'variants' / 'fast.py'}:12)",
+        f"linear ({torch.nn.functional.__file__}:7)",
+        f"at::(anonymous namespace)::mm<int, 2> ({Path(torch.__file__).parent / 'lib' / 'libtorch_cpu.so'})",
+        f"__enter__ ({sys.modules['contextlib'].__file__}:5)",
+        f"get ({Path(pytest.__file__).parents[1] / 'numpy' / 'x.py'}:1)",
+        f"build ({mine}:2)",
+        "memcpy (/lib/somewhere/libc.so.6)",
+        "<module> (<string>:1)",
+        "0x7f12",
+    ]
+    text, samples = profiles._in_loop(f"outer (/x/y.py:1);{';'.join(stack)} 3\nidle (/x/y.py:1) 9\n", [mine])
+    assert samples == 3
+    assert text.rstrip().rpartition(" ")[0].split(";") == [
+        "Fast.forward (variants/fast.py:12)",
+        "linear (torch/nn/functional.py:7)",
+        "at::(anonymous namespace)::mm<int, 2> (torch/lib/libtorch_cpu.so)",
+        "__enter__ (stdlib/contextlib.py:5)",
+        "get (site-packages/numpy/x.py:1)",
+        "build (added/mine.py:2)",
+        "memcpy (elsewhere/libc.so.6)",
+        "<module> (<string>:1)",
+        "0x7f12",
+    ]
+    assert [child.name for child in frames.read_folded(text).children] == ["Fast.forward"]
+
+
+class _Looping:
+    """A measuring process that has just begun to loop."""
+
+    pid = 1
+
+    def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
+        return lambda: {"calls": 9, "median_ns": 5e6, "median_error_ns": 1e4}
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_where_attaching_is_refused_the_profile_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    tool = tmp_path / "py-spy"
+    tool.write_text('#!/bin/sh\necho "$@" >> "$0.log"\necho "Permission Denied: try sudo" >&2\nexit 1\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: str(tool))
+    book: Any = type("Book", (), {"experiment": type("E", (), {"workload": type("W", (), {"name": "w"})})})
+    entry = profiles._py_spy(_Looping(), book, "v", tmp_path / "v.folded", native=native)  # type: ignore[arg-type]
+    assert entry["path"] is None and "Permission Denied: try sudo" in entry["reason"]
+    assert entry["median_ns"] == 5e6
+    tried = (tmp_path / "py-spy.log").read_text().splitlines()
+    assert ["--nonblocking" in line for line in tried] == [False] * (1 + native) + [True]
+    assert sum("--native" in line for line in tried) == native
+    assert all(f"--rate {profiles.RATE_HZ}" in line for line in tried)
+    assert bool(entry["native_reason"]) == native
+
+
+def test_py_spy_refuses_a_process_that_is_gone(tmp_path: Path) -> None:
+    tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+    if tool is None:
+        pytest.skip("py-spy is not installed")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    recorder, said = profiles._attach(tool, gone.pid, tmp_path / "raw", [])
+    assert recorder is None and said
+
+
+def test_the_error_of_a_median_is_that_of_normal_values() -> None:
+    rng = random.Random(1)
+    found = [_median_error([round(rng.gauss(1e6, 1e4)) for _ in range(101)]) for _ in range(400)]
+    mean = sum(value for value in found if value) / len(found)
+    assert mean == pytest.approx(1.2533e4 / math.sqrt(101), rel=0.1)
+    assert _median_error([1, 2, 3, 4]) is None
+
+
+# -- the part of a page ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("results")
+    run = runs.write_run(home / "runs" / "all", only=["prefill-15m-t128"], rounds=12)
+    run.write_json("profiles.json", [row | {"median_error_ns": 2e5, "native": False} for row in run.read_profiles()])
+    return home
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """`page(results, flame="…")` opens the app on a claim with profiles; speedscope is not installed."""
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
+
+    def opened(results: Path, **link: str) -> AppTest:
+        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+        monkeypatch.setattr(sys, "argv", ["app.py"])
+        app = AppTest.from_file(str(APP), default_timeout=30)
+        for name, value in (LINK | link).items():
+            app.query_params[name] = value
+        return app.run()
+
+    yield opened
+
+
+def drawn(app: AppTest) -> dict[str, Any]:
+    """What the canvas was given."""
+    [canvas] = app.get("bidi_component")
+    found: dict[str, Any] = json.loads(canvas.proto.json)
+    return found
+
+
+def said(app: AppTest) -> str:
+    elements = [*app.markdown, *app.caption, *app.text, *app.code]
+    return "\n".join(str(element.value) for element in elements).replace("\\", "")
+
+
+def test_both_sides_with_samples_rate_and_error(page: Any, home: Path) -> None:
+    app = page(home)
+    assert not app.exception
+    assert [picture["title"] for picture in drawn(app)["pictures"]] == ["team006_before", "team006_after"]
+    assert "780 samples at 250 Hz, 9.9 ms ± 0.2 ms a call" in said(app)
+    assert "A millisecond is as wide on both sides" in said(app)
+
+
+def test_a_link_leads_to_the_difference_and_to_what_was_searched(page: Any, home: Path) -> None:
+    app = page(home, flame="difference", find="mask")
+    assert not app.exception
+    given_ = drawn(app)
+    [picture] = given_["pictures"]
+    assert picture["sides"] == ["team006_before", "team006_after"]
+    assert given_["find"] == "mask"
+    assert "of the samples and of the median time" in said(app)
+    app.button_group(key="flame").set_value("side").run()
+    assert len(drawn(app)["pictures"]) == 2
+    assert app.query_params["flame"] in ("side", ["side"])
+
+
+def test_sides_of_different_rates_are_not_subtracted(page: Any, tmp_path: Path, home: Path) -> None:
+    shutil.copytree(home / "runs", tmp_path / "runs")
+    run = RunFolder(tmp_path / "runs" / "all")
+    rows = run.read_profiles()
+    rows[0]["rate_hz"] = 100
+    run.write_json("profiles.json", rows)
+    app = page(tmp_path, flame="difference")
+    assert "No difference can be drawn: the sides were sampled at 100 Hz and 250 Hz" in said(app)
+    assert len(drawn(app)["pictures"]) == 2
+
+
+def test_one_side_without_a_profile_says_why_and_the_other_is_shown(page: Any, tmp_path: Path, home: Path) -> None:
+    shutil.copytree(home / "runs", tmp_path / "runs")
+    run = RunFolder(tmp_path / "runs" / "all")
+    rows = run.read_profiles()
+    rows[0] |= {"path": None, "reason": "ptrace is not allowed here"}
+    run.write_json("profiles.json", rows)
+    app = page(tmp_path, flame="difference")
+    assert not app.exception
+    assert "No profile: ptrace is not allowed here." in said(app)
+    assert len(drawn(app)["pictures"]) == 1
+
+
+def test_the_raw_profile_can_be_kept_and_the_command_for_speedscope_is_told(page: Any, home: Path) -> None:
+    app = page(home, raw="team006_after")
+    assert not app.exception
+    [button] = app.get("download_button")
+    assert button.proto.label == "Download the folded stacks"
+    assert "workbench speedscope" in said(app)
+    assert not app.get("iframe")
+
+
+# -- speedscope ------------------------------------------------------------------------------------------------------
+
+
+def test_an_archive_with_another_hash_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
+    archive = tmp_path / "speedscope.tgz"
+    archive.write_bytes(b"not it")
+    with pytest.raises(speedscope.SpeedscopeError, match=r"speedscope\.tgz is not speedscope .* expected sha512-"):
+        speedscope.install(archive)
+    assert speedscope.installed_folder() is None
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_the_document_has_all_in_it_and_names_stay_data(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(
+        '<html><head><link rel="stylesheet" href="s.css"><link rel="icon" href="i.png"></head>'
+        '<body><script src="s.js"></script></body></html>'
+    )
+    (tmp_path / "s.css").write_text('@font-face{src:url("./f.woff2")}')
+    (tmp_path / "f.woff2").write_bytes(b"font")
+    (tmp_path / "s.js").write_text('const end = "</script>";')
+    page = raw_profile.document(tmp_path, f"{HOSTILE};{MARKUP} 3\n", f"</script>{HOSTILE}.folded")
+    assert page.count("</script>") == page.count("<script>") == 3
+    assert "alert(1)" in page and HOSTILE not in page
+    assert "src=" not in page and "href=" not in page and "url(data:font/woff2;base64,Zm9udA==)" in page
+    assert "default-src &#x27;none&#x27;" in page
+    (tmp_path / "index.html").write_text("<html></html>")
+    with pytest.raises(raw_profile.RawProfileError, match=r"index\.html names no"):
+        raw_profile.document(tmp_path, "f 1\n", "x")
