@@ -46,7 +46,10 @@ PHASE_ROUNDS = 12
 
 
 def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
-    """Profile every variant that stands, on every workload, all at RATE_HZ; controls are left out.
+    """Profile every variant that stands, on every workload, all at RATE_HZ.
+
+    Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
+    which other pairs of variants show as well, and there are 16 of them.
 
     `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
     """
@@ -58,6 +61,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         for group in measurement.groups
         for book in group.books
         for name in book.remaining().variants
+        if name in _compared(book) or name not in book.experiment.grid
     ]
     for index, (group, book, name) in enumerate(work):
         workload = book.experiment.workload.name
@@ -77,6 +81,12 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
             memory.append({"workload": workload, "variant": name, **empty, "reason": failure.reason})
         folder.write_json(PROFILES, profiles)
         folder.write_json(MEMORY, memory)
+
+
+def _compared(book: Bookkeeping) -> set[str]:
+    """The variants of an experiment that somebody compares by name."""
+    pairs = [target.comparison for target in book.experiment.targets]
+    return {name for pair in pairs for name in (pair.variant, pair.baseline)}
 
 
 def run_phases(
