@@ -169,8 +169,8 @@ def ratio(span: noise.Span) -> str:
 
 
 def fault(faults: pd.DataFrame, workload: str, column: str) -> float | None:
-    found: dict[str, float] = faults[column].to_dict()
-    return found.get(workload)
+    found = faults[column].to_dict().get(workload)
+    return None if found is None else float(found)
 
 
 # -- gates ---------------------------------------------------------------------------------------------------------
