@@ -189,7 +189,8 @@ def faults(noise: Noise) -> pd.DataFrame:
     medians = rows.groupby(["workload", "variant"], observed=True)["faults"].median().reset_index()
     found = []
     for workload, one in medians.groupby("workload", observed=True):
-        low, high = one.loc[one["faults"].idxmin()], one.loc[one["faults"].idxmax()]
+        ordered = one.sort_values("faults", kind="stable")
+        low, high = ordered.iloc[0], ordered.iloc[-1]
         found.append([str(workload), str(low["variant"]), low["faults"], str(high["variant"]), high["faults"]])
     return pd.DataFrame(found, columns=columns)
 

@@ -14,6 +14,7 @@ from llama_workbench.harness import shares
 from llama_workbench.harness.decision import Decision, decisions_of
 from llama_workbench.harness.phase_map import DENOMINATORS
 from llama_workbench.harness.published import Portion
+from llama_workbench.harness.shares import Share
 from llama_workbench.harness.store import PHASE_SCHEMA, RunError, RunFolder
 
 from . import data, values, words
@@ -90,7 +91,7 @@ class Breakdown:
     of: str
     shares: tuple[PhaseShare, ...]
     rounds: int
-    overhead: shares.Share
+    overhead: Share
     clock: str
 
     @property
@@ -121,13 +122,7 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
     found = shares.top_consumers(phases.table, workload, variant, of, alpha=alpha)
     times = shares.times_ns(phases.table, workload, variant)
     rows = [
-        PhaseShare(
-            one.phase,
-            *(100 * part for part in (one.share.value, one.share.low, one.share.high)),
-            times.get(one.phase, 0.0) / 1e6,
-        )
-        for one in found
-        if math.isfinite(one.share.value)
+        _phase_share(one.phase, one.share, times.get(one.phase, 0.0)) for one in found if math.isfinite(one.share.value)
     ]
     if not rows:
         raise ValueError(f"{variant} on {workload}: no phase of {of} took any time")
@@ -146,8 +141,11 @@ def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: 
     """Several phases together, as a share of `whole`. Raises ValueError where they cannot be told apart."""
     found = shares.share(phases.table, workload, variant, of, whole, alpha=alpha)
     times = shares.times_ns(phases.table, workload, variant)
-    percents = (100 * end for end in (found.value, found.low, found.high))
-    return PhaseShare(" + ".join(of), *percents, sum(times.get(phase, 0.0) for phase in of) / 1e6)
+    return _phase_share(" + ".join(of), found, sum(times.get(phase, 0.0) for phase in of))
+
+
+def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:
+    return PhaseShare(phase, 100 * share.value, 100 * share.low, 100 * share.high, ns / 1e6)
 
 
 def agreements(
@@ -220,8 +218,8 @@ def order(run: data.Run, workload: str) -> tuple[int, int, int, str]:
     """Prefills before decodes, short before long."""
     work = values.mapping(data.experiment(run, workload).get("workload"))
     kind = {"prefill": 0, "decode": 1}.get(values.text(work.get("kind")), 2)
-    sizes = (int(values.number(work.get(key)) or 0) for key in ("tokens", "context"))
-    return kind, *sizes, workload
+    tokens, context = (int(values.number(work.get(key)) or 0) for key in ("tokens", "context"))
+    return kind, tokens, context, workload
 
 
 def length(run: data.Run, workload: str) -> str:

@@ -169,7 +169,8 @@ def ratio(span: noise.Span) -> str:
 
 
 def fault(faults: pd.DataFrame, workload: str, column: str) -> float | None:
-    return float(faults.loc[workload, column]) if workload in faults.index else None
+    found = faults[column].to_dict().get(workload)
+    return None if found is None else float(found)
 
 
 # -- gates ---------------------------------------------------------------------------------------------------------
@@ -211,8 +212,9 @@ def show_gates(run: data.Run) -> None:
         where = f"{most['variant']} on {most['on']}"
         said += f". The largest error used {most['of tolerance']:.2g} % of its tolerance ({where})"
     st.markdown(words.markdown(f"{said}."))
+    table: list[dict[str, Any]] = sorted(worst.values(), key=lambda row: row["of tolerance"] or 0, reverse=True)
     st.dataframe(
-        pd.DataFrame(sorted(worst.values(), key=lambda row: -(row["of tolerance"] or 0))),
+        pd.DataFrame(table),
         hide_index=True,
         row_height=28,
         column_config={

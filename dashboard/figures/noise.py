@@ -47,8 +47,8 @@ def controls_forest(controls: Sequence[Control], colours: Palette = LIGHT) -> go
     fired_on = {one.workload for one in known if one.fired}
     for workload, y in tracks.items():
         shapes.append(box(y, left, right, TRACK_PX / 2, colours.track))
-        fired = " <b>fired</b>" if workload in fired_on else ""
-        notes.append(note(0, y + 17, f"{words.label(workload, 28)}{fired}", "left", ink))
+        alarm = " <b>fired</b>" if workload in fired_on else ""
+        notes.append(note(0, y + 17, f"{words.label(workload, 28)}{alarm}", "left", ink))
         notes.append(note(1, y + 17, f"±{100 * (sizes[workload] or 0):.2g} %", "right", quiet))
     traces = []
     for kind, (name, symbol) in KINDS.items():
@@ -213,7 +213,7 @@ def drift_text(frame: pd.DataFrame) -> str:
     if frame.empty:
         return "No rounds."
     low, high = (100 * (end - 1) for end in frame["relative"].quantile([0.05, 0.95]))
-    worst = frame.loc[frame["relative"].idxmax()]
+    worst = frame.sort_values("relative").iloc[-1]
     return (
         f"{len(frame)} rounds of the same code: nine in ten lie between {low:+.1f} % and {high:+.1f} % of their "
         f"workload's median; the slowest is {100 * (worst['relative'] - 1):+.0f} % on {worst['workload']}."
