@@ -9,8 +9,9 @@ Two of them stand here. `t` is for the mean of roughly symmetric differences of 
 median and assumes no shape at all; on normal differences it needs about 1.5 times the rounds. `both`, the default,
 gives half of alpha to each and takes what both leave: coin-flip order makes mean and median of two equal sides the
 same, and on a shared machine, where one call in ten takes half as long again, `exact` is the narrower one (240 rounds
-of a 7 ms call: ±0.65 % against ±0.95 %). All assume that rounds are independent. Everything is in log units, and
-nothing but numpy is used.
+of a 7 ms call: ±0.65 % against ±0.95 %). All assume that rounds are independent. Everything is in log units.
+
+Where the number of rounds is fixed beforehand, so that nobody looks before the last, `fixed_interval` is narrower.
 
 Rounds until the interval is ±1 % wide at alpha = 0.01 (median of 300 simulated series, spread 1 %): on normal
 differences 18 by `t`, 22 by `exact`, 20 by `both`; where one round in ten is off by 20-50 %, either way, more than
@@ -49,6 +50,7 @@ from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 Method = Literal["both", "t", "exact"]
 
@@ -164,6 +166,24 @@ def running_interval(d: ArrayLike, alpha: float, method: Method = "both") -> Int
             lows, highs = _t_looks(series, alpha / 2)
         return Interval(centre, float(lows[-1]), float(highs[-1]), series.size, unstable=True)
     return Interval(min(max(centre, low), high), low, high, series.size)
+
+
+def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
+    """Student's t interval for the mean of one series, whose number of values was fixed before any was seen.
+
+    Not to be looked at again and again: what `running_interval` pays for, this does not have. One value has no interval
+    (infinite ends). The centre of none is NaN. Raises ValueError as `running_interval` does.
+    """
+    series = _checked(values)
+    if series.ndim != 1:
+        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
+    _check_alpha(alpha)
+    centre = float(series.mean()) if series.size else math.nan
+    if series.size < 2:
+        return Interval(centre, -math.inf, math.inf, series.size)
+    error = float(series.std(ddof=1)) / math.sqrt(series.size)
+    half = float(stdtrit(series.size - 1, 1 - alpha / 2)) * error
+    return Interval(centre, centre - half, centre + half, series.size)
 
 
 def _looks(series: NDArray[np.float64], alpha: float, method: Method) -> tuple[NDArray[np.float64], ...]:

@@ -2,7 +2,11 @@
 
 A pass of its own and not a workload: what it compares are loaders and not variants, its time is wall time, each load
 needs a process that has loaded nothing, and the page cache must be brought into a known state before each. It shares
-with the rounds what makes them sound: fresh state, random order, one log ratio a round, the confidence sequence.
+with the rounds what makes them sound: fresh state, random order, one number a round.
+
+A load of a large checkpoint takes seconds, too long for the rounds that a confidence sequence needs. So the number of
+rounds is fixed before the first one, by what a load of each format costs and never by what comes out, nobody looks
+before the last, and an ordinary t interval holds. Measured that way a dozen rounds are enough.
 """
 
 from __future__ import annotations
@@ -11,12 +15,12 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .confidence import Interval, running_interval
+from .confidence import Interval, fixed_interval
 from .measure import Progress, WorkerFailed, WorkerProcess
 from .plan import LOADED_INTO
 
@@ -25,7 +29,10 @@ CONTROL = f"{BASELINE}@aa"
 PROMPT_TOKENS = 128
 """Time to first token is that of this variant after a prompt of this length: what a program pays before it answers."""
 
-MOST_ROUNDS = 30
+LEAST_ROUNDS, MOST_ROUNDS = 10, 30
+LEAST_BESIDE = 2
+"""Rounds of what no claim asks about, where time is short: a load's peak memory hardly varies."""
+
 LOAD_SECONDS, PREPARE_SECONDS = 300.0, 900.0
 METRICS = ("open", "touched", "first_token")
 
@@ -38,9 +45,10 @@ def measure_loading(
     seed: int,
     seconds: float,
     progress: Progress,
+    asked: Collection[tuple[str, str]] | None = None,
     variant: str = LOADED_INTO,
     prompt_tokens: int = PROMPT_TOKENS,
-    most_rounds: int = MOST_ROUNDS,
+    rounds: int | None = None,
 ) -> list[dict[str, Any]]:
     """Measure every loader on a checkpoint folder, with cold and with warm page cache: the records of loading.json.
 
@@ -49,12 +57,12 @@ def measure_loading(
     numbers, such as a page cache that cannot be emptied here; never is a warm load passed off as a cold one. `loads`
     and `first_tokens` hold a dict a round: {"round", "position"} and the keys that `loaders.measure` describes.
 
-    The files of the formats are written to a temporary folder in `cache` and removed. At least one round is measured,
-    then more until `seconds` are spent or there are `most_rounds`. Runs in a process of its own (its output goes to
-    `log`). Raises WorkerFailed where that cannot be started.
+    The files of the formats are written to a temporary folder in `cache` and removed. `asked` are the (loader, cache)
+    whose share of the time to first token a claim is about (None: all): they come first where a round of everything,
+    LEAST_ROUNDS times, would not fit into about `seconds` (see `plan_rounds`; `rounds` sets their number instead). Runs
+    in a process of its own (its output goes to `log`). Raises WorkerFailed where that cannot be started.
     """
     rng = random.Random(f"loading {seed}")
-    end = time.monotonic() + seconds
     cache.mkdir(parents=True, exist_ok=True)
     process = WorkerProcess(process=0, threads=1, added={}, cache=cache, log=log)
     try:
@@ -94,24 +102,68 @@ def measure_loading(
                     return {"reason": failure.reason}
                 return found
 
-            for number in range(most_rounds):
-                _round(records, number, rng, ask)
-                progress.step(f"loading {name}", (number + 1) / most_rounds, min(end - time.monotonic(), seconds))
-                if time.monotonic() > end:
-                    break
+            tasks = [(record, key) for record in records for key in ("loads", "first_tokens")]
+            first = [(r, k) for r, k in tasks if k == "first_tokens" and (asked is None or _pair(r) in asked)]
+            beside = [(r, k) for r, k in tasks if k == "loads" or not (asked is None or _pair(r) in asked)]
+            costs = _costs(records, ask)
+            cost = tuple(
+                sum(costs.get(r["loader"].partition("@")[0], 0.0) for r, _ in part) for part in (first, beside)
+            )
+            count, fewer = (rounds, rounds) if rounds else plan_rounds(*cost, seconds)
+            begun = time.monotonic()
+            for number in range(count):
+                with_all = (number + 1) * fewer // count > number * fewer // count
+                _round([*first, *beside] if with_all else first, number, rng, ask)
+                done = (number + 1) / count
+                progress.step(f"loading {name}", done, (time.monotonic() - begun) * (1 / done - 1))
             return records
     finally:
         process.close()
 
 
+def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> tuple[int, int]:
+    """How many rounds of what a claim asks about, and how many of them with everything else too.
+
+    From what a round of each costs, before any round. As many of both as fit into `seconds`, up to MOST_ROUNDS. Where
+    that is less than LEAST_ROUNDS, what is asked gets LEAST_ROUNDS however long they take, and the rest what is left,
+    at least LEAST_BESIDE.
+    """
+    whole = max(asked_seconds + beside_seconds, 1e-3)
+    fit = int(min(seconds / whole, MOST_ROUNDS))
+    if fit >= LEAST_ROUNDS:
+        return fit, fit
+    left = (seconds - LEAST_ROUNDS * asked_seconds) / max(beside_seconds, 1e-3)
+    return LEAST_ROUNDS, int(min(max(left, LEAST_BESIDE), LEAST_ROUNDS))
+
+
+def _pair(record: Mapping[str, Any]) -> tuple[str, str]:
+    return record["loader"], record["cache"]
+
+
+def _costs(
+    records: Sequence[Mapping[str, Any]], ask: Callable[[Mapping[str, Any], str], dict[str, Any]]
+) -> dict[str, float]:
+    """Seconds of one warm load until the first token, by loader, bringing the file into the page cache included.
+
+    Its times are thrown away: this only sizes the pass. A cold load takes longer on a slow disk.
+    """
+    costs = {}
+    for record in records:
+        if record["cache"] == "warm" and record["loader"] != CONTROL and record["reason"] is None:
+            begun = time.monotonic()
+            ask(record, "first_tokens")
+            costs[record["loader"]] = time.monotonic() - begun
+    return costs
+
+
 def _round(
-    records: Sequence[dict[str, Any]],
+    tasks: Sequence[tuple[dict[str, Any], str]],
     number: int,
     rng: random.Random,
     ask: Callable[[Mapping[str, Any], str], dict[str, Any]],
 ) -> None:
-    """Every loader and state that stands, once for its load and once for the first token, in random order."""
-    standing = [(record, key) for record in records for key in ("loads", "first_tokens") if record["reason"] is None]
+    """Every task that stands, in random order: a loader and state, for its load or for the first token."""
+    standing = [(record, key) for record, key in tasks if record["reason"] is None]
     for position, (record, key) in enumerate(rng.sample(standing, len(standing))):
         if record["reason"] is not None:  # since this round began
             continue
@@ -130,7 +182,7 @@ class LoadEffect:
     """One loader against the baseline. `ratio` is t_baseline / t_loader (above 1 the loader is faster), all wall time.
 
     metric: "open" until the loader returned, "touched" until every byte was read too, "first_token" with the building
-    of the model and a prefill. `low` is 0 and `high` infinite while there are too few rounds; `reason` says why there
+    of the model and a prefill. `low` is 0 and `high` infinite with fewer than two rounds; `reason` says why there
     are none at all. The `@aa` entry is the baseline once more: its interval is the pass's own noise.
     """
 
@@ -240,9 +292,7 @@ def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
 
 
 def _interval(values: Sequence[float], alpha: float) -> Interval:
-    if not values:
-        return Interval(math.nan, -math.inf, math.inf, 0)
-    return running_interval(values, alpha)
+    return fixed_interval(values, alpha)
 
 
 def _or_null(value: object) -> object:

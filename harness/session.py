@@ -50,8 +50,8 @@ ENOUGH_ROUNDS = 24
 CONTROL_PRECISION = 0.02
 """Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
 
-LOADING_SECONDS = 45.0
-"""Of loading each checkpoint over and over, where a claim asks for it."""
+LOADING_SECONDS = 60.0
+"""Of loading each checkpoint over and over, where a claim asks for it; a large one takes longer (`plan_rounds`)."""
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -397,6 +397,7 @@ class Run:
                 seed=self.options.seed,
                 seconds=LOADING_SECONDS,
                 progress=self.progress,
+                asked={(reading.quantity or "", reading.of or "") for reading in readings},
             )
             self.folder.write_json(LOADING, records)
 

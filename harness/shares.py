@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from .confidence import fixed_interval
 from .phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 
 ALPHA = 0.01
@@ -140,14 +140,9 @@ def _shares_of_rounds(rounds: pd.DataFrame, phases: Sequence[str], of: str) -> N
 
 def t_interval(values: NDArray[np.float64], alpha: float, least: float = 0.0, most: float = 1.0) -> Share:
     """t interval for the mean; with fewer than two rounds it is everything that could be."""
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha = {alpha}, expected a number between 0 and 1")
-    count, mean = len(values), float(np.mean(values)) if len(values) else math.nan
-    if count < 2:
-        return Share(mean, least, most, count, math.inf)
-    error = float(np.std(values, ddof=1)) / math.sqrt(count)
-    half = float(stdtrit(count - 1, 1 - alpha / 2)) * error
-    return Share(mean, max(least, mean - half), min(most, mean + half), count, error)
+    found = fixed_interval(values, alpha)
+    error = float(np.std(values, ddof=1)) / math.sqrt(found.n) if found.n > 1 else math.inf
+    return Share(found.centre, max(least, found.low), min(most, found.high), found.n, error)
 
 
 # --- the same from a profiler's samples ----------------------------------------------------------------------------

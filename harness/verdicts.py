@@ -28,7 +28,7 @@ from .judge import (
     listing,
     reasons,
 )
-from .loading import load_shares
+from .loading import LEAST_ROUNDS, load_shares
 from .regions import Range, Region
 from .roofline import reached
 from .shares import share
@@ -238,7 +238,11 @@ def _loading_effect(reading: Reading, workload: str, evidence: Evidence, alpha: 
     if found.reason or not found.rounds:
         return replace(effect, warnings=(found.reason or "no rounds",))
     value, low, high = (100 * part for part in (found.share, found.low, found.high))
-    return _in_range(replace(effect, ratio=value, low=low, high=high, rounds=found.rounds), reading.region)
+    effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds)
+    if math.isinf(low):
+        told = f"too few rounds for an interval ({found.rounds} of about {LEAST_ROUNDS})"
+        return replace(effect, verdict="inconclusive", warnings=(told,))
+    return _in_range(effect, reading.region)
 
 
 def _found_effect(reading: Reading, workload: str, evidence: Evidence) -> Effect:

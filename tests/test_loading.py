@@ -15,7 +15,18 @@ import torch
 
 from llama_workbench.harness import geometries, loaders
 from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.loading import BASELINE, CONTROL, load_effects, load_shares, measure_loading
+from llama_workbench.harness.confidence import fixed_interval
+from llama_workbench.harness.loading import (
+    BASELINE,
+    CONTROL,
+    LEAST_BESIDE,
+    LEAST_ROUNDS,
+    MOST_ROUNDS,
+    load_effects,
+    load_shares,
+    measure_loading,
+    plan_rounds,
+)
 from llama_workbench.harness.store import RunFolder
 
 ALPHA = 0.01
@@ -43,7 +54,7 @@ def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) 
         seconds=60,
         progress=Quiet(),
         prompt_tokens=8,
-        most_rounds=2,
+        rounds=2,
     )
     names = ["safetensors-mmap", "torch-load", "torch-load-mmap", "gguf", CONTROL]
     assert [(r["loader"], r["cache"]) for r in records] == [(n, s) for n in names for s in ("cold", "warm")]
@@ -72,6 +83,44 @@ def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) 
     run.write_json("loading.json", records)
     assert run.read_loading() == records
     assert {path for path in tmp_path.iterdir() if path.name.startswith(".partial")} <= set(before)
+
+
+@pytest.mark.parametrize(
+    ("asked", "beside", "found"),
+    [
+        (0.1, 0.1, (MOST_ROUNDS, MOST_ROUNDS)),  # a tiny file
+        (2.0, 3.0, (12, 12)),  # all of it fits 12 times
+        (4.0, 4.0, (LEAST_ROUNDS, 5)),  # what is asked comes first
+        (16.0, 28.0, (LEAST_ROUNDS, LEAST_BESIDE)),  # 7B width: longer than a minute, but no fewer
+        (0.0, 0.0, (MOST_ROUNDS, MOST_ROUNDS)),  # nothing could be loaded
+    ],
+)
+def test_the_number_of_rounds_is_fixed_by_what_a_load_costs(
+    asked: float, beside: float, found: tuple[int, int]
+) -> None:
+    assert plan_rounds(asked, beside, 60.0) == found
+
+
+def test_what_is_asked_is_measured_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = synthesize(geometries.get("tiny"), cache=tmp_path)
+    monkeypatch.setattr("llama_workbench.harness.loading.plan_rounds", lambda *_: (4, 2))
+    records = measure_loading(
+        folder,
+        cache=tmp_path,
+        log=tmp_path / "log",
+        seed=0,
+        seconds=60,
+        progress=Quiet(),
+        asked={(BASELINE, "warm")},
+        prompt_tokens=8,
+    )
+    counted = {
+        (r["loader"], r["cache"]): [[s["round"] for s in r[key]] for key in ("first_tokens", "loads")]
+        for r in records
+        if r["reason"] is None
+    }
+    assert counted.pop((BASELINE, "warm")) == [[0, 1, 2, 3], [1, 3]]
+    assert all(rounds == [[1, 3], [1, 3]] for rounds in counted.values())
 
 
 def test_a_file_leaves_the_page_cache_and_comes_back(tmp_path: Path) -> None:
@@ -184,8 +233,34 @@ def test_loaders_are_compared_within_rounds() -> None:
 
 
 def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:
-    records = [a_record(BASELINE, "warm", 1.0), a_record(BASELINE, "cold", 6.0), a_record("x", "warm", 1.0, rounds=2)]
+    records = [a_record(BASELINE, "warm", 1.0), a_record(BASELINE, "cold", 6.0), a_record("x", "warm", 1.0, rounds=1)]
     warm, cold, few = load_shares(records, alpha=ALPHA)
     assert warm.low < 10 / 30 < warm.high < 0.4
     assert cold.share == pytest.approx(60 / 80, rel=0.02)
     assert few.to_json()["low"] is None
+
+
+@pytest.mark.parametrize(
+    "spread",
+    [
+        lambda rng, size: rng.normal(0, 0.05, size),
+        lambda rng, size: rng.normal(0, 0.02, size) + rng.choice([-0.15, 0.15], size) * (rng.random(size) < 0.1),
+        lambda rng, size: rng.standard_t(3, size) * 0.02,
+    ],
+    ids=["normal", "one load in ten held up", "heavy tails"],
+)
+@pytest.mark.parametrize("rounds", [LEAST_ROUNDS, MOST_ROUNDS])
+def test_the_error_rate_is_held_at_a_fixed_number_of_rounds(
+    spread: Callable[[np.random.Generator, tuple[int, int]], Any], rounds: int
+) -> None:
+    series = spread(np.random.default_rng(7), (4000, rounds))
+    intervals = [fixed_interval(values, 0.05) for values in series]
+    missed = sum(not i.low <= 0 <= i.high for i in intervals)
+    assert missed / len(series) < 0.05 + 4 * math.sqrt(0.05 * 0.95 / len(series))
+    assert all(math.isfinite(i.high) for i in intervals)
+
+
+def test_one_round_says_that_it_is_too_few() -> None:
+    [share] = load_shares([a_record(BASELINE, "warm", 1.0, rounds=1)], alpha=ALPHA)
+    assert (share.rounds, share.low, share.high) == (1, -math.inf, math.inf)
+    assert share.share == pytest.approx(1 / 3, abs=0.05)

@@ -22,6 +22,7 @@ from llama_workbench.harness.judge import Finding, Verdict, evidence_from_manife
 from llama_workbench.harness.plan import PlanError, Request, make_plan
 from llama_workbench.harness.regions import Range
 from llama_workbench.harness.report import effect_text, markdown_table
+from llama_workbench.harness.store import NO_SAMPLES
 from llama_workbench.harness.verdicts import judge_claims
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -284,3 +285,24 @@ def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], s
     )
     with pytest.raises(PlanError, match=re.escape(said)):
         session.plan_run(Request(), session.Options(run_dir=tmp_path / "run", claims_folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "verdict", "why"),
+    [
+        (1, "inconclusive", "too few rounds for an interval (1 of about 10)"),
+        (12, "supported", ""),
+    ],
+)
+def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdict: str, why: str) -> None:
+    sample = {"open_ns": 3e9, "build_ns": 2e9, "first_ns": 1e9, "build_again_ns": 5e8, "first_again_ns": 5e8}
+    record = {"checkpoint": "15m", "loader": "gguf", "cache": "cold", "reason": None, "loads": []}
+    record["first_tokens"] = [sample | {"round": number, "open_ns": 3e9 + 1e6 * number} for number in range(rounds)]
+    manifest = {"experiments": [{"workload": {"name": "a", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
+    evidence = evidence_from_manifest(manifest, NO_SAMPLES, loading=[record])
+    claim = a_claim(metric="loading", workloads=["a"], quantity="gguf", of="cold", above=50)
+    [found] = judge_claims([claim], evidence)
+    [effect] = found.effects
+    assert (found.verdict, effect.rounds) == (verdict, rounds)
+    assert why in found.reason
+    assert (effect.to_json()["low"] is None) is (rounds == 1)
