@@ -18,8 +18,10 @@ from llama_workbench.harness.report import excluded_lines, value_text
 from llama_workbench.harness.store import (
     CLAIMS,
     JOURNAL,
+    LOADING,
     MANIFEST,
     MEMORY,
+    MEMORY_SWEEP,
     PROFILES,
     SAMPLES,
     STANDINGS,
@@ -175,7 +177,9 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
-    return _stamp(path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY))
+    return _stamp(
+        path / name for name in (MANIFEST, CLAIMS, VERDICTS, PROFILES, MEMORY, MEMORY_SWEEP, LOADING, SAMPLES)
+    )
 
 
 def stamp_of_standings(path: Path) -> Stamp:

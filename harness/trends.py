@@ -95,6 +95,23 @@ def position_slope(
     )
 
 
+def call_difference(
+    samples: pd.DataFrame,
+    *,
+    workload: str,
+    variant: str,
+    baseline: str,
+    clock: Clock,
+    alpha: float,
+    method: Method = "both",
+) -> Interval:
+    """By how many nanoseconds a call of the baseline takes longer than one of the variant, paired round by round.
+
+    The same rounds as those of the ratio, but in time: what is overhead keeps its nanoseconds while calls grow.
+    """
+    return running_interval(-_round_times(samples, workload, variant, baseline, clock), alpha, method)
+
+
 def _round_times(
     samples: pd.DataFrame, workload: str, variant: str, baseline: str | None, clock: Clock
 ) -> NDArray[np.float64]:

@@ -1,0 +1,273 @@
+"""The Memory page: what it computes from the files, what it draws, and what it says when they lack something."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_workbench.harness.store import RunFolder
+from tests import runs
+from tests.dashboard_runs import HOSTILE, deface
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import data, memory_parts, sweeps, timings, words
+from llama_workbench.dashboard.figures import colours, memory_time
+
+PAGE = Path(data.__file__).parent / "app_pages" / "memory.py"
+WORKLOAD = "prefill-15m-t128"
+
+
+def a_sweep(variant: str, mask: int, **more: Any) -> dict[str, Any]:
+    """A record of memory_sweep.json whose masks double from `mask` bytes on, with 1, 2 and 4 lengths."""
+    steps: list[dict[str, Any]] = [{"lengths": [], "held": {}, "computed": None}]
+    for power in range(3):
+        held = {"kv": 1_000_000, "rope": 10_000, "mask": mask << power, "repacked": 0, "other": 0}
+        steps.append({"lengths": list(range(1 << power)), "held": held, "computed": {"held": held}})
+    record = {"workload": WORKLOAD, "variant": variant, "reason": None, "served": [32, 64, 96, 128], "steps": steps}
+    sizes = {
+        "weights_bytes": 50_000_000,
+        "loaded_bytes": 300_000_000,
+        "peak_bytes": [301_000_000, 302_000_000, 304_000_000],
+    }
+    return record | sizes | more
+
+
+def a_load(loader: str, cache: str, factor: float, rounds: int = 12) -> dict[str, Any]:
+    """A record of loading.json: opened in `factor` ms, read in twice that; the first token takes four."""
+    wobble = [1 + 0.01 * (number % 3) for number in range(rounds)]
+    ms = 1_000_000 * factor
+    return {
+        "checkpoint": "15m",
+        "loader": loader,
+        "cache": cache,
+        "prompt_tokens": 128,
+        "file_bytes": 60_000_000,
+        "reason": None,
+        "loads": [
+            {"round": number, "open_ns": ms * w, "touched_ns": 2 * ms * w, "peak_bytes": 61_000_000 + number}
+            for number, w in enumerate(wobble)
+        ],
+        "first_tokens": [
+            {"round": number, "open_ns": ms * w, "build_ns": ms, "first_ns": 2 * ms, "build_again_ns": ms}
+            | {"first_again_ns": ms}
+            for number, w in enumerate(wobble)
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("results")
+    run = runs.write_run(home / "runs" / "full", rounds=30)
+    run.write_json("memory_sweep.json", [a_sweep("team006_after", 100_000), a_sweep("team005_hybrid", 20_000)])
+    loads = [a_load("safetensors-mmap", "cold", 4.0), a_load("torch-load", "cold", 8.0), a_load("gguf", "cold", 1.0, 1)]
+    run.write_json("loading.json", loads)
+    return home
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def opened(results: Path, **link: str) -> AppTest:
+        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+        monkeypatch.setattr(sys, "argv", ["app.py"])
+        app = AppTest.from_file(str(PAGE), default_timeout=30)
+        for name, value in link.items():
+            app.query_params[name] = value
+        return app.run()
+
+    return opened
+
+
+def everything(app: AppTest) -> str:
+    found = [str(item.value) for kind in (app.markdown, app.caption, app.text, app.code, app.warning) for item in kind]
+    found += [table.value.to_string() for table in app.dataframe]
+    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(found))
+
+
+# -- time against memory ---------------------------------------------------------------------------------------------
+
+
+def a_spot(variant: str, amount: float, low: float, ratio: float, high: float) -> sweeps.Spot:
+    return sweeps.Spot(variant, amount, timings.Timing(ratio, low, high, 30, judged=True, alpha=0.01))
+
+
+def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settled() -> None:
+    spots = [
+        a_spot("fast but large", 300, 1.9, 2.0, 2.1),
+        a_spot("small", 100, 1.4, 1.5, 1.6),
+        a_spot("perhaps as fast", 150, 1.35, 1.45, 1.55),
+        a_spot("slow", 200, 1.0, 1.1, 1.2),
+        a_spot("smallest", 50, 0.9, 1.0, 1.1),
+    ]
+    standings = {spot.variant: sweeps._standing(spot, spots) for spot in spots}
+    assert standings == {
+        "fast but large": sweeps.FRONT,
+        "small": sweeps.FRONT,
+        "perhaps as fast": "behind small, not settled",
+        "slow": "beaten by small",
+        "smallest": sweeps.FRONT,
+    }
+
+
+def test_a_speed_up_is_the_judged_one_or_says_that_it_is_this_page_s_own(home: Path) -> None:
+    run = data.read_run(home / "runs" / "full")
+    evidence = timings.read_evidence(run)
+    judged = timings.timing(run, evidence, WORKLOAD, "team005_proposal", "team006_before")
+    own = timings.timing(run, evidence, WORKLOAD, "team005_hybrid", "team006_before")
+    effect = timings.judged_effect(run, WORKLOAD, "team005_proposal", "team006_before")
+    assert effect is not None
+    assert (judged.ratio, judged.low, judged.judged) == (effect.value, effect.low, True)
+    assert not own.judged and own.low is not None and own.high is not None
+    assert own.low < 1.10 / 1.09 < own.high
+    assert timings.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before").ratio is None
+    spots, missing = sweeps.tradeoff(run, evidence, WORKLOAD, "peak_transient_bytes")
+    assert {spot.variant for spot in spots} == {"team006_before", "team006_after"}
+    assert missing == ["team005_hybrid: the memory pass ran into its time limit"]
+
+
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
+def test_the_front_is_filled_and_every_dot_has_its_number(palette: colours.Palette) -> None:
+    spots = [
+        sweeps.Spot("a <b>", 3e6, timings.Timing(2.0, 1.9, 2.1, 9, judged=True, alpha=0.01), sweeps.FRONT),
+        sweeps.Spot(
+            "c", 4e6, timings.Timing(1.5, None, None, 2, judged=False, alpha=0.01), "behind a <b>, not settled"
+        ),
+    ]
+    figure = memory_time.tradeoff(spots, "Caches", "old", palette)
+    drawn = {trace.name: (list(trace.text), trace.marker.color) for trace in figure.data}
+    assert drawn["on the front"][0] == ["1"] and drawn["behind the front"] == (["2"], palette.page)
+    assert "&lt;b&gt;" in figure.data[0].hovertext[0]
+    assert [list(trace.x) for trace in figure.data] == [[3e6], [4e6]]
+    together = [replace(spot, amount=5e6) for spot in spots] + [replace(spots[0], amount=9e6)]
+    shifted = memory_time.side_by_side(together, 1e7)
+    assert shifted[0] < 5e6 < shifted[1] and shifted[2] == 9e6
+    assert sum(shifted[:2]) == pytest.approx(1e7)
+    assert "2 c: 1.500× [no interval yet], 3.81 MiB, behind a <b>, not settled" in memory_time.tradeoff_text(
+        spots, "Caches", "old"
+    )
+
+
+# -- policies --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_has_measured_and_computed_side_by_side(home: Path) -> None:
+    policies, problem = sweeps.read_policies(data.read_run(home / "runs" / "full"))
+    assert problem == ""
+    steps = policies[0].steps
+    assert [(step.lengths, step.measured["mask"], step.computed["mask"]) for step in steps] == [
+        (1, 1e5, 1e5),
+        (2, 2e5, 2e5),
+        (4, 4e5, 4e5),
+    ]
+    assert [step.measured["resident"] for step in steps] == [1e6, 2e6, 4e6]
+    assert steps[-1].measured["caches"] == 1_410_000
+    figure = memory_time.policies(policies, "mask")
+    assert [(trace.mode, trace.name) for trace in figure.data][:2] == [
+        ("lines", "team006_after, computed"),
+        ("markers", "team006_after, measured"),
+    ]
+    assert len({trace.marker.symbol for trace in figure.data if trace.mode == "markers"}) == 2
+    assert [trace.mode for trace in memory_time.policies(policies, "resident").data] == ["lines+markers"] * 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"steps": "no", "peak_bytes": None},
+        {"steps": [{"lengths": 4}, {"lengths": [1], "held": [1], "computed": "x"}]},
+        {"served": ["a"], "weights_bytes": -1, "loaded_bytes": "x"},
+        {"reason": "killed", "steps": [], "served": None},
+    ],
+)
+def test_a_damaged_sweep_is_shown_as_far_as_it_goes(page: Any, tmp_path: Path, damage: dict[str, Any]) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=(WORKLOAD,), judged=True)
+    run.write_json("memory_sweep.json", [a_sweep("team006_after", 100_000, **damage)])
+    run.write_json("loading.json", [{"loads": 3}, a_load("gguf", "warm", 1.0) | {"first_tokens": [{}]}])
+    app = page(tmp_path, workload=WORKLOAD)
+    assert not app.exception
+
+
+# -- loading ---------------------------------------------------------------------------------------------------------
+
+
+def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None:
+    loads, problem = sweeps.read_loads(data.read_run(home / "runs" / "full"))
+    assert problem == ""
+    mapped, plain, once = loads
+    assert mapped.times["open"].value == pytest.approx(4.04, rel=0.01)
+    assert mapped.times["open"].low < 4.04 < mapped.times["open"].high  # type: ignore[operator]
+    assert (mapped.loads, mapped.peak_bytes) == (12, 61_000_011)
+    assert plain.against["touched"].ratio == pytest.approx(0.5)
+    assert plain.share.low < plain.share.share < plain.share.high
+    assert (once.times["open"].low, once.times["open"].count, once.share.rounds) == (None, 1, 1)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Path) -> None:
+    app = page(home, run="full", workload=WORKLOAD, amount="cache", held="kv", geometry="15m")
+    assert not app.exception
+    text = everything(app)
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert alts[0].startswith("Speed-up over team006_before against caches.")
+    assert alts[1].startswith("Keys and values held: team006_after 977 KiB after 1 and 977 KiB after 4 lengths")
+    assert "gguf, cold: " in alts[2]
+    assert "Best speed-up for its memory (caches): " in text
+    assert "99 %, all of the run at once" in text
+    assert "too few rounds for an interval: 1 of about 10" in text
+    assert "Too few rounds for an interval (1 of about 10) where the ends are open." in text
+    app.selectbox(key="held").set_value("mask").run()
+    assert app.query_params["held"] == "mask"
+    assert "Masks after 4 lengths: team006_after 391 KiB (0.8 % of the weights, 4 times" in everything(app)
+
+
+def test_what_a_run_lacks_is_said_with_the_command_that_measures_it(page: Any, tmp_path: Path) -> None:
+    run: RunFolder = runs.write_run(tmp_path / "runs" / "bare", rounds=12, only=(WORKLOAD,))
+    (run.path / "memory.json").unlink()
+    app = page(tmp_path)
+    assert not app.exception
+    text = everything(app)
+    for command in ("--profile", "--claims mask-memory", "--claims weight-loading-bottleneck"):
+        assert f"pytest --benchmark {command}" in text
+
+
+def test_hostile_names_and_broken_files_are_shown_as_text(page: Any, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "bad", rounds=12)
+    deface(run)
+    run.write_json("memory_sweep.json", [a_sweep(HOSTILE, 100_000, reason=HOSTILE)])
+    (run.path / "loading.json").write_text("[{")
+    manifest = run.read_manifest()
+    manifest["experiments"][0]["gates"] = {HOSTILE: {}}
+    run.write_json("run.json", manifest)
+    app = page(tmp_path, workload=WORKLOAD)
+    assert not app.exception
+    text = everything(app)
+    assert HOSTILE in text
+    assert "Left out: loading.json: " in text
+    assert "Only judged effects are shown: run.json: not in the form" in text
+    assert not any("<script" in item.value for item in app.markdown)
+
+
+# -- the sides of an effect ------------------------------------------------------------------------------------------
+
+
+def test_the_difference_between_two_sides_is_told_with_its_percent() -> None:
+    rows = [
+        data.Memory("old", 4 * 2**20, 60e6, 0.0, ""),
+        data.Memory("new", 3 * 2**20, 60e6, 2.0**20, ""),
+        data.Memory("gone", None, None, None, "timed out"),
+    ]
+    assert memory_parts.differences(rows, "peak_transient_bytes", "old") == ["new: 1 MiB less than old (-25 %)"]
+    assert memory_parts.differences(rows, "parameter_bytes", "old") == ["new: the same as old"]
+    assert memory_parts.differences(rows, "cache_bytes", "old") == ["new: 1 MiB more than old"]
+    assert memory_parts.differences(rows, "cache_bytes", "gone") == []
