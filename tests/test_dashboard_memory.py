@@ -246,16 +246,12 @@ def test_hostile_names_and_broken_files_are_shown_as_text(page: Any, tmp_path: P
     deface(run)
     run.write_json("memory_sweep.json", [a_sweep(HOSTILE, 100_000, reason=HOSTILE)])
     (run.path / "loading.json").write_text("[{")
-    manifest = run.read_manifest()
-    manifest["experiments"][0]["gates"] = {HOSTILE: {}}
-    run.write_json("run.json", manifest)
     app = page(tmp_path, workload=WORKLOAD)
     assert not app.exception
     text = everything(app)
     assert HOSTILE in text
     assert "Left out: loading.json: " in text
-    assert "Only judged effects are shown: run.json: not in the form" in text
-    assert not any("<script" in item.value for item in app.markdown)
+    assert not any(re.search(r"(?<!\\)<script", item.value) for item in app.markdown)
 
 
 # -- the sides of an effect ------------------------------------------------------------------------------------------
