@@ -106,10 +106,11 @@ def measure_loading(
             first = [(r, k) for r, k in tasks if k == "first_tokens" and (asked is None or _pair(r) in asked)]
             beside = [(r, k) for r, k in tasks if k == "loads" or not (asked is None or _pair(r) in asked)]
             costs = _costs(records, ask)
-            cost = tuple(
-                sum(costs.get(r["loader"].partition("@")[0], 0.0) for r, _ in part) for part in (first, beside)
-            )
-            count, fewer = (rounds, rounds) if rounds else plan_rounds(*cost, seconds)
+
+            def cost(part: Sequence[tuple[dict[str, Any], str]]) -> float:
+                return sum(costs.get(record["loader"].partition("@")[0], 0.0) for record, _ in part)
+
+            count, fewer = (rounds, rounds) if rounds else plan_rounds(cost(first), cost(beside), seconds)
             begun = time.monotonic()
             for number in range(count):
                 with_all = (number + 1) * fewer // count > number * fewer // count
