@@ -181,7 +181,8 @@ def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
 
 def sentence(series: Series) -> str:
     """What the points say: "at width 256 A takes 28 % [9.7, 46] longer than B; at 512 the data cannot tell"."""
-    told, unknown = [], []
+    told: list[str] = []
+    unknown: list[str] = []
     named = {"width": "width", "length": "length", "position": "position"}[series.axis]
     for point in series.points:
         size = f"{point.size:,.0f}"
@@ -262,8 +263,10 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
             )
         except DAMAGE:
             interval = Interval(math.nan, -math.inf, math.inf, 0)
-        us = [end / 1e3 if math.isfinite(end) else None for end in (interval.centre, interval.low, interval.high)]
-        found.append(Cost(point.size, *us, interval.n))
+        us, low, high = (
+            end / 1e3 if math.isfinite(end) else None for end in (interval.centre, interval.low, interval.high)
+        )
+        found.append(Cost(point.size, us, low, high, interval.n))
     return found
 
 

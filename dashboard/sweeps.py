@@ -253,8 +253,8 @@ def _times(record: Mapping[str, Any], alpha: float) -> dict[str, Time]:
     for metric, times in samples.items():
         if times:
             interval = fixed_interval(np.log(times) - math.log(1e6), alpha)
-            ends = [
+            low, high = (
                 math.exp(end) if math.isfinite(end) and end < 700 else None for end in (interval.low, interval.high)
-            ]
-            found[metric] = Time(math.exp(interval.centre), *ends, interval.n)
+            )
+            found[metric] = Time(math.exp(interval.centre), low, high, interval.n)
     return found

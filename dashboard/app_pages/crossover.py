@@ -69,7 +69,8 @@ def _most_points(found: dict[crossovers.Sides, list[crossovers.Series]]) -> str:
         widths = [len(one.points) for one in found[sides] if one.axis == "width"]
         return max(widths, default=0), max(len(one.points) for one in found[sides])
 
-    return "~".join(max(found, key=worth))
+    best: crossovers.Sides = max(list(found), key=worth)
+    return "~".join(best)
 
 
 def _show(opened: parts.Opened, series: crossovers.Series, sides: crossovers.Sides, place: int) -> None:
@@ -164,7 +165,7 @@ def _slopes(slopes: list[Slope]) -> None:
     )
     difference = slopes[-1]
     if difference.low > 0 or difference.high < 0:
-        more, less = (difference.variant, difference.baseline)
+        more, less = difference.variant, difference.baseline or ""
         if difference.high < 0:
             more, less = less, more
         says = f"Each further position costs {more} more than {less}."
