@@ -43,12 +43,13 @@ def _who(claim: data.Claim) -> str:
         case "refuted":
             return f"{names} {were} not right: {everywhere}what was measured lies outside what they said{claimed}."
         case "depends":
-            places = _places(claim, {"supported": "right on", "refuted": "not right on", "inconclusive": "open on"})
+            kinds = {"supported": "right on", "refuted": "not right on", "inconclusive": "open on"}
+            places = _places(claim, kinds | {"not evidence": "without evidence on"})
             return f"{names} {were} {places}." if places else f"{names} {were} right in some places and not in others."
         case "inconclusive":
             places = _places(claim, {"supported": "right on", "refuted": "not right on"})
             rest = f" What is settled: {places}." if places else ""
-            return f"Not decided: these rounds show neither that {names} {were} right nor that they {were} not.{rest}"
+            return f"Not decided: these rounds show neither that {names} {were} right nor the contrary.{rest}"
         case "not evidence":
             return f"Nobody can say from this run whether {names} {were} right: it is no evidence either way."
         case "not measurable here":
@@ -58,12 +59,12 @@ def _who(claim: data.Claim) -> str:
 
 
 def _everywhere(claim: data.Claim) -> str:
-    if len(claim.effects) < 2 or claim.kind == "attribution":
+    """How many rows a verdict speaks for, to stand at the front of a clause; nothing for one."""
+    count = len(claim.effects)
+    if count < 2 or claim.kind == "attribution":
         return ""
-    places = len({effect.where for effect in claim.effects})
-    return (
-        f" on all {places} workloads" if places == len(claim.effects) else f" in all {len(claim.effects)} comparisons"
-    )
+    rows = "workloads" if len({effect.where for effect in claim.effects}) == count else "comparisons"
+    return f"on both {rows} " if count == 2 else f"on all {count} {rows} "
 
 
 def _comparison(claim: data.Claim) -> str:
@@ -96,7 +97,7 @@ def _few(names: Sequence[str]) -> str:
 def _how_much(claim: data.Claim) -> str:
     if claim.kind == "attribution":
         parts = [
-            f"on {effect.workload}, {effect.variant.removesuffix(' new')} makes {effect.text}"
+            f"{effect.variant.removesuffix(' new')} on {effect.workload}: {effect.text}"
             for effect in claim.effects
             if effect.variant in {"architecture new", "operations new"}
         ]

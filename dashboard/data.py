@@ -382,7 +382,8 @@ def measured(claim: Claim) -> str:
     known = [effect for effect in claim.effects if effect.value is not None]
     if len(known) > 1 and claim.unit:
         ends = sorted(effect.value for effect in known if effect.value is not None)
-        return f"{ends[0]:.3g} to {ends[-1]:.3g} {claim.unit}"
+        least, most = (f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (ends[0], ends[-1]))
+        return f"{least} to {most} {claim.unit}"
     if len(known) > 1:
         return words.span([effect.value for effect in known if effect.value is not None])
     return known[0].text if known else "not measured"
