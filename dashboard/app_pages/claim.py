@@ -68,6 +68,11 @@ ELSEWHERE = {
     "memory": Elsewhere(
         "app_pages/memory.py", "Memory", "Memory was read: the bytes that a variant holds, counted tensor by tensor."
     ),
+    "roofline": Elsewhere(
+        "app_pages/where_time_goes.py",
+        "Where time goes",
+        "It was read what share of this machine's measured peak a call reaches.",
+    ),
     "count": Elsewhere("", "", "The source was counted; nothing was timed."),
     "check": Elsewhere("", "", "It was tried whether something works, case by case; nothing was timed."),
     "none": Elsewhere("", "", "Nothing was read: nobody can measure this here."),
