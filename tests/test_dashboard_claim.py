@@ -39,6 +39,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("hostile")
+    deface(runs.write_run(results / "runs" / "hostile", rounds=12, only=SHORT))
+    return results
+
+
+@pytest.fixture(scope="module")
 def run(home: Path) -> data.Run:
     return data.read_run(home / "runs" / "all")
 
@@ -451,9 +458,8 @@ def test_variants_that_never_met_have_no_ratio(page: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["verdicts", "claim", "compare"])
-def test_a_hostile_run_is_shown_as_it_is_written(page: Any, tmp_path: Path, name: str) -> None:
-    deface(runs.write_run(tmp_path / "runs" / "hostile", rounds=12, only=SHORT))
-    app = page(name, tmp_path, claim="mask-caching-helps")
+def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path, name: str) -> None:
+    app = page(name, hostile, claim="mask-caching-helps")
     assert not app.exception
     for element in [*app.markdown, *app.caption, *app.header, *app.warning, *app.info]:
         bare = re.sub(r"\\.", "", element.value)

@@ -126,9 +126,9 @@ def to_look_inside(claim: data.Claim) -> list[data.Effect]:
     if claim.kind == "trend":  # its one row spans several workloads, and each of them was timed
         workloads = claim.hypothesis.get("workloads")
         empty = data.Effect("", "", "", "cpu time", "", None, None, None, 0, None, "", ())
-        sides = {name: values.text(claim.hypothesis.get(name)) for name in ("variant", "baseline")}
+        variant, baseline = (values.text(claim.hypothesis.get(name)) for name in ("variant", "baseline"))
         return [
-            replace(empty, workload=values.text(name), **sides)
+            replace(empty, workload=values.text(name), variant=variant, baseline=baseline)
             for name in (workloads if isinstance(workloads, list) else [])
         ]
     if claim.kind in {"attribution", "loading", "count", "check", "none"}:
