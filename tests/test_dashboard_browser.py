@@ -253,7 +253,7 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
         "Peak transient, above the weights",
         "Parameters",
         "Caches",
-        "Differ.",
+        "Not compared.",
     }
     assert main.locator("p em, p code, p del, p sup, p sub").count() == 0
     assert HOSTILE in tooltip(page)
