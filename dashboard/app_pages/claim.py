@@ -22,6 +22,7 @@ from llama_workbench.dashboard import (
     found_parts,
     memory_parts,
     parts,
+    phase_parts,
     round_parts,
     trace_parts,
     values,
@@ -251,6 +252,7 @@ def show_inside(opened: parts.Opened, claim: data.Claim, rows: Sequence[data.Eff
         trace_parts.show(run, effect.workload, effect.baseline, effect.variant)
     if sides:
         st.subheader("Where the time goes", anchor="time")
+        phase_parts.show(opened, effect.workload, sides, values.text(claim.hypothesis.get("of")))
         flame_parts.show(run, opened.stamp, effect.workload, sides, effect.baseline)
         st.subheader("Memory", anchor="memory")
         memory_parts.show(run, effect.workload, sides, effect.baseline)

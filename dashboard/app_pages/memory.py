@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import data, parts, sweeps, timings, words
-from llama_workbench.dashboard.figures import forest, memory_bars, memory_time
+from llama_workbench.dashboard.figures import forest, forest_rows, memory_bars, memory_time
 from llama_workbench.harness.loading import LEAST_ROUNDS
 from llama_workbench.harness.store import RunError
 
@@ -222,7 +222,7 @@ def show_loading(opened: parts.Opened) -> None:
         st.plotly_chart(
             forest.forest(shares, {}, parts.colours()),
             config=parts.PLOT,
-            alt=forest.forest_text(shares, {}),
+            alt=forest_rows.in_words(shares, {}),
             key="loading",
         )
     tokens = max(load.prompt_tokens for load in here)
