@@ -10,10 +10,11 @@ import argparse
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llama_workbench.harness.claims import READINGS
 from llama_workbench.harness.report import excluded_lines, value_text
 from llama_workbench.harness.store import (
     CLAIMS,
@@ -98,6 +99,14 @@ class Claim:
     low: float | None
     high: float | None
     effects: tuple[Effect, ...]
+    assumes: tuple[str, ...] = ()
+    hypothesis: Mapping[str, Any] = field(default_factory=dict)  # as in claims.json; empty where that says nothing
+
+    @property
+    def kind(self) -> str:
+        """What decides it: "time" where two sides were timed, else one of the readings that `harness.claims` lists."""
+        metric = values.text(self.hypothesis.get("metric"))
+        return metric if metric in READINGS else "reading" if self.unit else "time"
 
     @property
     def unit(self) -> str:
@@ -345,34 +354,6 @@ def experiment(run: Run, workload: str) -> Mapping[str, Any]:
     return {}
 
 
-def checks(run: Run, effect: Effect) -> dict[str, str]:
-    """What the gates found for the two sides of an effect: a row of a table."""
-    entry = experiment(run, effect.workload)
-    traces = "not compared"
-    for row in values.records(entry.get("trace_differences")):
-        if (row.get("variant"), row.get("baseline")) == (effect.variant, effect.baseline):
-            detail = values.text(row.get("detail"))
-            traces = ("the same" if row.get("same") is True else "differ") + (f": {detail}" if detail else "")
-    gates = values.mapping(entry.get("gates"))
-    return {
-        "workload": effect.workload,
-        "baseline": effect.baseline,
-        "its logits": _gate(values.mapping(gates.get(effect.baseline))),
-        "variant": effect.variant,
-        "logits": _gate(values.mapping(gates.get(effect.variant))),
-        "operation traces": traces,
-    }
-
-
-def _gate(gate: Mapping[str, Any]) -> str:
-    """The logits gate of one variant in a few words."""
-    if not gate:
-        return "not compared"
-    error, tolerance = values.number(gate.get("max_error")), values.number(gate.get("tolerance"))
-    known = f" (error {error:.1e} of {tolerance:.1e})" if error is not None and tolerance is not None else ""
-    return f"{'pass' if gate.get('passed') is True else 'fail'}{known}"
-
-
 def reproduce(run: Run, claim: Claim) -> str:
     """The command that measures this claim again, with what this run chose."""
     parts = ["pytest", "--benchmark"]
@@ -401,7 +382,8 @@ def measured(claim: Claim) -> str:
     known = [effect for effect in claim.effects if effect.value is not None]
     if len(known) > 1 and claim.unit:
         ends = sorted(effect.value for effect in known if effect.value is not None)
-        return f"{ends[0]:.3g} to {ends[-1]:.3g} {claim.unit}"
+        least, most = (f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (ends[0], ends[-1]))
+        return f"{least} to {most} {claim.unit}"
     if len(known) > 1:
         return words.span([effect.value for effect in known if effect.value is not None])
     return known[0].text if known else "not measured"
@@ -420,10 +402,12 @@ def _inside(folder: Path, relative: str) -> str:
 def _claim(verdict: Mapping[str, Any], definition: Mapping[str, Any]) -> Claim:
     region = values.mapping(verdict.get("region"))
     who = verdict.get("who")
-    source = definition.get("source")
+    source, assumes = definition.get("source"), definition.get("assumes")
+    part = values.text(verdict.get("part"))
+    hypotheses = values.records(definition.get("hypothesis"))
     return Claim(
         id=values.text(verdict.get("claim")),
-        part=values.text(verdict.get("part")),
+        part=part,
         title=values.text(verdict.get("title"))
         or values.text(definition.get("title"))
         or values.text(verdict.get("claim")),
@@ -438,7 +422,14 @@ def _claim(verdict: Mapping[str, Any], definition: Mapping[str, Any]) -> Claim:
         low=values.number(region.get("low")),
         high=values.number(region.get("high")),
         effects=tuple(_effect(row) for row in values.records(verdict.get("effects"))),
+        assumes=tuple(values.text(item) for item in assumes) if isinstance(assumes, list) else (),
+        hypothesis=next((one for one in hypotheses if values.text(one.get("part")) == part), {}),
     )
+
+
+def claim_of(verdict: Mapping[str, Any]) -> Claim:
+    """A verdict that no run stored, in the form of verdicts.json, as a page shows it."""
+    return _claim(verdict, {})
 
 
 def _effect(row: Mapping[str, Any]) -> Effect:

@@ -20,7 +20,7 @@ from llama_workbench import __version__
 from llama_workbench.harness.environment import one_line
 from llama_workbench.harness.report import duration_text
 
-from . import data, values, words
+from . import checks, data, values, words
 from .figures.colours import DARK, LIGHT, Palette
 from .figures.forest_rows import region
 from .figures.forest_svg import FIGURE_PX, forest_svg, verdict_mark
@@ -227,7 +227,7 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
 def _check_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
     """The gates of what was timed; of the other side and its trace where there is another side."""
     timed = [effect for effect in claim.effects if effect.variant and data.experiment(run, effect.workload)]
-    rows = [data.checks(run, effect) for effect in timed]
+    rows = [checks.row(run, effect) for effect in timed]
     if any(effect.baseline for effect in claim.effects):
         return rows
     return [{name: row[name] for name in ("workload", "variant", "logits")} for row in rows]

@@ -5,6 +5,7 @@ Runs in the measuring process and in the tests; needs torch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -379,6 +380,13 @@ def trace_difference(baseline: Trace, variant: Trace) -> str | None:
                 f"op {index + 1} of {len(baseline.ops)} / {len(variant.ops)}: {_short(ours)} against {_short(theirs)}"
             )
     return f"{len(baseline.ops)} ops against {len(variant.ops)}"
+
+
+def op_counts(baseline: Trace, variant: Trace) -> list[tuple[str, int, int]]:
+    """Ops that one side runs more often: (name, times in the baseline, times in the variant), largest gap first."""
+    ours, theirs = (Counter(op.split("(")[0].removeprefix("aten.") for op in side.ops) for side in (baseline, variant))
+    found = [(name, ours[name], theirs[name]) for name in {*ours, *theirs} if ours[name] != theirs[name]]
+    return sorted(found, key=lambda row: (-abs(row[2] - row[1]), row[0]))
 
 
 def _short(op: str) -> str:

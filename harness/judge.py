@@ -491,6 +491,24 @@ class Control:
             "fired": self.fired,
         }
 
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Control:
+        """One record under "noise" in run.json. Raises ValueError for what cannot be one."""
+        try:
+            variant = str(record["variant"])
+            ends = (record["ratio"], math.nan), (record["low"], -math.inf), (record["high"], math.inf)
+            centre, low, high = (unknown if ratio is None else math.log(ratio) for ratio, unknown in ends)
+            return cls(
+                workload=str(record["workload"]),
+                kind=str(record["kind"]),
+                variant=variant,
+                baseline=variant.partition("@")[0],
+                interval=Interval(centre, low, high, int(record["rounds"])),
+                fired=record["fired"] is True,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a control: {error!r}") from error
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -498,6 +516,11 @@ class Noise:
 
     controls: tuple[Control, ...]
     line: str
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Noise:
+        """What `to_json` gave. Raises ValueError."""
+        return cls(tuple(map(Control.from_json, record.get("controls", ()))), str(record.get("line", "")))
 
     def to_json(self) -> dict[str, Any]:
         """As "noise" in run.json."""
@@ -641,10 +664,12 @@ def evidence_from_manifest(
     loading: Sequence[Mapping[str, Any]] = (),
     roofline: Sequence[Mapping[str, Any]] = (),
     findings: Sequence[Finding] = (),
+    noise: Noise | None = None,
 ) -> Evidence:
     """Take from run.json (see FORMAT) what judging needs. An unfinished run's manifest, with parts missing, will do.
 
-    `phases`, `loading`, `roofline` and `findings`: what the run's passes found, where it had any.
+    `phases`, `loading`, `roofline` and `findings`: what the run's passes found, where it had any. `noise`: its controls
+    where they were judged before; without it they are judged from `samples`, which must then have theirs.
     """
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
     widths: dict[str, int] = {}
@@ -698,7 +723,7 @@ def evidence_from_manifest(
         findings={finding.subject: finding for finding in findings},
         device=device_kind(manifest.get("environment") or {}),
     )
-    return replace(evidence, noise=judge_controls(evidence))
+    return replace(evidence, noise=judge_controls(evidence) if noise is None else noise)
 
 
 def _trace_differences(workload: str, experiment: Mapping[str, Any]) -> dict[tuple[str, frozenset[str]], str]:

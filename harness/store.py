@@ -18,7 +18,7 @@ import os
 import secrets
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any, TypedDict
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .environment import one_line
@@ -262,12 +263,31 @@ class RunFolder:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def read_samples(self) -> pd.DataFrame:
+    def read_samples(self, variants: Collection[str] | None = None) -> pd.DataFrame:
         """All samples, columns as SCHEMA (`workload` and `variant` categorical), in the order they were taken.
 
-        Where a journal exists, its rounds win over the same rounds in samples.parquet.
+        With `variants` only theirs, which of a long run is a small part and as much faster. Where a journal exists,
+        its rounds win over the same rounds in samples.parquet.
         """
-        return self._read_table().to_pandas()
+        return self._read_table(variants).to_pandas()
+
+    def timed(self) -> dict[str, tuple[str, ...]]:
+        """Workload → variants that have samples, both in alphabetical order. Reads two columns and no more."""
+        names = ["workload", "variant"]
+        if (self.path / JOURNAL).exists() or not (self.path / SAMPLES).exists():
+            table = self._read_table().select(names)
+        else:
+            file = _open_parquet(self.path / SAMPLES)
+            try:
+                table = file.read(columns=names)
+            except (pa.ArrowException, OSError) as error:
+                raise RunError(self.path / SAMPLES, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
+            finally:
+                file.close()
+        found: dict[str, set[str]] = {}
+        for row in table.group_by(names).aggregate([]).to_pylist():
+            found.setdefault(str(row["workload"]), set()).add(str(row["variant"]))
+        return {workload: tuple(sorted(found[workload])) for workload in sorted(found)}
 
     def read_manifest(self) -> dict[str, Any]:
         """run.json. Raises RunError if it is missing, not JSON, or written in another format."""
@@ -437,7 +457,7 @@ class RunFolder:
         if (self.path / SAMPLES).exists():
             _open_parquet(self.path / SAMPLES).close()
 
-    def _read_table(self) -> pa.Table:
+    def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         journal, parquet = self.path / JOURNAL, self.path / SAMPLES
         if not journal.exists() and not parquet.exists():
             if not self.path.is_dir():
@@ -446,12 +466,12 @@ class RunFolder:
                 self.path, f"holds no samples ({SAMPLES} or {JOURNAL})", "No round was finished: measure again."
             )
         if not journal.exists():
-            return _checked_table(_read_parquet(parquet), parquet)
-        fresh = _checked_table(_read_journal(journal), journal)
+            return _checked_table(_read_parquet(parquet, variants=variants), parquet)
+        fresh = _checked_table(_of(variants, _read_journal(journal)), journal)
         if not parquet.exists():
             return fresh
         try:
-            earlier = _checked_table(_read_parquet(parquet), parquet)
+            earlier = _checked_table(_read_parquet(parquet, variants=variants), parquet)
         except RunError as error:
             warnings.warn(f"{error}; its journal {JOURNAL} was read instead", RunWarning, stacklevel=3)
             return fresh
@@ -753,10 +773,17 @@ def _open_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pq.ParquetFile:
 _FIX_PARQUET = "Restore the file from a copy, or measure again."
 
 
-def _read_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pa.Table:
+def _of(variants: Collection[str] | None, table: pa.Table) -> pa.Table:
+    """The rows of these variants; all where none are named."""
+    if variants is None:
+        return table
+    return table.filter(pc.is_in(table.column("variant").cast(pa.string()), pa.array(sorted(variants), pa.string())))
+
+
+def _read_parquet(path: Path, schema: pa.Schema = SCHEMA, variants: Collection[str] | None = None) -> pa.Table:
     file = _open_parquet(path, schema)
     try:
-        table = file.read(columns=[name for name in schema.names if name in file.schema_arrow.names])
+        table = _of(variants, file.read(columns=[name for name in schema.names if name in file.schema_arrow.names]))
         for name in schema.names:
             if name not in table.column_names:  # only columns that older runs lack are let through
                 table = table.append_column(name, pa.array(np.zeros(table.num_rows, np.int64)))

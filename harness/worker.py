@@ -52,6 +52,7 @@ from .gates import (
     greedy,
     judge_logits,
     judge_tokens,
+    op_counts,
     run_cases,
     small_cases,
     small_gate,
@@ -944,7 +945,13 @@ class Worker:
                 continue
             difference = trace_difference(ours, theirs)
             found.append(
-                {"baseline": baseline, "variant": variant, "same": difference is None, "detail": difference or ""}
+                {
+                    "baseline": baseline,
+                    "variant": variant,
+                    "same": difference is None,
+                    "detail": difference or "",
+                    "counts": op_counts(ours, theirs),
+                }
             )
         return found
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,7 +30,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, words
+from llama_workbench.dashboard import checks, data, words
 from llama_workbench.dashboard.figures import colours, forest, forest_rows, memory_bars
 
 APP = Path(data.__file__).with_name("app.py")
@@ -486,7 +487,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
         forest_rows.in_words(claim, read.floors)
         data.sentence(claim), data.measured(claim), data.reproduce(read, claim)
         for effect in claim.effects:
-            data.checks(read, effect)
+            checks.row(read, effect)
             data.read_profile(read, effect.workload, effect.variant)
 
 
@@ -540,7 +541,6 @@ def test_the_newest_run_opens_on_its_first_claim(page: Any, home: Path) -> None:
     assert app.title[0].value == "Verdicts"
     assert app.selectbox(key="run").value == "ad-hoc"
     assert "margin: same within ±1 %" in alts(app)[0]
-    assert "pytest --benchmark --compare team006_before team006_after" in everything(app)
 
 
 @pytest.mark.parametrize(
@@ -559,47 +559,11 @@ def test_every_verdict_by_its_link(page: Any, home: Path, claim: str, word: str,
     text = everything(app)
     assert f":material/{icon}: **{word}**" in text
     assert says in text
-    assert f"pytest --benchmark --claims {claim}" in text
+    [link] = app.get("page_link")
+    assert (link.proto.page, link.proto.label) == ("claim", "Evidence")
+    assert parse_qs(link.proto.query_string).items() >= {"run": ["all"], "claim": [claim]}.items()
     if claim != "gpu-kernels":
         assert alts(app)[0].startswith("Speed-up per workload, claimed: ")
-
-
-def test_a_verdict_that_is_no_evidence_says_why(page: Any, tmp_path: Path) -> None:
-    broken = {"passed": False, "cases": 6, "max_error": 0.3, "tolerance": 1e-4, "detail": "row 3"}
-    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=["decode-15m-c64"])
-    content = run.read_manifest()
-    content["experiments"][0]["gates"]["team005_proposal"] = broken
-    run.write_json("run.json", content)
-    verdicts = run.read_verdicts()
-    verdicts[0] |= {"verdict": "not evidence", "reason": "team005_proposal fails the logits gate"}
-    verdicts[0]["effects"] = [verdicts[0]["effects"][-1] | {"verdict": "not evidence", "ratio": None}]
-    run.write_json("verdicts.json", verdicts)
-    text = everything(page(tmp_path))
-    assert "**Not evidence**" in text and "fails the logits gate" in text
-    assert "fail (error 3.0e-01 of 1.0e-04)" in text and "pass (error 1.0e-06 of 1.0e-04)" in text
-
-
-def test_the_evidence_stands_below_the_verdict(page: Any, home: Path) -> None:
-    app = page(home, run="all", claim="mask-caching-helps")
-    text = everything(app)
-    assert len(alts(app)) == 4, "forest, three amounts of memory"
-    assert "team006_after 3.05 MiB" in alts(app)[1]
-    assert "Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu" in text
-    assert "A/A noise: 7 controls" in text
-    assert "0.125 % for each comparison" in text
-    assert "By timing both sides in the same rounds." in text
-
-
-def test_without_profiles_and_memory_the_command_that_makes_them(page: Any, home: Path) -> None:
-    text = everything(page(home, run="all", claim="mask-caching-helps", row="2"))
-    assert "This run has no profiles" in text and "This run has no memory measurements" in text
-    assert "pytest --benchmark --profile --workloads prefill-7b-1layer-t128" in text
-
-
-def test_a_side_without_a_profile_says_why(page: Any, home: Path) -> None:
-    text = everything(page(home, run="all", claim="single-file-faster"))
-    assert "No profile: py-spy may not attach to other processes here." in text
-    assert "team005_hybrid: the memory pass ran into its time limit" in text
 
 
 def test_choosing_writes_the_link_and_the_link_chooses(page: Any, home: Path) -> None:
@@ -610,11 +574,8 @@ def test_choosing_writes_the_link_and_the_link_chooses(page: Any, home: Path) ->
     assert not app.exception
     assert app.query_params["claim"] == "mask-caching-6-11"
     assert app.query_params["part"] == "whole prefill"
-    app.selectbox(key="row").set_value(1).run()
-    assert app.query_params["row"] == "2"
-    again = page(home, **{name: app.query_params[name] for name in ("run", "claim", "part", "row")})
+    again = page(home, **{name: app.query_params[name] for name in ("run", "claim", "part")})
     assert again.radio(key="claim").value == part
-    assert again.selectbox(key="row").value == 1
     app.selectbox(key="run").set_value("baselines/main").run()
     assert app.query_params.get("run") == "baselines/main"
     assert "claim" not in app.query_params, "a claim of another run means nothing"

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests import runs
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 
@@ -121,7 +121,7 @@ def visit(context: BrowserContext, server: str) -> Iterator[Visit]:
         pages.append(page)
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=scheme)
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("console", lambda message: troubles.append(message.text) if _is_trouble(message) else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("requestfailed", lambda request: troubles.append(f"failed: {request.url}"))
         page.on("request", lambda request: troubles.extend(_elsewhere(request.url, server)))
@@ -134,6 +134,11 @@ def visit(context: BrowserContext, server: str) -> Iterator[Visit]:
     for page in pages:
         page.close()
     assert troubles == []
+
+
+def _is_trouble(message: ConsoleMessage) -> bool:
+    """Whether the page reports an error of ours: Streamlit looks for its server under the page's own path first."""
+    return message.type == "error" and "/_stcore/" not in message.location["url"]
 
 
 def _elsewhere(url: str, server: str) -> list[str]:
@@ -177,13 +182,12 @@ def test_claim_verdict_and_forest_plot_are_seen(visit: Visit, scheme: Literal["l
     page = visit("?claim=mask-caching-helps", scheme=scheme)
     assert page.locator("h2", has_text="mask caching helps").is_visible()
     assert page.locator("p", has_text="it holds in some places and not in others").is_visible()
+    assert page.locator('[data-testid="stPageLink"] a', has_text="Evidence").is_visible()
     forest = page.locator(".st-key-forest")
     assert forest.locator(".scatterlayer .point").count() == 2
     assert forest.locator(".errorbars .xerror").count() == 2
     for text in ("speed-up (t_baseline / t_variant)", "claimed: more than 1 % faster", "A/A floor"):
         assert forest.locator(f"text={text}").is_visible()
-    page.wait_for_selector(".flames .picture canvas[data-boxes]")
-    assert page.locator('.flames canvas[aria-label^="Flamegraph of team006_"]').count() == 2
     plot = forest.bounding_box()
     assert plot and plot["y"] + plot["height"] < 900, "claim, verdict and effect are on the first screen"
     dark = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor") == "rgb(18, 23, 29)"
@@ -191,17 +195,34 @@ def test_claim_verdict_and_forest_plot_are_seen(visit: Visit, scheme: Literal["l
     picture(page, f"verdicts-{scheme}")
 
 
+def test_the_link_to_the_evidence_can_be_copied_and_opens_it(visit: Visit) -> None:
+    page = visit("?claim=mask-caching-6-11&part=whole+prefill", scheme="dark")
+    link = page.locator('[data-testid="stPageLink"] a', has_text="Evidence")
+    address = urlsplit(link.get_attribute("href") or "")
+    assert address.path == "claim"
+    assert parse_qs(address.query) == {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
+    link.click()
+    page.wait_for_selector(".st-key-rounds .main-svg")
+    assert page.locator(".st-key-rounds .scatterlayer .point").count() == 41, "a dot a round, and where it ends"
+    assert "/claim?" in page.url and "claim=mask-caching-6-11" in page.url
+    settled(page)
+    page.wait_for_selector(".flames .picture canvas[data-boxes]")
+    assert page.locator('.flames canvas[aria-label^="Flamegraph of team006_"]').count() == 2
+    picture(page, "claim-dark")
+
+
 def test_nothing_hangs_over_the_edge_of_a_phone(visit: Visit) -> None:
-    page = visit("?claim=mask-caching-helps", width=420)
+    page = visit("claim?claim=mask-caching-helps", width=420)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
     canvases = [box for canvas in page.locator(".flames canvas").all() if (box := canvas.bounding_box())]
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= 420 for box in canvases)
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
-    labels = page.locator(".st-key-forest svg text, .st-key-peak_transient_bytes svg text").all()
+    drawn = (".st-key-forest", ".st-key-rounds", ".st-key-peak_transient_bytes")
+    labels = page.locator(", ".join(f"{name} svg text" for name in drawn)).all()
     boxes = [box for label in labels if (box := label.bounding_box())]
     assert len(boxes) > 10
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= 420 for box in boxes)
-    picture(page, "verdicts-narrow")
+    picture(page, "claim-narrow")
 
 
 def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> None:
@@ -220,26 +241,27 @@ def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> No
 
 
 def test_names_that_are_markup_stay_text(visit: Visit) -> None:
-    page = visit("?run=hostile&claim=mask-caching-helps", height=2400)
+    page = visit("claim?run=hostile&claim=mask-caching-helps", height=3600)
     main = page.locator('[data-testid="stMain"]')
     text = main.inner_text().replace(WORD_JOINER, "")
     assert HOSTILE in text and MARKUP in text
     assert main.locator("script, img, .katex, svg a, svg script").count() == 0
-    assert main.locator('a:not([href^="#"])').count() == 0, "only the headings' own anchors"
+    assert main.locator('a:not([href^="#"], [data-testid="stPageLink"] a)').count() == 0, "headings and our own links"
     bold = {found.replace(WORD_JOINER, "") for found in main.locator("p b, p strong").all_inner_texts()}
     assert bold <= {"Supported", "Refuted", "Depends", "Inconclusive", "Not measurable here", HOSTILE} | {
         "team006_before",
         "Peak transient, above the weights",
         "Parameters",
         "Caches",
+        "Not compared.",
     }
     assert main.locator("p em, p code, p del, p sup, p sub").count() == 0
     assert HOSTILE in tooltip(page)
-    picture(page, "verdicts-hostile")
+    picture(page, "claim-hostile")
 
 
 def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> None:
-    page = visit("?run=large&claim=mask-caching-helps&flame=difference", height=2400)
+    page = visit("claim?run=large&claim=mask-caching-helps&flame=difference", height=2400)
     canvas = page.locator(".flames .picture > canvas")
     drawn = int(canvas.get_attribute("data-boxes") or 0)
     assert 19_000 < drawn < 20_000
@@ -266,7 +288,7 @@ def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> 
 
 @pytest.mark.skipif(installed_folder() is None, reason="speedscope is not installed: workbench speedscope")
 def test_the_raw_profile_opens_in_speedscope_and_nothing_is_fetched(visit: Visit) -> None:
-    page = visit("?claim=mask-caching-helps&raw=team006_after")
+    page = visit("claim?claim=mask-caching-helps&raw=team006_after")
     inside = page.frame_locator("iframe")
     inside.locator("text=prefill-15m-t128-team006_after.folded").wait_for()
     inside.locator("text=Left Heavy").wait_for()

@@ -359,13 +359,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """`page(results, flame="…")` opens the app on a claim with profiles; speedscope is not installed."""
+    """`page(results, flame="…")` opens the Claim page on a claim with profiles; speedscope is not installed."""
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
 
     def opened(results: Path, **link: str) -> AppTest:
         monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
         monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(APP), default_timeout=30)
+        app = AppTest.from_file(str(APP), default_timeout=30).run().switch_page("app_pages/claim.py")
         for name, value in (LINK | link).items():
             app.query_params[name] = value
         return app.run()

@@ -85,7 +85,7 @@ def test_architecture_claims_carry_their_traces(tmp_path):
     result, _ = run(tmp_path, request, budget_seconds=6.0)
     (experiment,) = result.manifest["experiments"]
     assert experiment["trace_differences"] == [
-        {"baseline": "team005_hybrid", "variant": "team005_proposal", "same": True, "detail": ""}
+        {"baseline": "team005_hybrid", "variant": "team005_proposal", "same": True, "detail": "", "counts": []}
     ]
     assert experiment["traces"]["team005_hybrid"]["digest"] == experiment["traces"]["team005_proposal"]["digest"]
 

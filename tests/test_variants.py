@@ -182,9 +182,14 @@ def test_architecture_alone_leaves_the_op_trace_alone(one, other, tokens, geomet
 
 
 def test_traces_of_different_ops_differ_and_the_difference_is_named():
-    difference = gates.trace_difference(_trace("team006_before", tokens=16), _trace("team006_after", tokens=16))
+    before, after = (_trace(name, tokens=16) for name in ("team006_before", "team006_after"))
+    difference = gates.trace_difference(before, after)
     assert difference is not None
     assert "full" in difference  # the mask that is made anew
+    made = {name: (first, second) for name, first, second in gates.op_counts(before, after)}
+    assert made["full.default"][0] > made["full.default"][1] == 0
+    assert all(first != second for first, second in made.values())
+    assert gates.op_counts(after, after) == []
 
 
 def test_no_policy_makes_a_mask_at_decode():

@@ -1,0 +1,468 @@
+"""Verdicts, Claim and Compare: what is said in words, round by round and in links is what the judge found."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+
+from llama_workbench.harness.judge import Noise
+from llama_workbench.harness.store import RunError, RunFolder
+from tests import runs
+from tests.dashboard_runs import HOSTILE, MARKUP, deface
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import answers, checks, data, rounds
+from llama_workbench.dashboard.figures import paired_rounds
+from tests.test_dashboard import a_claim, alts, an_effect, everything, texts
+
+APP = Path(data.__file__).with_name("app.py")
+SHORT = ("prefill-15m-t128", "decode-15m-c64")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    runs.write_run(results / "runs" / "all")
+    return results
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("hostile")
+    deface(runs.write_run(results / "runs" / "hostile", rounds=12, only=SHORT))
+    return results
+
+
+@pytest.fixture(scope="module")
+def run(home: Path) -> data.Run:
+    return data.read_run(home / "runs" / "all")
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`page("claim", results, run="…")` opens that page of the app on that link."""
+
+    def opened(name: str, results: Path, **link: str) -> AppTest:
+        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+        monkeypatch.setattr(sys, "argv", ["app.py"])
+        app = AppTest.from_file(str(APP), default_timeout=30)
+        if name != "verdicts":
+            app.run().switch_page(f"app_pages/{name}.py")
+        for key, value in link.items():
+            app.query_params[key] = value
+        return app.run()
+
+    yield opened
+
+
+def links(app: AppTest) -> dict[str, dict[str, list[str]]]:
+    """The query of each link, by the page that it leads to."""
+    return {link.proto.page: parse_qs(link.proto.query_string) for link in app.get("page_link")}
+
+
+# -- rounds: the judge's own numbers -----------------------------------------------------------------------------------
+
+
+def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None:
+    timed = [(claim, effect) for claim in run.claims for effect in claim.effects if effect.value is not None]
+    assert len(timed) > 8
+    for claim, effect in timed[:5]:
+        metric = rounds.metric_of(effect)
+        found = rounds.pair(RunFolder(run.path), effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
+        assert len(found.ratios) == effect.rounds
+        assert (found.ratio, found.low, found.high) == pytest.approx((effect.value, effect.low, effect.high))
+        assert (found.lows[-1], found.highs[-1]) == pytest.approx((effect.low, effect.high))
+        assert np.all(found.lows[1:] >= found.lows[:-1]) and np.all(found.highs[1:] <= found.highs[:-1])
+        assert found.clock == effect.metric.split()[0]
+
+
+def test_a_dot_is_the_median_of_the_paired_turns_of_its_round(run: data.Run) -> None:
+    samples = RunFolder(run.path).read_samples()
+    here = samples[(samples["workload"] == "decode-15m-c64") & (samples["round"] == 7)]
+    call = {
+        name: side.set_index("sub_round")["cpu_ns"] / side.set_index("sub_round")["repeats"]
+        for name, side in here.groupby("variant", observed=True)
+    }
+    by_hand = np.exp(np.median(np.log(call["team006_before"] / call["team006_after"])))
+    found = rounds.pair(RunFolder(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+    assert found.ratios[7] == pytest.approx(by_hand)
+
+
+def test_any_two_variants_are_judged_at_alpha_over_the_workloads_shown(run: data.Run) -> None:
+    found = rounds.versus(RunFolder(run.path), "team005_hybrid", "team006_after")
+    assert [effect.workload for effect in found.claim.effects] == [
+        name for name in runs.WORKLOADS if "mask" not in name
+    ]
+    assert found.claim.alpha == pytest.approx(0.01 / 3)
+    assert found.claim.is_comparison
+    for effect in found.claim.effects:
+        paired = found.rounds[effect.workload]
+        assert (paired.ratio, paired.low, paired.high) == pytest.approx((effect.value, effect.low, effect.high))
+        assert paired.baseline_ns == pytest.approx(runs.CALL_NS[effect.workload] * 1.09, rel=0.1)
+
+
+def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "run", only=["decode-15m-c64"], factors={"team006_before@aa": 1.2})
+    noise = run.read_manifest()["noise"]
+    assert not any(control["fired"] for control in noise["controls"]), "the names of controls share one factor"
+    for control in noise["controls"]:
+        control |= {"fired": True, "low": 1.2, "high": 1.3}
+    run.write_json("run.json", run.read_manifest() | {"noise": noise})
+    [effect] = rounds.versus(run, "yardstick", "team006_after").claim.effects
+    assert effect.verdict == "inconclusive" and "a control fired" in effect.warnings[0]
+
+
+def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
+    written = run.manifest["noise"]
+    assert Noise.from_json(written).to_json() == {
+        "controls": [
+            control | {name: pytest.approx(control[name]) for name in ("ratio", "low", "high")}
+            for control in written["controls"]
+        ],
+        "line": written["line"],
+    }
+    with pytest.raises(ValueError, match="not a control"):
+        Noise.from_json({"controls": [{"workload": "w"}]})
+
+
+def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "run", only=SHORT, rounds=4, judged=False)
+    names = ["yardstick", "team006_after"]
+    everybody, some = run.read_samples(), run.read_samples(names)
+    expected = everybody[everybody["variant"].isin(names)].reset_index(drop=True)
+    for column in expected.columns:
+        assert some[column].tolist() == expected[column].tolist()
+    assert run.timed() == {name: tuple(sorted(everybody["variant"].unique())) for name in sorted(SHORT)}
+    killed = runs.write_run(tmp_path / "killed", only=SHORT[1:], rounds=4, killed=True)
+    with pytest.warns(UserWarning, match="cut off"):
+        assert len(killed.read_samples(names)) == 3 * 2 * runs.SUB_ROUNDS
+    with pytest.warns(UserWarning, match="cut off"):
+        assert set(killed.timed()) == {"decode-15m-c64"}
+
+
+# -- the figure --------------------------------------------------------------------------------------------------------
+
+
+def a_series(centre: float = 1.02, count: int = 40) -> rounds.Paired:
+    ratios = centre * np.exp(np.random.default_rng(0).normal(0, 0.01, count))
+    lows, highs = np.full(count, 0.0), np.full(count, np.inf)
+    lows[20:], highs[20:] = 0.99 * centre, 1.01 * centre
+    return rounds.Paired(
+        "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs,
+        centre, 0.99 * centre, 1.01 * centre, False, 2e6, 2e6 / centre, 0.0,
+    )  # fmt: skip
+
+
+def test_the_figure_has_a_dot_a_round_and_ends_in_the_interval() -> None:
+    series = a_series()
+    figure = paired_rounds.paired_rounds(
+        series, verdict="supported", claimed="claimed: 1-3 % faster", low=1.01, high=1.03
+    )
+    by_name = {trace.name: trace for trace in figure.data if trace.name}
+    assert list(by_name["one round"].y) == series.ratios.tolist()
+    assert len(by_name["interval so far"].x) == 20, "before the first look there is no interval to draw"
+    last = by_name["after 40 rounds"]
+    assert last.x[0] > 40
+    assert last.y[0] + last.error_y.array[0] == pytest.approx(series.high)
+    assert last.y[0] - last.error_y.arrayminus[0] == pytest.approx(series.low)
+    [region] = [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    assert (region.y0, region.y1) == pytest.approx((1.01, 1.03))
+    [median] = [shape for shape in figure.layout.shapes if shape.name == "median of the rounds"]
+    assert median.y0 == median.y1 == pytest.approx(np.median(series.ratios))
+    low, high = (10**end for end in figure.layout.yaxis.range)
+    assert low < min(1, series.ratios.min()) and series.ratios.max() < high
+    assert "log scale" in figure.layout.yaxis.title.text and "round" in figure.layout.xaxis.title.text
+
+
+@pytest.mark.parametrize(("low", "high", "where"), [(2.0, 3.0, "above"), (None, 0.5, "below")])
+def test_a_claim_far_from_every_round_is_named_and_not_drawn(low: float | None, high: float | None, where: str) -> None:
+    figure = paired_rounds.paired_rounds(a_series(), claimed=MARKUP, low=low, high=high)
+    assert not [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    [arrow] = figure.layout.annotations
+    assert where in arrow.text
+    assert figure.layout.yaxis.range[1] - figure.layout.yaxis.range[0] < 0.1
+    for string in texts(figure):
+        assert not re.search(r"<[^>]*>|%\{|\$.*\$", string), string
+
+
+def test_few_rounds_are_drawn_without_an_interval() -> None:
+    none = np.empty(0)
+    few = replace(a_series(count=3), lows=np.zeros(3), highs=np.full(3, np.inf), low=None, high=None, ratio=1.02)
+    figure = paired_rounds.paired_rounds(few)
+    assert "interval so far" not in {trace.name for trace in figure.data}
+    assert "[no interval yet]" in paired_rounds.in_words(few, "b", "v", "w")
+    with pytest.raises(ValueError, match="no rounds"):
+        paired_rounds.paired_rounds(replace(few, ratios=none))
+
+
+# -- in plain words ----------------------------------------------------------------------------------------------------
+
+
+def the_answer(claim: data.Claim) -> answers.Answer:
+    run = data.Run(Path(), "", {}, 0.01, (), {"a": data.Floor(0.99, 1.02, 30, False)}, "", {}, {}, (), ())
+    return answers.answer(run, claim)
+
+
+def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
+    effects = [
+        an_effect("a", value=1.02, low=1.01, high=1.03),
+        an_effect("b", value=0.9, low=0.8, high=0.95, rounds=90),
+    ]
+    told = the_answer(a_claim(*effects, reason="outside the claimed range on a, b"))
+    assert told.who == "TEAM-005 was not right: on both workloads what was measured lies outside what they said (2-3x)."
+    assert "0.900× [0.800, 0.950] (b; 5.3 to 25 % slower)" in told.how_much
+    assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told.how_much
+    assert "Each interval holds with 99 % confidence" in told.how_sure and "Rounds: 84 to 90" in told.how_sure
+    assert "identical code this machine made anything from 0.990× to 1.020×" in told.how_sure
+    assert told.why == "outside the claimed range on a, b."
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict", "says"),
+    [
+        (("supported", "refuted"), "depends", "TEAM-005 was right on a, not right on b."),
+        (("inconclusive", "refuted"), "inconclusive", "What is settled: not right on b."),
+        (("not evidence", "not evidence"), "not evidence", "Nobody can say from this run whether TEAM-005 was right"),
+        ((), "not measurable here", "This machine cannot say whether TEAM-005 was right."),
+        (("supported",), "supported", "TEAM-005 was right: what was measured lies within what they said (2-3x)."),
+    ],
+)
+def test_who_was_right_follows_from_the_verdict(verdicts: tuple[str, ...], verdict: str, says: str) -> None:
+    effects = [an_effect(name, verdict=word) for name, word in zip("ab", verdicts, strict=False)]
+    assert says in the_answer(a_claim(*effects, verdict=verdict)).who
+
+
+def test_what_was_counted_is_exact_and_what_was_not_measured_has_no_number() -> None:
+    counted = an_effect("", unit="lines", value=76.0, low=76.0, high=76.0, baseline="", metric="lines", rounds=1)
+    told = the_answer(a_claim(counted, claimed="at most 60 lines", low=None, high=60.0))
+    assert "76 lines. Claimed was: at most 60 lines." in told.how_much
+    assert told.how_sure.startswith("Exact")
+    nothing = the_answer(a_claim(an_effect(value=None, low=None, high=None, rounds=0), verdict="inconclusive"))
+    assert nothing.how_much == "Nothing was measured, so there is no number."
+
+
+# -- gates and traces --------------------------------------------------------------------------------------------------
+
+
+def test_traces_are_compared_by_words_or_by_digest(tmp_path: Path) -> None:
+    folder = runs.write_run(tmp_path / "run", only=["decode-15m-c64"], rounds=12)
+    content = folder.read_manifest()
+    content["experiments"][0]["trace_differences"] = [
+        {
+            "baseline": "team006_before",
+            "variant": "team006_after",
+            "same": False,
+            "detail": "op 64 of 400 / 398: full.default([8, 8], -inf) against add.Tensor(x, 2)",
+            "counts": [["full.default", 2, 0]],
+        }
+    ]
+    folder.write_json("run.json", content)
+    run = data.read_run(folder.path)
+    there = checks.traces(run, "decode-15m-c64", "team006_before", "team006_after")
+    back = checks.traces(run, "decode-15m-c64", "team006_after", "team006_before")
+    assert there.state == back.state == "differ"
+    assert there.rows[-1] == ("first that differs: number 64", "full.default([8, 8], -inf)", "add.Tensor(x, 2)")
+    assert back.rows[-1][1:] == there.rows[-1][:0:-1]
+    assert (there.counts, back.counts) == ((("full.default", 2, 0),), (("full.default", 0, 2),))
+    assert checks.traces(run, "decode-15m-c64", "team005_hybrid", "team005_proposal").state == "the same"
+    assert checks.traces(run, "decode-15m-c64", "team005_hybrid", "nobody").state == "not compared"
+
+
+# -- Verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_list_is_filtered_by_the_link(page: Any, tmp_path: Path) -> None:
+    more = [runs.a_claim(f"more-{k}", {"workloads": ["decode-15m-c64"], "ratio": [2, 3]}) for k in range(4)]
+    runs.write_run(tmp_path / "runs" / "one", rounds=24, claims=[*runs.CLAIMS, *more], only=SHORT)
+    app = page("verdicts", tmp_path)
+    everybody = len(app.radio(key="claim").options)
+    assert everybody == 11 and app.radio(key="claim").label == "11 claims"
+    app = page("verdicts", tmp_path, search="more- decode")
+    assert [re.sub(r"\\", "", option).split()[-2:] for option in app.radio(key="claim").options] == [
+        ["more", str(k)] for k in range(4)
+    ]
+    assert app.header[0].value.startswith("more")
+    app = page("verdicts", tmp_path, verdict="not measurable here", claim="gpu-kernels")
+    assert {option.split("**")[1] for option in app.radio(key="claim").options} == {"Not measurable here"}
+    assert app.header[0].value.startswith("gpu")
+    app.text_input(key="search").set_value("refactor").run()
+    assert app.query_params["search"] == "refactor"
+    assert "No claim of this run is like that." in everything(app)
+    app.button_group(key="verdict").set_value([]).run()
+    assert "verdict" not in app.query_params
+    assert app.header[0].value.startswith("refactor")
+
+
+# -- Claim -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
+    app = page("claim", home, run="all", claim="mask-caching-helps")
+    assert not app.exception and not app.warning
+    text = everything(app)
+    assert app.title[0].value == "Claim"
+    assert "TEAM-005 and TEAM-006 were right on prefill-15m-t128, not right on prefill-7b-1layer-t128." in text
+    assert "pytest --benchmark --claims mask-caching-helps --seed 0" in text
+    assert "A document, A section" in text and "By timing both sides in the same rounds." in text
+    assert "Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu" in text
+    assert "0.125 % for each interval" in text
+    assert "pass (error 1.0e-06 of 1.0e-04)" in text
+    told = alts(app)
+    assert told[0].startswith("Speed-up per workload")
+    assert told[1].startswith("Paired rounds of team006_after against team006_before on prefill-15m-t128: 40 rounds")
+    assert any("team006_after 3.05 MiB" in one for one in told)
+    assert links(app)["compare"] == {"run": ["all"], "baseline": ["team006_before"], "variant": ["team006_after"]}
+
+
+def test_choosing_a_claim_and_a_row_writes_the_link(page: Any, home: Path) -> None:
+    app = page("claim", home, run="all", claim="mask-caching-6-11", part="whole prefill", row="2")
+    assert app.selectbox(key="row").value == 1
+    assert "on prefill-7b-1layer-t128" in alts(app)[1]
+    app.selectbox(key="row").set_value(0).run()
+    assert app.query_params["row"] == "1"
+    first = app.selectbox(key="claim").options.index(app.selectbox(key="claim").options[0])
+    app.selectbox(key="claim").set_value(first).run()
+    assert app.query_params["claim"] == "refactor-2x-3x"
+    assert "part" not in app.query_params and "row" not in app.query_params, "of another claim they mean nothing"
+    assert "has no claim gone" in page("claim", home, run="all", claim="gone").warning[0].value
+
+
+def test_without_profiles_and_memory_the_command_that_makes_them(page: Any, home: Path) -> None:
+    text = everything(page("claim", home, run="all", claim="mask-caching-helps", row="2"))
+    assert "This run has no profiles" in text and "This run has no memory measurements" in text
+    assert "pytest --benchmark --profile --workloads prefill-7b-1layer-t128" in text
+
+
+def test_a_side_without_a_profile_says_why(page: Any, home: Path) -> None:
+    text = everything(page("claim", home, run="all", claim="single-file-faster"))
+    assert "py-spy may not attach to other processes here" in text
+    assert "team005_hybrid: the memory pass ran into its time limit" in text
+
+
+def test_a_verdict_that_is_no_evidence_says_why(page: Any, tmp_path: Path) -> None:
+    broken = {"passed": False, "cases": 6, "max_error": 0.3, "tolerance": 1e-4, "detail": "row 3"}
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=["decode-15m-c64"])
+    content = run.read_manifest()
+    content["experiments"][0]["gates"]["team005_proposal"] = broken
+    run.write_json("run.json", content)
+    verdicts = run.read_verdicts()
+    verdicts[0] |= {"verdict": "not evidence", "reason": "team005_proposal fails the logits gate"}
+    verdicts[0]["effects"] = [verdicts[0]["effects"][-1] | {"verdict": "not evidence", "ratio": None}]
+    run.write_json("verdicts.json", verdicts)
+    text = everything(page("claim", tmp_path))
+    assert "**Not evidence**" in text and "team005_proposal fails the logits gate." in text
+    assert "fail (error 3.0e-01 of 1.0e-04)" in text and "pass (error 1.0e-06 of 1.0e-04)" in text
+
+
+READINGS = (
+    runs.a_claim("a-count", {"metric": "count", "quantity": "lines", "at_most": 60}),
+    runs.a_claim("a-share", {"metric": "share", "workloads": ["prefill-15m-t128"], "phases": ["qkv"], "of": "layer"}),
+    runs.a_claim("a-trend", {"metric": "trend", "workloads": list(SHORT), "above": 1}),
+)
+
+
+def reading(claim: str, **effect: Any) -> dict[str, Any]:
+    """A verdict about one value, in the form of verdicts.json."""
+    common = {"variant": "team006_after", "baseline": "", "rounds": 12, "seconds": 1.0, "verdict": "refuted"}
+    row = common | {"workload": "", "metric": claim, "unit": "%", "low": 41.0, "high": 44.0, "warnings": []} | effect
+    return {
+        "claim": claim, "part": None, "who": ["TEAM-006"], "title": claim, "statement": "", "verdict": "refuted",
+        "reason": "outside the claimed range", "alpha": 0.001, "claimed": "58-64 %", "region": {"low": 58, "high": 64},
+        "effects": [row],
+    }  # fmt: skip
+
+
+def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=24, only=SHORT, judged=False)
+    run.write_json("claims.json", READINGS)
+    run.write_json(
+        "verdicts.json",
+        [
+            reading("a-count", value=76.0, low=76.0, high=76.0, unit="lines", rounds=1),
+            reading("a-share", value=42.0, workload="prefill-15m-t128"),
+            reading("a-trend", value=3.0, workload=" to ".join(SHORT), baseline="team006_before"),
+        ],
+    )
+    detail = f"76 lines in {HOSTILE}"
+    subject = {"metric": "count", "quantity": "lines", "workload": "", "variant": "team006_after", "baseline": ""}
+    run.write_json("findings.json", [subject | {"value": 76, "count": 1, "detail": detail, "reason": ""}])
+    counted = page("claim", tmp_path, claim="a-count")
+    assert detail in everything(counted) and not links(counted)
+    share = page("claim", tmp_path, claim="a-share")
+    assert links(share) == {"where_time_goes": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
+    assert "qkv" in everything(share) and not any("Paired rounds" in told for told in alts(share))
+    trend = page("claim", tmp_path, claim="a-trend", row="2")
+    assert links(trend)["crossover"] == {"run": ["one"]}
+    assert any(told.startswith("Paired rounds") and "decode-15m-c64" in told for told in alts(trend))
+    for app in (counted, share, trend):
+        assert not app.exception
+    (run.path / "findings.json").write_text("{")
+    broken = page("claim", tmp_path, claim="a-count")
+    assert not broken.exception and "findings.json: not JSON" in everything(broken)
+
+
+def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT)
+    content = run.read_manifest()
+    content["noise"]["controls"][0]["ratio"] = "much"
+    run.write_json("run.json", content)
+    with pytest.raises(RunError, match=r"run\.json"):
+        rounds.pair(run, "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+    for name in ("claim", "compare"):
+        app = page(name, tmp_path)
+        assert not app.exception
+        assert "The rounds cannot be shown" in everything(app) and "run.json: not in the form" in everything(app)
+
+
+# -- Compare -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) -> None:
+    app = page(
+        "compare", home, run="all", baseline="team005_hybrid", variant="team006_after", workload="decode-15m-c64"
+    )
+    assert not app.exception and not app.warning
+    text = everything(app)
+    assert "Nobody claimed anything about these two." in text
+    assert "99.67 % confidence, so that all shown here hold at once with 99 %" in text
+    assert "The op traces differ on prefill-15m-t128, prefill-7b-1layer-t128 and decode-15m-c64" in text
+    assert "It holds for this machine in this state only" in text
+    assert "pytest --benchmark --compare team005_hybrid team006_after --workloads" in text
+    assert alts(app)[1].startswith("Paired rounds of team006_after against team005_hybrid on decode-15m-c64")
+    app.selectbox(key="baseline").set_value("team006_after").run()
+    assert not app.exception and app.query_params["baseline"] == "team006_after"
+    assert app.selectbox(key="variant").value != "team006_after"
+
+
+def test_variants_that_never_met_have_no_ratio(page: Any, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=6, only=SHORT, judged=False)
+    samples = run.read_samples()
+    apart = (samples["workload"] == SHORT[0]) != (samples["variant"] == "yardstick")
+    samples[apart].to_parquet(run.path / "samples.parquet")
+    run.write_json("verdicts.json", [])
+    app = page("compare", tmp_path, baseline="team006_before", variant="yardstick")
+    assert "were never timed in the same rounds" in app.info[0].value
+    assert app.code[0].value == "pytest --benchmark --compare team006_before yardstick"
+
+
+@pytest.mark.parametrize("name", ["verdicts", "claim", "compare"])
+def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path, name: str) -> None:
+    app = page(name, hostile, claim="mask-caching-helps")
+    assert not app.exception
+    for element in [*app.markdown, *app.caption, *app.header, *app.warning, *app.info]:
+        bare = re.sub(r"\\.", "", element.value)
+        assert not re.search(r"<(?!br>)", bare), "a bare < could open a tag"
+    if name != "compare":
+        assert HOSTILE in everything(app) and MARKUP in everything(app)
