@@ -296,7 +296,7 @@ def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], s
 )
 def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdict: str, why: str) -> None:
     sample = {"open_ns": 3e9, "build_ns": 2e9, "first_ns": 1e9, "build_again_ns": 5e8, "first_again_ns": 5e8}
-    record = {"checkpoint": "15m", "loader": "gguf", "cache": "cold", "reason": None, "loads": []}
+    record: dict[str, Any] = {"checkpoint": "15m", "loader": "gguf", "cache": "cold", "reason": None, "loads": []}
     record["first_tokens"] = [sample | {"round": number, "open_ns": 3e9 + 1e6 * number} for number in range(rounds)]
     manifest = {"experiments": [{"workload": {"name": "a", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
     evidence = evidence_from_manifest(manifest, NO_SAMPLES, loading=[record])
