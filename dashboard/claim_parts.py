@@ -32,12 +32,9 @@ def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
 
 
 def follow(claim: data.Claim) -> None:
-    """Write the choice of a claim into the URL."""
-    for name in PLACES:
-        st.query_params.pop(name, None)
-    st.query_params["claim"] = claim.id
-    if claim.part:
-        st.query_params["part"] = claim.part
+    """Write the choice of a claim into the URL, at once: each change of it is a step of the browser's way back."""
+    kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in PLACES}
+    st.query_params.from_dict(kept | {"claim": claim.id} | ({"part": claim.part} if claim.part else {}))
 
 
 def link(run_name: str, claim: data.Claim) -> dict[str, str]:
