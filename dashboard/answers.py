@@ -155,7 +155,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
         return f"Exact: it was counted or tried ({count} in all), so there is no interval."
     rounds = sorted(effect.rounds for effect in known)
     spread = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
-    often = ", however often one looks" if claim.kind not in {"share", "loading"} else ""
+    often = ", however often one looks" if claim.kind not in {"share", "loading", "roofline"} else ""
     together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}" if run.alpha else ""
     if claim.is_comparison:
         together = "; all of this comparison hold at once with " + words.percent(

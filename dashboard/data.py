@@ -27,6 +27,7 @@ from llama_workbench.harness.store import (
     PHASE_FACTS,
     PHASES,
     PROFILES,
+    ROOFLINE,
     SAMPLES,
     STANDINGS,
     VERDICTS,
@@ -197,7 +198,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
     judged = (MANIFEST, CLAIMS, VERDICTS, JOURNAL, SAMPLES)
-    found_out = (PROFILES, MEMORY, MEMORY_SWEEP, LOADING, FINDINGS, PHASES, PHASE_FACTS)
+    found_out = (PROFILES, MEMORY, MEMORY_SWEEP, LOADING, FINDINGS, PHASES, PHASE_FACTS, ROOFLINE)
     return _stamp(path / name for name in (*judged, *found_out))
 
 

@@ -51,6 +51,11 @@ def find_claim(run: data.Run, claim: str, part: str | None = None) -> data.Claim
     return chosen[0]
 
 
+def file_name(claim: data.Claim) -> str:
+    """A name for the claim's file, without its ending: letters, digits, dots and dashes of its id and part."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", f"{claim.id} {claim.part}").strip("-.")[:80] or "claim"
+
+
 def evidence_svg(run: data.Run, claim: data.Claim) -> str:
     """The claim's forest plot as an SVG file, in the light colours. Raises ExportError where nothing was measured."""
     if not claim.effects:

@@ -511,7 +511,11 @@ def report_run(
     verdicts, manifest = rejudge(folder)
     alpha = float(manifest.get("alpha") or 0.01)
     if roofs:
-        _write(_roofline_text(roofs, min((verdict["alpha"] for verdict in verdicts), default=alpha)))
+        from .report import roofline_markdown
+        from .roofline import all_reached
+
+        of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
+        _write(roofline_markdown(*all_reached(roofs, alpha=of_each), alpha=of_each))
     pairs = list(table[["workload", "variant"]].astype(str).drop_duplicates().itertuples(index=False, name=None))
     if profiling or (everything and pairs):
         forms = []
@@ -528,20 +532,6 @@ def report_run(
         if not picked:
             raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
         _write(decision_markdown(picked))
-
-
-def _roofline_text(records: list[dict[str, Any]], alpha: float) -> str:
-    """The roofline table; alpha is that of each interval, as the run was judged at."""
-    from .report import roofline_markdown
-    from .roofline import pairs, reached
-
-    rows, missing = [], []
-    for workload, variant in pairs(records):
-        try:
-            rows.append(reached(records, workload, variant, alpha=alpha))
-        except ValueError as error:
-            missing.append(f"{variant} on {workload}: {error}")
-    return roofline_markdown(rows, missing, alpha=alpha)
 
 
 @app.command("judge")

@@ -152,6 +152,17 @@ def pairs(records: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return found
 
 
+def all_reached(records: Sequence[Mapping[str, Any]], *, alpha: float) -> tuple[list[Reached], list[str]]:
+    """Every variant's share, and a line with the reason for each that has none."""
+    rows, missing = [], []
+    for workload, variant in pairs(records):
+        try:
+            rows.append(reached(records, workload, variant, alpha=alpha))
+        except ValueError as error:
+            missing.append(f"{variant} on {workload}: {error}")
+    return rows, missing
+
+
 def _reached(record: Record, variant: str, clock: Literal["cpu", "wall"], alpha: float) -> Reached:
     rows = [sample for sample in record.samples if sample.variant == variant]
     if lacking := {MATMUL, MEMORY} - set(record.roofs) or {row.tokens for row in rows} - set(record.work):

@@ -219,3 +219,27 @@ def test_damaged_and_hostile_files_leave_the_rest(page: Opener, tmp_path: Path) 
     assert not app.exception
     said = " ".join(warning.value for warning in app.warning)
     assert "phases" in said
+
+
+def test_the_roof_stands_below_and_a_damaged_one_says_so(page: Opener, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "roofed")
+    assert "--claims fast-is-level" in everything(page(tmp_path))
+    record = {
+        "workload": HOSTILE,
+        "variants": {"fast": {}, "candle": {"reason": "candle-nn is not installed"}},
+        "rounds": 6,
+        "roofs": {"matmul": {"kernel": "square", "amount": 10**9}, "memory": {"kernel": "sum", "amount": 10**8}},
+        "work": {"16": [[10**9, 1000]]},
+        "roof_samples": [[name, i, 0, 1, 10**7, 10**7] for i in range(6) for name in ("matmul", "memory")],
+        "samples": [["fast", i, 0, 16, 1, 2 * 10**7, 2 * 10**7] for i in range(6)],
+    }
+    run.write_json("roofline.json", [record])
+    app = page(tmp_path)
+    text = everything(app)
+    assert not app.exception
+    assert "50 % [50, 50]" in text and "computing" in text and HOSTILE in text
+    assert "candle-nn is not installed" in text
+    run.write_json("roofline.json", [record | {"work": {}}])
+    assert "roofline.json is damaged" in everything(page(tmp_path))
+    (run.path / "roofline.json").write_text("[")
+    assert "The roofline cannot be read." in everything(page(tmp_path))

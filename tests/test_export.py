@@ -304,3 +304,10 @@ main(sys.argv[1:])
     assert done.returncode == 0, done.stderr
     done = subprocess.run([*base, "--png", str(tmp_path / "o.png")], **here)
     assert done.returncode == 2 and "pip install 'resvg-py>=0.5'" in done.stderr
+
+
+def test_a_file_is_named_after_its_claim_whatever_that_is_called(tmp_path: Path) -> None:
+    claim = data.read_run(write_run(tmp_path / "run").path).claims[0]
+    hostile = replace(claim, id="../<script>", part="of what they timed")
+    assert export.file_name(hostile) == "script-of-what-they-timed"
+    assert export.file_name(replace(claim, id="..", part="")) == "claim"

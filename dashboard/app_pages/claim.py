@@ -18,6 +18,7 @@ from llama_workbench.dashboard import (
     checks,
     claim_parts,
     data,
+    export,
     flame_parts,
     found_parts,
     memory_parts,
@@ -267,6 +268,14 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
     with left:
         st.caption("Measure this claim again")
         st.code(data.reproduce(run, claim), language="bash", wrap_lines=True)
+        st.download_button(
+            "This claim's evidence as one HTML file",
+            data=lambda: export.evidence_html(run, claim),
+            file_name=f"{export.file_name(claim)}.html",
+            mime="text/html",
+            icon=":material/download:",
+            on_click="ignore",
+        )
         command = run.manifest.get("command")
         if isinstance(command, list):
             st.caption("This run was made by")

@@ -10,7 +10,7 @@ import math
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import data, flame_parts, noise, parts, phase_shares, published_times, words
+from llama_workbench.dashboard import data, flame_parts, noise, parts, phase_shares, published_times, roof_parts, words
 from llama_workbench.dashboard.figures import phase_bars
 from llama_workbench.harness.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision
 from llama_workbench.harness.geometries import DataError
@@ -41,6 +41,8 @@ def main() -> None:
         show_phases(opened, phases, lines, alpha)
     else:
         parts.show_missing("shares of the time by phase", PHASES_COMMAND)
+    st.header("What the machine could do", anchor="roof")
+    roof_parts.show(opened)
     show_times(opened)
 
 
