@@ -13,6 +13,7 @@ from llama_workbench.dashboard import claim_parts, data, parts, words
 
 MANY = 8  # claims, from which on the list has a filter and scrolls by itself
 LIST_PX = 640
+OPEN = ("inconclusive", "not evidence", "not measurable here")
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     claim_parts.warn_of_unknown(run.claims)
     left, right = st.columns([4, 7], gap="large")
     with left:
-        found = filtered(run.claims) if len(run.claims) > MANY else list(run.claims)
+        found = filtered(settled_first(run.claims)) if len(run.claims) > MANY else list(run.claims)
         if not found:
             st.text("No claim of this run is like that.")
             return
@@ -43,6 +44,11 @@ def main() -> None:
         )
         if claim.effects:
             claim_parts.show_forest(claim, run.floors, run.alpha)
+
+
+def settled_first(claims: Sequence[data.Claim]) -> list[data.Claim]:
+    """Claims that came to an answer, then the others, each in the order of the run."""
+    return sorted(claims, key=lambda claim: claim.verdict in OPEN)
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
