@@ -9,10 +9,14 @@ from llama_workbench.harness.published import Figure
 
 from . import data, noise, values
 
+ON_CANDLE = ("candle_engine_fresh", "candle_engine")
+"""Variants that do the same work on the dispute's own engine; the first makes its masks anew, as theirs did."""
+
 
 @dataclass(frozen=True)
 class Row:
-    """One published time and ours of the same work. `ours` is the median of a call in nanoseconds.
+    """One published time, and of the same work here: `ours` on PyTorch, `candle` on Candle, each the median of a call
+    in nanoseconds.
 
     The growths are the time over that of the next shorter length of the same part, None where there is none.
     """
@@ -20,8 +24,10 @@ class Row:
     figure: Figure
     variant: str
     ours: noise.Span | None
+    candle: noise.Span | None
     their_growth: float | None
     our_growth: float | None
+    candle_growth: float | None
 
 
 def rows(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) -> list[Row]:
@@ -31,15 +37,24 @@ def rows(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) 
     for workload, figure in published.items():
         variant = values.text(data.experiment(run, workload).get("baseline"))
         ours = noise.median_ns(measured, workload, variant) if variant else None
+        on_candle = (noise.median_ns(measured, workload, name) for name in ON_CANDLE)
+        candle = next((found for found in on_candle if found is not None), None)
         part = workload.rpartition("-t")[0]
         shorter = before.get(part)
         row = Row(
             figure=figure,
             variant=variant,
             ours=ours,
+            candle=candle,
             their_growth=figure.microseconds / shorter.figure.microseconds if shorter else None,
-            our_growth=ours.value / shorter.ours.value if ours and shorter and shorter.ours else None,
+            our_growth=growth(ours, shorter.ours if shorter else None),
+            candle_growth=growth(candle, shorter.candle if shorter else None),
         )
         before[part] = row
         found.append(row)
     return found
+
+
+def growth(longer: noise.Span | None, shorter: noise.Span | None) -> float | None:
+    """The longer call's time over the shorter one's; None where one of them is not known."""
+    return longer.value / shorter.value if longer and shorter else None

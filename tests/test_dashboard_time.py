@@ -153,7 +153,10 @@ def test_published_times_stand_beside_ours_with_their_growth(run: data.Run) -> N
     assert measured.variant == BEFORE and measured.ours
     assert measured.ours.low < measured.ours.value < measured.ours.high and measured.ours.rounds == 40
     assert measured.their_growth == pytest.approx(2116.7 / 118.65) and measured.our_growth is None
-    assert rows["rope-t1"].ours is None and rows["rope-t1"].their_growth is None
+    assert rows["rope-t1"].ours is None and rows["rope-t1"].their_growth is None and measured.candle is None
+    on_candle = noise.Span(2e6, 1e6, 3e6, 40)
+    assert published_times.growth(on_candle, noise.Span(1e6, 1e6, 1e6, 40)) == 2
+    assert published_times.growth(on_candle, None) is None
 
 
 # -- the bars ----------------------------------------------------------------------------------------------------------

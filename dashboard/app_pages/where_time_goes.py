@@ -326,7 +326,7 @@ def show_times(opened: parts.Opened) -> None:
     if measured.problem:
         st.warning(f"Left out: {words.markdown(measured.problem)}", icon=":material/warning:")
     rows = published_times.rows(opened.run, measured, figures)
-    if not any(row.ours for row in rows):
+    if not any(row.ours or row.candle for row in rows):
         parts.show_missing("times of the parts that they timed", TIMES_COMMAND)
     st.dataframe(
         pd.DataFrame(
@@ -342,8 +342,11 @@ def show_times(opened: parts.Opened) -> None:
                 "ours": [micro(row.ours.value / 1e3) if row.ours else "not measured" for row in rows],
                 "our interval": [span(row.ours) if row.ours else "" for row in rows],
                 "rounds": [str(row.ours.rounds) if row.ours else "" for row in rows],
+                "on Candle here": [micro(row.candle.value / 1e3) if row.candle else "" for row in rows],
+                "its interval": [span(row.candle) if row.candle else "" for row in rows],
                 "their growth": [growth(row.their_growth) for row in rows],
                 "our growth": [growth(row.our_growth) for row in rows],
+                "growth on Candle": [growth(row.candle_growth) for row in rows],
                 "variant here": [row.variant if row.ours else "" for row in rows],
                 "their benchmark": [row.figure.bench for row in rows],
             }
@@ -358,7 +361,8 @@ def show_times(opened: parts.Opened) -> None:
         words.markdown(
             f"{origin}They ran Candle on a machine that they do not name, with all its cores: absolute times of two "
             "machines cannot be compared. Growth is the time over that of the next shorter length in this table, and "
-            "that can be. Ours is the median over rounds, with its exact 99 % interval by order statistics."
+            "that can be. Ours is on PyTorch; on Candle are that engine's own kernels, called from Python. Both are "
+            "medians over rounds, each with its exact 99 % interval by order statistics."
         )
     )
 
