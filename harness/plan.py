@@ -336,7 +336,7 @@ def _experiment(
     baseline = common[0][0] if common else grid[0]
     controls = [f"{baseline}@aa"]
     if workload.kind != "component":
-        tokens = max(workload.tokens, workload.context)  # a decode round fills its context first
+        tokens = max(workload.tokens + (workload.new_tokens or 0), workload.context)  # decode fills its context first
         parameters = parameter_count(shapes[workload.geometry].config)
         cost = parameters * tokens * workload.batch
         other = next((name for name in ("team005_proposal", *names) if name in names and name != baseline), None)
