@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from llama_workbench import ROOT
 from llama_workbench.harness.store import RunError, RunFolder
 from tests import runs
+from tests.dashboard_pages import alts, everything, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -76,25 +77,6 @@ def a_claim(*effects: data.Effect, **more: Any) -> data.Claim:
 
 def shapes(figure: go.Figure, name: str) -> list[Any]:
     return [shape for shape in figure.layout.shapes if shape.name == name]
-
-
-def texts(figure: go.Figure) -> list[str]:
-    """Every string of a figure that plotly reads as markup."""
-    plain = json.loads(figure.to_json())
-    found: list[str] = []
-
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            for item in value.values():
-                walk(item)
-        elif isinstance(value, list):
-            for item in value:
-                walk(item)
-        elif isinstance(value, str):
-            found.append(value)
-
-    walk({"data": plain["data"], "layout": {key: plain["layout"][key] for key in plain["layout"] if key != "template"}})
-    return found
 
 
 # -- the forest plot -------------------------------------------------------------------------------------------------
@@ -518,21 +500,6 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         return app.run()
 
     yield opened
-
-
-def everything(app: AppTest) -> str:
-    """All text on the page without backslashes and word joiners, as a reader sees it."""
-    found = [app.markdown, app.caption, app.header, app.subheader, app.title, app.text, app.code, app.warning, app.info]
-    parts = [str(element.value) for elements in found for element in elements]
-    parts += [caption for radio in app.radio for caption in radio.proto.captions]
-    parts += [option for widget in [*app.radio, *app.selectbox] for option in widget.options]
-    parts += [table.value.to_string() for table in [*app.table, *app.dataframe]]
-    parts += [element.label for element in app.expander]
-    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(parts))
-
-
-def alts(app: AppTest) -> list[str]:
-    return [chart.proto.alt for chart in app.get("plotly_chart")]
 
 
 def test_the_newest_run_opens_on_its_first_claim(page: Any, home: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,16 +19,15 @@ from llama_workbench.harness.judge import evidence_from_manifest
 from llama_workbench.harness.store import RunError, RunFolder
 from llama_workbench.harness.verdicts import judge_claims
 from tests import runs
+from tests.dashboard_pages import alts, everything, open_page
 from tests.dashboard_runs import HOSTILE, MARKUP
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data, grids
 from llama_workbench.dashboard.figures import cells, colours, forest
-from tests.test_dashboard import alts, everything
 
 PAGE = Path(data.__file__).with_name("app_pages") / "attribution.py"
 CELLS = GRID.cells()
@@ -85,15 +83,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
     write_grid_run(results / "runs" / "both", {"layout": 0.03, "ops": 0.09})
     return results
-
-
-def page(monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:
-    monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
-    monkeypatch.setattr(sys, "argv", ["app.py"])
-    app = AppTest.from_file(str(PAGE), default_timeout=30)
-    for name, value in link.items():
-        app.query_params[name] = value
-    return app.run()
 
 
 def a_claim(home: Path) -> data.Claim:
@@ -154,7 +143,7 @@ def test_the_forest_names_groups_and_margin(home: Path) -> None:
 
 
 def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = page(monkeypatch, home, run="both", workload=ONLY[1])
+    app = open_page(PAGE, monkeypatch, home, run="both", workload=ONLY[1])
     assert not app.exception
     text = everything(app)
     assert app.selectbox(key="workload").value == ONLY[1]
@@ -166,13 +155,13 @@ def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest
 
 def test_a_run_without_a_grid_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.write_run(tmp_path / "runs" / "plain", rounds=8, only=["decode-15m-c64"])
-    app = page(monkeypatch, tmp_path)
+    app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception and "pytest --benchmark --claims arch-or-ops" in everything(app)
 
 
 def test_a_lost_cell_is_told_and_nothing_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_grid_run(tmp_path / "runs" / "lost", {"ops": 0.09}, rounds=8, without=CELLS[3])
-    app = page(monkeypatch, tmp_path)
+    app = open_page(PAGE, monkeypatch, tmp_path)
     text = everything(app)
     assert not app.exception and "not evidence" in text.lower() and "No round has all cells" in text
     assert CELLS[3] in text
@@ -185,7 +174,7 @@ def test_without_samples_what_was_judged_is_still_shown(
     run.path.mkdir(parents=True)
     for name in ("run.json", "claims.json", "verdicts.json"):
         (run.path / name).write_bytes((home / "runs" / "both" / name).read_bytes())
-    app = page(monkeypatch, tmp_path)
+    app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception and "holds no samples" in everything(app)
     assert len(alts(app)) == 1
     with pytest.raises(RunError, match="no cell"):
@@ -204,7 +193,7 @@ def test_hostile_names_are_text(home: Path, tmp_path: Path, monkeypatch: pytest.
             effect["workload"] = f"{HOSTILE} {MARKUP}"
             effect["warnings"] = [MARKUP]
     run.write_json("verdicts.json", verdicts)
-    app = page(monkeypatch, tmp_path)
+    app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception and HOSTILE in everything(app)
     assert not any(HOSTILE in str(element.value) for element in [*app.markdown, *app.caption])
     assert "no cell of a grid" in everything(app)

@@ -16,6 +16,7 @@ import pytest
 from llama_workbench.harness.judge import Noise
 from llama_workbench.harness.store import RunError, RunFolder
 from tests import runs
+from tests.dashboard_pages import alts, everything, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -25,7 +26,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import answers, checks, data, rounds
 from llama_workbench.dashboard.figures import paired_rounds
-from tests.test_dashboard import a_claim, alts, an_effect, everything, texts
+from tests.test_dashboard import a_claim, an_effect
 
 APP = Path(data.__file__).with_name("app.py")
 SHORT = ("prefill-15m-t128", "decode-15m-c64")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ import pytest
 
 from llama_workbench.harness.store import RunFolder
 from tests import runs
+from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import crossovers, data, timings, words
+from llama_workbench.dashboard import crossovers, data, timings
 from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import crossover as figures
 
@@ -162,20 +162,7 @@ def test_the_cost_of_a_call_is_that_of_the_samples(home: Path) -> None:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def opened(results: Path, **link: str) -> AppTest:
-        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
-        monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(PAGE), default_timeout=30)
-        for name, value in link.items():
-            app.query_params[name] = value
-        return app.run()
-
-    return opened
-
-
-def everything(app: AppTest) -> str:
-    found = [str(item.value) for kind in (app.markdown, app.caption, app.text, app.code, app.warning) for item in kind]
-    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(found))
+    return partial(open_page, PAGE, monkeypatch)
 
 
 def test_a_link_leads_to_its_series(page: Any, home: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,16 @@ from llama_workbench.harness.cli import main
 from llama_workbench.harness.compare import compare
 from llama_workbench.harness.standings import measure_standings, read_standings, write_standings
 from llama_workbench.harness.store import STANDINGS, RunFolder
+from tests.dashboard_pages import alts, everything, open_page, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 from tests.runs import ENVIRONMENT, write_run
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data, histories
 from llama_workbench.dashboard.figures import colours, timeline
-from tests.test_dashboard import alts, everything, texts
 
 PAGE = Path(data.__file__).with_name("app_pages") / "history.py"
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
@@ -192,17 +190,8 @@ def test_an_open_interval_and_a_hostile_name_can_be_drawn(home: Path) -> None:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def page(monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:
-    monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
-    monkeypatch.setattr(sys, "argv", ["app.py"])
-    app = AppTest.from_file(str(PAGE), default_timeout=60)
-    for name, value in link.items():
-        app.query_params[name] = value
-    return app.run()
-
-
 def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = page(monkeypatch, home, workload=MODEL, variant="team005_proposal", claim="refactor-2x-3x")
+    app = open_page(PAGE, monkeypatch, home, workload=MODEL, variant="team005_proposal", claim="refactor-2x-3x")
     assert not app.exception and not app.warning
     assert [app.selectbox(key=key).value for key in ("workload", "variant", "claim")] == [
         MODEL,
@@ -227,31 +216,31 @@ def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monk
 def test_another_workload_has_its_own_variants_and_says_what_they_stand_against(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = page(monkeypatch, home, workload=PART)
+    app = open_page(PAGE, monkeypatch, home, workload=PART)
     assert not app.exception and app.selectbox(key="variant").options == ["team006_after"]
     assert "team006_before, its own baseline" in everything(app)
 
 
 def test_one_run_broken_folders_and_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
-    app = page(monkeypatch, tmp_path / "empty")
+    app = open_page(PAGE, monkeypatch, tmp_path / "empty")
     assert not app.exception and "make bench" in everything(app)
     a_run(tmp_path, 1, rounds=8)
     add_broken(tmp_path / "runs")
-    app = page(monkeypatch, tmp_path)
+    app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception and "no change can be told yet" in everything(app)
     cut = a_run(tmp_path, 2, rounds=8)
     samples = cut.path / "samples.parquet"
     data_ = bytearray(samples.read_bytes())
     data_[100:400] = bytes(300)  # the footer is whole, the rows are not
     samples.write_bytes(bytes(data_))
-    app = page(monkeypatch, tmp_path)
+    app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception and "run-2: samples.parquet" in everything(app) and len(alts(app)) == 1
 
 
 def test_a_hostile_run_is_shown_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = a_run(tmp_path, 1, judged=True, rounds=12)
     deface(run)
-    app = page(monkeypatch, tmp_path)
+    app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception
     assert not any("<script" in str(each.value) for each in [*app.markdown, *app.caption])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,14 @@ import pytest
 
 from llama_workbench.harness.store import RunFolder
 from tests import runs
+from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, memory_parts, sweeps, timings, words
+from llama_workbench.dashboard import data, memory_parts, sweeps, timings
 from llama_workbench.dashboard.figures import colours, memory_time
 
 PAGE = Path(data.__file__).parent / "app_pages" / "memory.py"
@@ -76,21 +76,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def opened(results: Path, **link: str) -> AppTest:
-        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
-        monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(PAGE), default_timeout=30)
-        for name, value in link.items():
-            app.query_params[name] = value
-        return app.run()
-
-    return opened
-
-
-def everything(app: AppTest) -> str:
-    found = [str(item.value) for kind in (app.markdown, app.caption, app.text, app.code, app.warning) for item in kind]
-    found += [table.value.to_string() for table in app.dataframe]
-    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(found))
+    return partial(open_page, PAGE, monkeypatch)
 
 
 # -- time against memory ---------------------------------------------------------------------------------------------

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,14 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard import data, noise, phase_shares, published_times, words
+from llama_workbench.dashboard import data, noise, phase_shares, published_times
 from llama_workbench.dashboard.figures import colours, phase_bars
 from llama_workbench.harness.claims import Reading, load_claims
 from llama_workbench.harness.phase_map import PHASES
 from llama_workbench.harness.published import published, published_shares
 from llama_workbench.harness.store import RunFolder
 from tests import runs
+from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
 PAGE = Path(data.__file__).with_name("app_pages") / "where_time_goes.py"
@@ -70,22 +70,7 @@ Opener = Callable[..., AppTest]
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
-    def opened(results: Path, **link: str) -> AppTest:
-        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
-        monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(PAGE), default_timeout=30)
-        for name, value in link.items():
-            app.query_params[name] = value
-        return app.run()
-
-    yield opened
-
-
-def everything(app: AppTest) -> str:
-    found = [app.markdown, app.caption, app.header, app.title, app.text, app.code, app.warning, app.info]
-    parts = [str(element.value) for elements in found for element in elements]
-    parts += [table.value.to_string() for table in app.dataframe]
-    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(parts))
+    yield partial(open_page, PAGE, monkeypatch)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

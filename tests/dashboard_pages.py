@@ -1,0 +1,63 @@
+"""Pages of the dashboard by AppTest: opened on a link, and read as a reader sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+import plotly.graph_objects as go
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard import words
+
+
+def open_page(script: Path, monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:
+    """`script` on the results folder, with `link` as the URL's query."""
+    monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    app = AppTest.from_file(str(script), default_timeout=60)
+    for name, value in link.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def everything(app: AppTest) -> str:
+    """All text on the page without backslashes and word joiners."""
+    found = [app.markdown, app.caption, app.header, app.subheader, app.title, app.text, app.code, app.warning, app.info]
+    parts = [str(element.value) for elements in found for element in elements]
+    parts += [caption for radio in app.radio for caption in radio.proto.captions]
+    parts += [option for widget in [*app.radio, *app.selectbox] for option in widget.options]
+    parts += [table.value.to_string() for table in [*app.table, *app.dataframe]]
+    parts += [element.label for element in app.expander]
+    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(parts))
+
+
+def alts(app: AppTest) -> list[str]:
+    return [chart.proto.alt for chart in app.get("plotly_chart")]
+
+
+def texts(figure: go.Figure) -> list[str]:
+    """Every string of a figure that plotly reads as markup."""
+    plain = json.loads(figure.to_json())
+    found: list[str] = []
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+        elif isinstance(value, str):
+            found.append(value)
+
+    walk({"data": plain["data"], "layout": {key: plain["layout"][key] for key in plain["layout"] if key != "template"}})
+    return found
