@@ -103,8 +103,9 @@ PREEMPTED_SHARE, PREEMPTED_NS, RETAKES = 0.02, 20_000, 5
 ROOF_SAMPLE_NS, LEAST_ROOF_ROUNDS, MOST_ROOF_ROUNDS = 5_000_000, 6, 40
 """A sample of the roofline pass lasts at least this long; of its rounds come so few or many, whatever the time."""
 
-LEAK_LIMIT_BYTES = 2 << 30
-"""More than this between rounds, with everything freed, is a leak; what the allocator keeps for reuse stays below."""
+LEAK_LIMIT_BYTES, LEAK_LIMIT_WEIGHTS = 2 << 30, 2
+"""More than this and so many times the weights between rounds, with everything freed, is a leak. What the allocator keeps
+for reuse stays below: with its thresholds pinned it gives nothing back, and a variant may pack all weights anew."""
 REFERENCE = "transformers_eager"
 
 
@@ -929,7 +930,7 @@ class Worker:
         idle_bytes = self.device.held_bytes()
         bench.idle_bytes = min(bench.idle_bytes, idle_bytes)
         grown = int(idle_bytes - bench.idle_bytes)
-        if grown <= LEAK_LIMIT_BYTES:
+        if grown <= LEAK_LIMIT_BYTES + LEAK_LIMIT_WEIGHTS * _parameter_bytes(bench.checkpoint):
             return {}
         blamed = max(bench.subjects, key=lambda name: bench.subjects[name].growth_bytes)
         bench.idle_bytes = idle_bytes

@@ -116,7 +116,8 @@ class FastLlama:
 
 def _layer(weights: Mapping[str, Tensor], i: int) -> Layer:
     def matrix(*names: str) -> Tensor:
-        return torch.cat([weights[f"model.layers.{i}.{name}_proj.weight"] for name in names]).t().contiguous()
+        # Transposed as it is put together: no copy in between, whose memory would stay with the allocator.
+        return torch.cat([weights[f"model.layers.{i}.{name}_proj.weight"].t() for name in names], dim=1).contiguous()
 
     return Layer(
         weights[f"model.layers.{i}.input_layernorm.weight"],
