@@ -104,8 +104,8 @@ ROOF_SAMPLE_NS, LEAST_ROOF_ROUNDS, MOST_ROOF_ROUNDS = 5_000_000, 6, 40
 """A sample of the roofline pass lasts at least this long; of its rounds come so few or many, whatever the time."""
 
 LEAK_LIMIT_BYTES, LEAK_LIMIT_WEIGHTS = 2 << 30, 2
-"""More than this and so many times the weights between rounds, with everything freed, is a leak. What the allocator keeps
-for reuse stays below: with its thresholds pinned it gives nothing back, and a variant may pack all weights anew."""
+"""More than this and so many times the weights between rounds, with everything freed, is a leak. What the allocator
+keeps for reuse stays below: with its thresholds pinned it gives nothing back, and a variant may pack all weights."""
 REFERENCE = "transformers_eager"
 
 
