@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from llama_workbench.variants import LlamaConfig
 
@@ -37,8 +38,9 @@ class Holding:
 def live_tensors() -> list[Tensor]:
     """All tensors alive in this process, garbage collected first, without those frozen by `gc.freeze`."""
     gc.collect()
-    # By type and not isinstance: that would ask lazy proxies for their class and so wake them.
-    return [item for item in gc.get_objects() if issubclass(type(item), Tensor)]
+    # By type and not isinstance: that would ask lazy proxies for their class and so wake them. Other subclasses stand
+    # for tensors without being any, such as those that the compiler traces with and keeps.
+    return [item for item in gc.get_objects() if type(item) in (Tensor, Parameter)]
 
 
 def holdings(before: Sequence[Tensor]) -> dict[int, Holding]:
