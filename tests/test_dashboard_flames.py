@@ -432,8 +432,7 @@ def test_one_side_without_a_profile_says_why_and_the_other_is_shown(page: Any, t
 def test_the_raw_profile_can_be_kept_and_the_command_for_speedscope_is_told(page: Any, home: Path) -> None:
     app = page(home, raw="team006_after")
     assert not app.exception
-    [button] = app.get("download_button")
-    assert button.proto.label == "Download the folded stacks"
+    assert "Download the folded stacks" in [button.proto.label for button in app.get("download_button")]
     assert "workbench speedscope" in said(app)
     assert not app.get("iframe")
 

@@ -213,6 +213,8 @@ def test_fused_attention_uses_the_flash_kernel(name, tokens):
 def test_only_the_last_position_reaches_the_head():
     config = gates.small_geometries()["plain"]
     for name in IN_TORCH:
+        if variants.get(name).compiled:
+            continue  # nothing of it can be traced; it is the same function as its eager twin
         heads = [op for op in _trace(name, tokens=16).ops if f"[{config.hidden_size}, {config.vocab_size}]" in op]
         assert heads, name
         assert all(f"[2, {config.hidden_size}]" in op for op in heads), (name, heads)

@@ -33,6 +33,8 @@ MARKERS = {
     "diamond": '<path d="M0-6L6 0L0 6L-6 0Z" style="fill:{0}"/>',
     "triangle-right": '<path d="M-4-6L6 0L-4 6Z" style="fill:{0}"/>',
     "triangle-left": '<path d="M4-6L-6 0L4 6Z" style="fill:{0}"/>',
+    "star": '<path d="M0-7L2-2L7-2L3 1.5L4.5 6.5L0 3.5L-4.5 6.5L-3 1.5L-7-2L-2-2Z" style="fill:{0}"/>',
+    "cross": '<path d="M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z" style="fill:{0}"/>',
     "x-thin": '<path d="M-5-5L5 5M-5 5L5-5" style="fill:none;stroke:{0};stroke-width:2.5"/>',
 }
 """Plotly's names of the markers in `words.LOOKS` as shapes around 0, 0; {0} is the ink and {1} the page."""
