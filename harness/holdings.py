@@ -87,8 +87,8 @@ def kind_of(tensor: Tensor, config: LlamaConfig, *, lengths: Sequence[int], buil
     """One of KINDS, by the first rule that fits.
 
     mask      [..., T, S] whose values are those of a causal mask: nothing, then all, forbidden along a diagonal
-    rope      [T, D/2] or [T, D] of cos and sin (the first row is 0s and 1s, none is above 1), the same as complex
-              numbers, or D/2 frequencies that fall from 1
+    rope      [T, D/2], [T, D] or [T, D/2, 2] of cos and sin (the first row is 0s and 1s, none is above 1), the same as
+              complex numbers, or D/2 frequencies that fall from 1
     kv        three dimensions or more, among them the key-value heads G, D and one of `lengths` (the positions that a
               cache may be made for: those so far, and the most), or G·D and one of `lengths`
     repacked  made by `build` (`built`) with a dimension that the checkpoint's weights have
@@ -134,6 +134,8 @@ def _is_rope(tensor: Tensor, head_dim: int) -> bool:
     if table.ndim == 1:
         falls = not table.is_complex() and table.numel() == half and bool((table > 0).all())
         return falls and bool(table[0] == 1) and bool((table.diff() <= 0).all())
+    if table.ndim == 3 and table.shape[-1] == 2:  # cos and sin side by side
+        table = table.flatten(1)
     if table.ndim != 2 or table.shape[1] not in (half, head_dim) or len(table) < 2:
         return False
     first = table[0]

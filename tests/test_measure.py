@@ -174,7 +174,7 @@ def test_a_real_checkpoint_is_measured_in_place_of_the_synthetic_one(tmp_path):
 
 def _command(run_dir: Path, *words: str) -> list[str]:
     return [
-        sys.executable, "-m", "pytest", "--benchmark", "--compare", "fast", "yardstick",
+        sys.executable, "-m", "pytest", "--benchmark", "--compare", "team005_hybrid", "team005_proposal",
         "--workloads", "decode-tiny-c16,prefill-tiny-t16", f"--run-dir={run_dir}", "-p", "no:cacheprovider", *words,
     ]  # fmt: skip
 
