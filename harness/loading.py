@@ -250,7 +250,7 @@ def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline
                 baseline=baseline,
                 ratio=math.exp(interval.centre),
                 low=math.exp(interval.low),
-                high=math.exp(interval.high),
+                high=math.exp(interval.high) if interval.high < 700 else math.inf,
                 rounds=interval.n,
                 reason=record["reason"] or base["reason"],
             )
