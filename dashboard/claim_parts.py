@@ -17,6 +17,15 @@ ATTRIBUTED = ("architecture new", "operations new", "total new")
 """What the factors of an attribution add up to, by the names of its effects."""
 
 
+def open_claims(title: str) -> parts.Opened | None:
+    """The run that the URL names, if it has claims; None where there is nothing to show, and the page says why."""
+    opened = parts.open_run(title)
+    if opened is not None and not opened.run.claims:
+        st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
+        return None
+    return opened
+
+
 def wanted(claims: Sequence[data.Claim]) -> int | None:
     """The claim of `?claim=` and `?part=` (without that part, its first); None where the URL names none of these."""
     name, part = st.query_params.get("claim"), st.query_params.get("part", "")

@@ -84,22 +84,25 @@ class Effect:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim, or one part of it, with its verdict. `low` and `high` bound what is claimed; None is open."""
+    """One claim, or one part of it, with its verdict. `low` and `high` bound what is claimed; None is open.
+
+    What nobody said is empty: figures also show effects that belong to no claim.
+    """
 
     id: str
-    part: str
     title: str
-    statement: str
-    who: tuple[str, ...]
-    source: str
-    decided_by: str
-    verdict: str
-    reason: str
     alpha: float
-    claimed: str
-    low: float | None
-    high: float | None
     effects: tuple[Effect, ...]
+    claimed: str = ""
+    low: float | None = None
+    high: float | None = None
+    part: str = ""
+    statement: str = ""
+    who: tuple[str, ...] = ()
+    source: str = ""
+    decided_by: str = ""
+    verdict: str = ""
+    reason: str = ""
     assumes: tuple[str, ...] = ()
     hypothesis: Mapping[str, Any] = field(default_factory=dict)  # as in claims.json; empty where that says nothing
 

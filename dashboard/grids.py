@@ -88,14 +88,7 @@ def rows(claim: Claim, workload: str) -> Claim:
     margin = 1 + MARGIN_PERCENT / 100
     return Claim(
         id="ad-hoc",  # nobody claims anything of a single factor: the region is a margin
-        part="",
         title=claim.title,
-        statement="",
-        who=(),
-        source="",
-        decided_by="",
-        verdict="",
-        reason="",
         alpha=claim.alpha,
         claimed=f"no effect (±{MARGIN_PERCENT:g} %)",
         low=1 / margin,

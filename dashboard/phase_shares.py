@@ -122,7 +122,9 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
     found = shares.top_consumers(phases.table, workload, variant, of, alpha=alpha)
     times = shares.times_ns(phases.table, workload, variant)
     rows = [
-        _phase_share(one.phase, one.share, times.get(one.phase, 0.0)) for one in found if math.isfinite(one.share.value)
+        _phase_share(phase, share, times.get(phase, 0.0))
+        for phase, share in found.items()
+        if math.isfinite(share.value)
     ]
     if not rows:
         raise ValueError(f"{variant} on {workload}: no phase of {of} took any time")
@@ -131,7 +133,7 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
         variant=variant,
         of=of,
         shares=tuple(rows),
-        rounds=found[0].share.rounds,
+        rounds=next(iter(found.values())).rounds,
         overhead=shares.overhead(phases.table, workload, variant, alpha=alpha),
         clock=values.text(phases.facts.get((workload, variant), {}).get("clock")),
     )

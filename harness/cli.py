@@ -522,8 +522,8 @@ def report_run(
         for workload, variant in pairs:
             consumers = top_consumers(table, workload, variant, alpha=alpha)
             shares = [
-                PhaseShare(one.phase, *(100 * part for part in (one.share.value, one.share.low, one.share.high)))
-                for one in consumers
+                PhaseShare(phase, *(100 * part for part in (share.value, share.low, share.high)))
+                for phase, share in consumers.items()
             ]
             forms.append(profiling_form(variant, workload, shares))
         _write(profiling_markdown(forms))

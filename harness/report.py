@@ -134,14 +134,6 @@ def console(file: TextIO | None = None, *, width: int | None = None, stderr: boo
     return Console(file=target, width=width, highlight=False, soft_wrap=False)
 
 
-def print_report(
-    verdicts: Sequence[Json], manifest: Json, *, file: TextIO | None = None, width: int | None = None
-) -> None:
-    """Print the verdict table. Where the encoding lacks × and → (LANG=C), plain letters stand for them."""
-    out = console(file, width=width)
-    show(verdict_report(verdicts, manifest), out)
-
-
 def show(content: RenderableType, out: Console) -> None:
     """Print `content`: without padding where no one looks at a screen, in ASCII where the encoding has no better."""
     encoding = getattr(out.file, "encoding", None) or "utf-8"

@@ -40,16 +40,6 @@ class Share:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Consumer:
-    """One phase's share and what the execution plan calls it; `settled`: the whole interval has that grade."""
-
-    phase: str
-    share: Share
-    grade: str
-    settled: bool
-
-
 def share(
     table: pd.DataFrame, workload: str, variant: str, phases: Sequence[str], of: str, alpha: float = ALPHA
 ) -> Share:
@@ -94,20 +84,16 @@ def times_ns(table: pd.DataFrame, workload: str, variant: str) -> dict[str, floa
 
 def top_consumers(
     table: pd.DataFrame, workload: str, variant: str, of: str = "forward", alpha: float = ALPHA
-) -> list[Consumer]:
-    """Every phase that ran, largest first: critical above 10 %, moderate from 5 to 10 %, minor below 5 %."""
+) -> dict[str, Share]:
+    """The share of every phase that ran, largest first."""
     rounds = _rounds(table, workload, variant)
-    found = []
-    for phase in DENOMINATORS[of]:
-        if not rounds[phase].any():
-            continue
-        part = t_interval(_shares_of_rounds(rounds, [phase], of), alpha)
-        found.append(Consumer(phase, part, grade(part.value), grade(part.low) == grade(part.high)))
-    return sorted(found, key=lambda consumer: -consumer.share.value)
+    ran = [phase for phase in DENOMINATORS[of] if rounds[phase].any()]
+    found = {phase: t_interval(_shares_of_rounds(rounds, [phase], of), alpha) for phase in ran}
+    return dict(sorted(found.items(), key=lambda item: -item[1].value))
 
 
 def grade(value: float) -> str:
-    """The execution plan's word for a share of the time."""
+    """The execution plan's word for a share: critical above 10 %, moderate from 5 to 10 %, minor below 5 %."""
     return "critical" if value > CRITICAL else "moderate" if value >= MODERATE else "minor"
 
 

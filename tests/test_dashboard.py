@@ -9,8 +9,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,14 +22,13 @@ from hypothesis import strategies as st
 from llama_workbench import ROOT
 from llama_workbench.harness.store import RunError, RunFolder
 from tests import runs
-from tests.dashboard_pages import alts, everything, texts
+from tests.dashboard_pages import alts, everything, open_page, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 import plotly.graph_objects as go
-from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import checks, data, words
 from llama_workbench.dashboard.figures import colours, forest, forest_rows, memory_bars
@@ -488,18 +487,9 @@ def _spoil(value: Any, content: st.DataObject) -> Any:
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def page(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`page(results, run="…", claim="…")` opens the app on that link."""
-
-    def opened(results: Path, **link: str) -> AppTest:
-        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
-        monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(APP), default_timeout=30)
-        for name, value in link.items():
-            app.query_params[name] = value
-        return app.run()
-
-    yield opened
+    return partial(open_page, APP, monkeypatch)
 
 
 def test_the_newest_run_opens_on_its_first_claim(page: Any, home: Path) -> None:

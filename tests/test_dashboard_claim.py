@@ -447,6 +447,22 @@ def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) 
     assert app.selectbox(key="variant").value != "team006_after"
 
 
+def test_a_generation_is_also_told_in_tokens_per_second(page: Any, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT, judged=False)
+    run.write_json("verdicts.json", [])
+    pair = {"baseline": "team006_before", "variant": "yardstick"}
+    table = page("compare", tmp_path, **pair).dataframe[0]
+    assert not [column for column in table.value if "tokens/s" in column]
+    manifest = run.read_manifest()
+    manifest["experiments"][0]["workload"] |= {"new_tokens": 16, "batch": 2}
+    run.write_json("run.json", manifest)
+    table = page("compare", tmp_path, **pair).dataframe[0]
+    name = manifest["experiments"][0]["workload"]["name"]
+    row = table.value.set_index("workload").loc[name]
+    assert row["variant, tokens/s"] == pytest.approx(32 / (row["variant, here"] / 1e3))
+    assert row["baseline, tokens/s"] == pytest.approx(32 / (row["baseline, here"] / 1e3))
+
+
 def test_variants_that_never_met_have_no_ratio(page: Any, tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "runs" / "one", rounds=6, only=SHORT, judged=False)
     samples = run.read_samples()

@@ -45,7 +45,7 @@ def a_run(effects: Sequence[tuple[str, float | None, float | None, float | None]
         for name, low, ratio, high in effects
     )
     claim = data.Claim(
-        "c", "", "T", "", (), "", "", "inconclusive", "", 0.01, "same within ±1 %", 1 / 1.01, 1.01, effects=rows
+        "c", "T", 0.01, rows, claimed="same within ±1 %", low=1 / 1.01, high=1.01, verdict="inconclusive"
     )
     checkpoints = {f"w{width}": {"hidden_size": width} for width in WIDTHS}
     manifest = {"experiments": experiments, "checkpoints": checkpoints}

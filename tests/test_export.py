@@ -222,7 +222,7 @@ def test_nothing_is_drawn_outside(
     value: float | None, low: float | None, high: float | None, unit: str, width: float | None
 ) -> None:
     effect = data.Effect("w", "v", "b", "cpu time", unit, value, low, high, 3, 1.0, "refuted", ())
-    claim = data.Claim("c", "", "t", "", (), "", "", "refuted", "", 0.01, "", low, high, (effect,))
+    claim = data.Claim("c", "t", 0.01, (effect,), low=low, high=high, verdict="refuted")
     svg = forest_svg(claim, {"w": data.Floor(0.9, 1.1, 3, False)}, LIGHT, width=width)
     most = 100.0 if width is None else width - 32
     for shape in [*elements(svg, "rect"), *elements(svg, "line")]:

@@ -230,4 +230,5 @@ def test_ctrl_c_keeps_and_judges_what_was_measured(tmp_path):
     assert "was interrupted" in output
     assert json.loads((run_dir / "run.json").read_text())["status"] == "interrupted"
     assert (run_dir / "samples.parquet").is_file()
-    assert json.loads((run_dir / "verdicts.json").read_text())[0]["effects"][0]["rounds"] >= 1
+    effects = json.loads((run_dir / "verdicts.json").read_text())[0]["effects"]
+    assert sum(effect["rounds"] for effect in effects) >= 5  # chance decides which workload's rounds come first

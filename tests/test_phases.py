@@ -273,10 +273,9 @@ def test_top_consumers_grades_overhead_and_difference():
     one = table(*({"qkv": 60 + i, "mlp": 30, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)))
     two = table(*({"qkv": 50 + i, "mlp": 40, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)), variant="b", plain=80)
     top = shares.top_consumers(one, "w", "a")
-    assert [(c.phase, c.grade) for c in top] == [
+    assert [(phase, shares.grade(share.value)) for phase, share in top.items()] == [
         ("qkv", "critical"), ("mlp", "critical"), ("rope", "moderate"), ("cache", "minor"),
     ]  # fmt: skip
-    assert [c.settled for c in top] == [True, True, True, False]  # three rounds: 2.7 % or up to 6
     both = pd.concat([one, two])
     assert shares.difference(both, "w", "a", "b", ["qkv"], "forward").value == pytest.approx(0.10)
     assert shares.overhead(both, "w", "b").value == pytest.approx(1.25)

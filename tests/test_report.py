@@ -15,10 +15,10 @@ from llama_workbench.harness.report import (
     BEGIN,
     END,
     ReadmeError,
+    console,
     duration_text,
     effect_text,
     markdown_table,
-    print_report,
     show,
     update_readme,
     verdict_report,
@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def printed(verdicts: list[dict[str, Any]], manifest: dict[str, Any], width: int = 100) -> str:
     out = io.StringIO()
-    print_report(verdicts, manifest, file=out, width=width)
+    show(verdict_report(verdicts, manifest), console(out, width=width))
     return out.getvalue()
 
 
@@ -191,8 +191,9 @@ def test_a_warning_that_several_effects_share_is_told_once() -> None:
 def test_latin1_and_ascii_terminals_get_plain_letters(run: RunFolder) -> None:
     program = (
         "import sys; from llama_workbench.harness.store import RunFolder;"
-        "from llama_workbench.harness.report import print_report; run = RunFolder(sys.argv[1]);"
-        "print_report(run.read_verdicts(), run.read_manifest())"
+        "from llama_workbench.harness.report import console, show, verdict_report;"
+        "run = RunFolder(sys.argv[1]);"
+        "show(verdict_report(run.read_verdicts(), run.read_manifest()), console())"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(run.path)],

@@ -4,8 +4,8 @@ gpt-fast's recipe (fused QKV, SDPA, static KV) with litgpt's correction for eage
 the buffer, not its full length. At decode and from position 0 no mask is built (SDPA's `is_causal`); a later chunk
 gets a mask with its offset, because `is_causal` aligns to the upper left.
 
-Weights are kept transposed, [in, out]: with one row of activations MKL reads the LM head [32000, 288] about twice as
-fast that way, and no shape was found on which it is slower.
+Weights are kept transposed, [in, out]: with one row of activations MKL reads the LM head [32000, 288] faster that way,
+and no shape of the workloads was found on which it is slower.
 """
 
 from __future__ import annotations

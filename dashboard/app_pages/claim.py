@@ -82,13 +82,10 @@ ELSEWHERE = {
 
 
 def main() -> None:
-    opened = parts.open_run("Claim")
+    opened = claim_parts.open_claims("Claim")
     if opened is None:
         return
     run = opened.run
-    if not run.claims:
-        st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
-        return
     claim = choose_claim(run.claims)
     show_answer(run, claim)
     if claim.effects:

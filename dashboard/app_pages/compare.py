@@ -24,6 +24,7 @@ from llama_workbench.dashboard import (
     values,
     words,
 )
+from llama_workbench.harness.judge import tokens_per_second
 from llama_workbench.harness.store import RunError
 
 
@@ -113,6 +114,15 @@ def show_standing(claim: data.Claim) -> None:
     )
 
 
+def throughput(run: data.Run, workload: str, call_ns: float | None) -> float | None:
+    """Tokens generated per second by a call of that time; None for a workload that generates none."""
+    shape = values.mapping(data.experiment(run, workload).get("workload"))
+    tokens, batch = values.number(shape.get("new_tokens")), values.number(shape.get("batch"))
+    if not (call_ns and tokens and batch):
+        return None
+    return tokens_per_second(call_ns, new_tokens=int(tokens), batch=int(batch))
+
+
 def show_table(run: data.Run, versus: rounds.Versus) -> None:
     """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
     rows, differing = [], []
@@ -134,16 +144,24 @@ def show_table(run: data.Run, versus: rounds.Versus) -> None:
                 "op traces": traces,
                 "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
                 "variant, here": (paired.variant_ns or 0) / 1e6 or None,
+                "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
+                "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
                 "clock": paired.clock,
                 "note": "; ".join(effect.warnings),
             }
         )
+    table = pd.DataFrame(rows)
+    if table["baseline, tokens/s"].isna().all():  # no generation among them
+        table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
     number, time = st.column_config.NumberColumn(format="%.4f×"), st.column_config.NumberColumn(format="%.4g ms")
+    rate = st.column_config.NumberColumn(format="%.4g")
     st.dataframe(
-        pd.DataFrame(rows),
+        table,
         hide_index=True,
         row_height=30,
         column_config={
+            "baseline, tokens/s": rate,
+            "variant, tokens/s": rate,
             "speed-up": number,
             "low": number,
             "high": number,

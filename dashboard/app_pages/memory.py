@@ -301,14 +301,7 @@ def _shares(run: data.Run, geometry: str, here: Sequence[sweeps.Load]) -> data.C
             )
     return data.Claim(
         id="loading",
-        part="",
         title="Loading",
-        statement="",
-        who=(),
-        source="",
-        decided_by="",
-        verdict="",
-        reason="",
         alpha=run.alpha or 0.01,
         claimed=found.claimed if found else "",
         low=found.low if found else None,

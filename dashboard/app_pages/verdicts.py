@@ -17,13 +17,10 @@ OPEN = ("inconclusive", "not evidence", "not measurable here")
 
 
 def main() -> None:
-    opened = parts.open_run("Verdicts")
+    opened = claim_parts.open_claims("Verdicts")
     if opened is None:
         return
     run = opened.run
-    if not run.claims:
-        st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
-        return
     claim_parts.warn_of_unknown(run.claims)
     left, right = st.columns([4, 7], gap="large")
     with left:

@@ -75,6 +75,20 @@ def note(x: float, y: float, text: str, align: str, ink: tuple[str, str], *, und
     }
 
 
+def legend(colour: str) -> Layout:
+    """A legend along the figure's upper edge, whatever the height; it explains and switches nothing."""
+    return {
+        "orientation": "h",
+        "x": 0,
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "font": {"size": SMALL, "color": colour},
+        "itemclick": False,
+        "itemdoubleclick": False,
+    }
+
+
 def ratio_ticks(left: float, right: float) -> dict[float, str]:
     """Up to eight round ratios between the ends with their labels: evenly stepped on a short axis, else 1-2-5."""
     air = 0.02 * math.log(right / left)  # plotly hides a label that does not fit in at the edge, but not its tick

@@ -13,7 +13,7 @@ from llama_workbench.dashboard import words
 from llama_workbench.dashboard.noise import Control, smallest
 
 from .colours import LIGHT, Palette
-from .drawing import SMALL, Layout, box, note, ratio_ticks
+from .drawing import SMALL, Layout, box, legend, note, ratio_ticks
 
 ROW_PX = 38  # a line of text and a track
 TRACK_PX = 16
@@ -107,16 +107,7 @@ def controls_forest(controls: Sequence[Control], colours: Palette = LIGHT) -> go
             "yaxis": {"range": [0, height], "visible": False, "fixedrange": True},
             "height": height + FOOT_PX + LEGEND_PX,
             "margin": {"l": 5, "r": 20, "t": LEGEND_PX, "b": FOOT_PX},
-            "legend": {
-                "orientation": "h",
-                "x": 0,
-                "y": 1,
-                "yref": "container",
-                "yanchor": "top",
-                "font": {"size": SMALL, "color": colours.text},
-                "itemclick": False,
-                "itemdoubleclick": False,
-            },
+            "legend": legend(colours.text),
             "showlegend": True,
             "dragmode": False,
         },
@@ -193,16 +184,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
             },
             "height": 320,
             "margin": {"l": 5, "r": 12, "t": 30, "b": 46},
-            "legend": {
-                "orientation": "h",
-                "x": 0,
-                "y": 1,
-                "yref": "container",
-                "yanchor": "top",
-                "font": {"size": SMALL, "color": colours.text},
-                "itemclick": False,
-                "itemdoubleclick": False,
-            },
+            "legend": legend(colours.text),
             "dragmode": False,
         },
     )
