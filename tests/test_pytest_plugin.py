@@ -71,6 +71,7 @@ def test_the_replayed_times_are_the_measured_ones(quick):
     for benchmark in stored:
         facts = benchmark["extra_info"]
         mine = samples[(samples["workload"] == facts["workload"]) & (samples["variant"] == facts["variant"])]
+        mine = mine[mine["cpu_ns"] > 0]  # a virtual machine's CPU clock may stand still for a sample
         seconds = mine["cpu_ns"] / mine["repeats"] / 1e9
         assert benchmark["stats"]["rounds"] == len(mine)
         assert benchmark["stats"]["median"] == pytest.approx(seconds.median())

@@ -49,10 +49,11 @@ def reference(geometry: str, dtype: torch.dtype):
 
 # --- the logits gate -----------------------------------------------------------------------------------------------
 
-IN_TORCH = [name for name in variants.names() if variants.get(name).engine is None]  # the others: test_engines
+OTHERS_TEST = ("engine", "compiled")  # test_engines and test_compiled, which takes these for reference
+EAGER = [name for name in variants.names() if not any(getattr(variants.get(name), kind) for kind in OTHERS_TEST)]
 
 
-@pytest.mark.parametrize("name", IN_TORCH)
+@pytest.mark.parametrize("name", EAGER)
 def test_logits_match_the_library_in_float64(name):
     gate = gates.small_gate(variants.get(name).build, reference)
     assert gate.passed, gate.detail
@@ -212,9 +213,7 @@ def test_fused_attention_uses_the_flash_kernel(name, tokens):
 
 def test_only_the_last_position_reaches_the_head():
     config = gates.small_geometries()["plain"]
-    for name in IN_TORCH:
-        if variants.get(name).compiled:
-            continue  # nothing of it can be traced; it is the same function as its eager twin
+    for name in EAGER:
         heads = [op for op in _trace(name, tokens=16).ops if f"[{config.hidden_size}, {config.vocab_size}]" in op]
         assert heads, name
         assert all(f"[2, {config.hidden_size}]" in op for op in heads), (name, heads)
