@@ -75,7 +75,7 @@ class Need:
     """What an experiment still needs. `rounds_next`: until the next effect settles; `rounds_all`: until all do.
 
     Both are estimates, infinite where nothing can be said. No variants: all is settled. `early`: too few rounds yet
-    for any interval.
+    for any interval of some effect; `rounds_next` is then until there is one, which is known.
     """
 
     variants: tuple[str, ...]
@@ -282,6 +282,23 @@ class WorkerProcess:
         return f"ends its process (exit code {code})"
 
 
+def next_to_measure(open_: Sequence[tuple[Bookkeeping, Need]], seconds_left: float) -> Bookkeeping:
+    """Whose turn it is among experiments that need rounds: the cheapest that has no interval yet and still can have
+    one; when none is left, the one where an effect can be settled soonest.
+
+    What cannot get its first interval any more comes last, whatever it was promised: its rounds would say nothing,
+    and others would go without.
+    """
+
+    def order(entry: tuple[Bookkeeping, Need]) -> tuple[int, float, float]:
+        book, need = entry
+        seconds = need.rounds_next * book.round_seconds()
+        rank = 1 if not need.early else 0 if seconds <= seconds_left else 2
+        return rank, seconds, book.seconds
+
+    return min(open_, key=order)[0]
+
+
 @dataclass
 class Group:
     """Experiments that share a process, because they share a checkpoint."""
@@ -477,8 +494,9 @@ class Measurement:
     def run(self, referee: Referee, keep: Callable[[Mapping[str, Any]], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent.
 
-        `keep` stores each finished round. First all get the rounds that an interval needs at all; then the next slice
-        goes where an effect can be settled soonest, so that one that lies on a boundary cannot keep others waiting.
+        `keep` stores each finished round. First all get the rounds that an interval needs at all, if there is time for
+        them; then the next slice goes where an effect can be settled soonest, so that one that lies on a boundary
+        cannot keep others waiting.
         """
         start = time.monotonic()
         group_of = {id(book): group for group in self.groups for book in group.books}
@@ -486,14 +504,7 @@ class Measurement:
             open_ = [(book, need) for book in self.books if (need := referee.need(book.remaining())).variants]
             if not open_:
                 return
-            book, _ = min(
-                open_,
-                key=lambda entry: (
-                    not entry[1].early,
-                    entry[1].rounds_next * entry[0].round_seconds(),
-                    entry[0].seconds,
-                ),
-            )
+            book = next_to_measure(open_, total_left)
             needed = sum(min(need.rounds_all * book.round_seconds(), total_left) for book, need in open_)
             left = min(total_left, needed)
             elapsed = time.monotonic() - start

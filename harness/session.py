@@ -201,16 +201,16 @@ class SequentialReferee:
         rounds += [self._rounds_left_of(effect.values, effect.region) for effect in open_]
         if not rounds:
             return Need((), False, 0.0, 0.0)
-        least = first_look(self.alpha / 2)
-        early = any(len(self.series.get((workload, *pair), [])) < least for pair in pairs)
-        early = early or any(len(effect.values) < least for effect in open_)
+        counts = [len(self.series.get((workload, *pair), [])) for pair in pairs]
+        missing = first_look(self.alpha / 2) - min([*counts, *(len(effect.values) for effect in open_)])
         for name in experiment.controls:
             pair = _control_pair(name, experiment.baseline)
             if name.endswith("@aa") or not self._known((workload, *pair)):
                 pairs.append(pair)
         wanted = {name for pair in pairs for name in pair[:2]} | ({*experiment.grid} if open_ else set())
         entered = tuple(name for name in experiment.entered() if name in wanted)
-        return Need(entered, early, min(rounds), max(rounds))
+        # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
+        return Need(entered, missing > 0, float(missing) if missing > 0 else min(rounds), max(rounds))
 
     def _open_in_grid(self, experiment: Experiment) -> tuple[attribution.OpenEffect, ...]:
         """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""

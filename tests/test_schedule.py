@@ -1,0 +1,75 @@
+"""Whose turn it is: every experiment gets its first interval while there is time, then what can be settled soonest."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.claims import load_claims
+from llama_workbench.harness.confidence import first_look
+from llama_workbench.harness.measure import Bookkeeping, Need, next_to_measure
+from llama_workbench.harness.plan import Plan, Request, make_plan
+from llama_workbench.harness.session import SequentialReferee
+
+NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
+VARIANTS = ("team006_before", "team006_after")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    request = Request(claims=("mask-caching-helps",), workloads=("prefill-15m-t128", "prefill-7b-1layer-t128"))
+    return make_plan(request, load_claims(ROOT / "claims"))
+
+
+def book(name: str, seconds_a_round: float) -> Bookkeeping:
+    [experiment] = make_plan(Request(compare=VARIANTS, workloads=(name,)), []).experiments
+    return Bookkeeping(experiment, None, rounds=10, seconds=10 * seconds_a_round)
+
+
+def early(rounds: float) -> Need:
+    return Need(VARIANTS, True, rounds, 1000.0)
+
+
+def late(rounds: float) -> Need:
+    return Need(VARIANTS, False, rounds, rounds)
+
+
+def test_a_first_interval_comes_before_what_is_nearly_settled_the_cheapest_first() -> None:
+    cheap, dear, known = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 0.1), strict=True))
+    open_ = [(known, late(1)), (dear, early(10)), (cheap, early(20))]
+    assert next_to_measure(open_, 100) is cheap
+    assert next_to_measure(open_[:2], 100) is dear
+
+
+def test_what_cannot_get_an_interval_any_more_keeps_nothing_from_being_settled() -> None:
+    dear, known, dearer = (book(name, seconds) for name, seconds in zip(NAMES, (5.0, 0.1, 9.0), strict=True))
+    open_ = [(dear, early(10)), (known, late(400)), (dearer, early(10))]
+    assert next_to_measure(open_, 49) is known
+    assert (
+        next_to_measure([open_[0], open_[2]], 49) is dear
+    )  # the estimate may be wrong, and nothing else wants the time
+
+
+def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
+    hopeless, soon = book(NAMES[0], 0.01), book(NAMES[1], 2.0)
+    assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10) is soon
+
+
+def test_noise_does_not_keep_an_experiment_from_its_first_interval(plan: Plan) -> None:
+    """A spread from three rounds once said "never", and the experiment waited for ever behind dearer ones."""
+    referee = SequentialReferee(plan, {})
+    rng = random.Random(5)
+    [experiment] = [one for one in plan.experiments if one.workload.name == "prefill-15m-t128"]
+    for index in range(3):
+        samples = [
+            [name, sub_round, place, 128, 1, int(9e6 * rng.uniform(0.5, 2)), 9_000_000, 0]
+            for sub_round in range(3)
+            for place, name in enumerate(experiment.entered())
+        ]
+        referee.add({"workload": experiment.workload.name, "process": 1, "round": index, "samples": samples})
+    need = referee.need(experiment)
+    assert need.early
+    assert need.rounds_next == first_look(referee.alpha / 2) - 3
+    assert need.rounds_all >= need.rounds_next
