@@ -26,9 +26,9 @@ from torch import Tensor
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
 from . import gguf_files, tokenizer
+from .cache import CacheError, cache_directory, partial_folder
 from .geometries import DataError, Geometry, parameter_count
 from .gguf_metadata import GGUFError, is_gguf
-from .tokenizer import CacheError, cache_directory, partial_folder
 
 RECIPE = 1
 """Counts up when the synthetic weights of the same seed change, so that older folders in a cache are not taken."""

@@ -695,12 +695,12 @@ def _message(error: Exception) -> list[str] | None:
     """What to tell about an error that is the user's to mend; None for a fault of ours, which keeps its traceback."""
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
         return [f"{_one_line(usage())} (see workbench --help)"]
+    from .cache import CacheError
     from .claims import ClaimError
     from .geometries import DataError
     from .report import ReadmeError
     from .speedscope import SpeedscopeError
     from .store import RunError
-    from .tokenizer import CacheError
 
     if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):
         return None

@@ -23,6 +23,7 @@ from llama_workbench import variants
 
 from . import attribution, counts, geometries, judge, memory, verdicts
 from . import claims as claim_data
+from .cache import CacheError, cache_directory
 from .checks import CHECKS
 from .claims import Metric
 from .confidence import first_look, running_interval
@@ -38,7 +39,7 @@ from .profiles import run_phases, run_roofline
 from .regions import Region
 from .standings import write_standings
 from .store import FINDINGS, LOADING, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
-from .tokenizer import CacheError, TokenizerError, cache_directory
+from .tokenizer import TokenizerError
 
 PRECISION = 0.03
 """A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not

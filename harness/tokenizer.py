@@ -8,20 +8,17 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import random
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
 import numpy as np
-import platformdirs
+
+from .cache import CacheError, cache_directory, partial_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,46 +31,6 @@ FILE = "tokenizer.json"
 
 class TokenizerError(ValueError):
     """A checkpoint's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
-
-
-class CacheError(OSError):
-    """The cache directory cannot take a file. The text names folder, bytes needed, and the fix."""
-
-
-# --- the cache directory ---
-
-
-def cache_directory() -> Path:
-    """Where checkpoints, tokenizers and tokenised text are kept: `WORKBENCH_CACHE`, else the user's cache folder."""
-    chosen = os.environ.get("WORKBENCH_CACHE")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("llama-workbench")
-
-
-@contextmanager
-def partial_folder(parent: Path, name: str, *, needed_bytes: int) -> Iterator[Path]:
-    """A new empty folder inside `parent`, on the same disk, for what is renamed into place once it is whole.
-
-    Removed at the end, whatever happened. Raises `CacheError` where the disk has no room for `needed_bytes`, fills up
-    on the way, or refuses the writing.
-    """
-    folder: Path | None = None
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        free_bytes = shutil.disk_usage(parent).free
-        if free_bytes < needed_bytes:
-            raise OSError(errno.ENOSPC, f"only {free_bytes:,} bytes are free")
-        folder = Path(tempfile.mkdtemp(prefix=f".partial-{name}-", dir=parent))
-        yield folder
-    except CacheError:  # of an inner folder, said already
-        raise
-    except OSError as error:
-        raise CacheError(
-            f"{parent / name}: cannot be written, {needed_bytes:,} bytes are needed ({error.strerror or error}); "
-            "make room, or set WORKBENCH_CACHE to a folder on another disk"
-        ) from error
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 # --- text and tokenizer ---

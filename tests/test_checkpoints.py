@@ -25,9 +25,9 @@ from torch import Tensor
 
 from llama_workbench import ROOT
 from llama_workbench.harness import geometries
+from llama_workbench.harness.cache import CacheError
 from llama_workbench.harness.checkpoints import Checkpoint, CheckpointError, load, synthesize
 from llama_workbench.harness.geometries import Geometry
-from llama_workbench.harness.tokenizer import CacheError
 from llama_workbench.variants.config import RopeScaling
 
 LLAMA3 = RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)

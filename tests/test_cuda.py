@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from llama_workbench import ROOT, variants
 from llama_workbench.harness import devices, gates, geometries, session, worker, workloads
+from llama_workbench.harness.cache import cache_directory
 from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.claims import Claim, load_claims, select
 from llama_workbench.harness.cli import rejudge
@@ -28,7 +29,6 @@ from llama_workbench.harness.judge import evidence_from_manifest
 from llama_workbench.harness.measure import Measurement
 from llama_workbench.harness.plan import Plan, PlanError, Request, make_plan
 from llama_workbench.harness.store import RunFolder
-from llama_workbench.harness.tokenizer import cache_directory
 from llama_workbench.harness.verdicts import judge_claims
 from llama_workbench.variants import components
 from tests.runs import DEVICE, ENVIRONMENT, write_run

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from llama_workbench import variants
-from llama_workbench.harness import gates, geometries, published, worker, workloads
+from llama_workbench.harness import gates, geometries, published, runners, workloads
 from llama_workbench.harness.claims import check_claim
 from llama_workbench.harness.plan import PlanError, Request, make_plan
 from llama_workbench.variants import components
@@ -88,7 +88,7 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
         if "mistralrs" in there:
             assert "mistralrs" in experiment["clock"]["wall_variants"]
             mine = samples[(samples["workload"] == "decode-tiny-c16") & (samples["variant"] == "mistralrs")]
-            assert set(mine["repeats"]) == {worker.DECODED}
+            assert set(mine["repeats"]) == {runners.DECODED}
 
 
 class Generating:
@@ -140,9 +140,9 @@ def test_a_generated_token_that_is_not_the_likeliest_fails_the_gate():
 def test_decode_is_timed_without_the_request_for_its_context(name, asked):
     config = geometries.get("tiny").config
     model = Generating(config, gates.small_weights(config, torch.float32), max_length=80)
-    prompts = torch.zeros(worker.PROMPTS, 1, 80, dtype=torch.long)
+    prompts = torch.zeros(runners.PROMPTS, 1, 80, dtype=torch.long)
     work = workloads.get(name)
-    runner = worker.RequestRunner(model, worker.Bench(work, None, prompts, 80, 0, torch.float32))
+    runner = runners.RequestRunner(model, runners.Bench(work, None, prompts, 80, 0, torch.float32))
     runner.prepare(work.tokens, 0, 1)
     out = runner.call()
     assert model.asked == asked

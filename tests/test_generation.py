@@ -16,9 +16,10 @@ from llama_workbench.harness.claims import load_claims
 from llama_workbench.harness.gates import TOLERANCES, greedy, judge_tokens, small_geometries, small_weights
 from llama_workbench.harness.judge import effect_alpha, evidence_from_manifest
 from llama_workbench.harness.plan import Request, make_plan
+from llama_workbench.harness.runners import GenerateRunner
 from llama_workbench.harness.session import SequentialReferee
 from llama_workbench.harness.store import RoundRecord, RunFolder
-from llama_workbench.harness.worker import GenerateRunner, Worker
+from llama_workbench.harness.worker import Worker
 from llama_workbench.variants.generation import generate
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from llama_workbench import ROOT, variants
 from llama_workbench.harness import geometries, workloads
+from llama_workbench.harness.cache import cache_directory
 from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.footprint import (
     KINDS,
@@ -32,9 +33,9 @@ from llama_workbench.harness.holdings import bytes_by_kind, holdings, kind_of, l
 from llama_workbench.harness.measure import Measurement
 from llama_workbench.harness.memory import QUANTITIES, _short, disagreement, memory_findings, run_memory
 from llama_workbench.harness.plan import Request, make_plan
+from llama_workbench.harness.runners import Subject
 from llama_workbench.harness.store import RunFolder
-from llama_workbench.harness.tokenizer import cache_directory
-from llama_workbench.harness.worker import Subject, Worker, WorkerError
+from llama_workbench.harness.worker import Worker, WorkerError
 from llama_workbench.variants.engines import CANDLE
 from llama_workbench.variants.presets import presets
 

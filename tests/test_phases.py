@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import geometries, measure, phases, profiles, session, shares, worker, workloads
+from llama_workbench.harness import geometries, measure, phases, profiles, runners, session, shares, worker, workloads
+from llama_workbench.harness.cache import cache_directory
 from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.gates import small_weights
 from llama_workbench.harness.phase_map import MAPS, PHASES, VIEWS
 from llama_workbench.harness.phases import Instrumented, Marker, PhaseError, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan import Request
 from llama_workbench.harness.store import PHASE_SCHEMA, RunError, RunFolder
-from llama_workbench.harness.tokenizer import cache_directory
 
 TOKENS = torch.arange(2 * 24).view(2, 24) * 7 % 500
 
@@ -430,7 +430,7 @@ def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passe
 
 def test_what_has_no_phases_says_so():
     subject = worker.Worker.__new__(worker.Worker)
-    subject.benches = {"rope-t8": worker.Bench(workloads.get("rope-t8"), None, Tensor(), 0, 0, torch.float32)}
+    subject.benches = {"rope-t8": runners.Bench(workloads.get("rope-t8"), None, Tensor(), 0, 0, torch.float32)}
     with pytest.raises(worker.WorkerError, match="a component has no phases"):
         subject.phases("rope-t8", ["fast"], 1, False)
     subject.added, subject.instrumented = {"mine": "mine.py:mine"}, {}

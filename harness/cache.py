@@ -1,0 +1,50 @@
+"""The folder where checkpoints, tokenizers and whatever else costs time to make are kept between runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+
+class CacheError(OSError):
+    """The cache directory cannot take a file. The text names folder, bytes needed, and the fix."""
+
+
+def cache_directory() -> Path:
+    """Its path: `WORKBENCH_CACHE`, else the user's cache folder. It need not exist."""
+    chosen = os.environ.get("WORKBENCH_CACHE")
+    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("llama-workbench")
+
+
+@contextmanager
+def partial_folder(parent: Path, name: str, *, needed_bytes: int) -> Iterator[Path]:
+    """A new empty folder inside `parent`, on the same disk, for what is renamed into place once it is whole.
+
+    Removed at the end, whatever happened. Raises `CacheError` where the disk has no room for `needed_bytes`, fills up
+    on the way, or refuses the writing.
+    """
+    folder: Path | None = None
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        free_bytes = shutil.disk_usage(parent).free
+        if free_bytes < needed_bytes:
+            raise OSError(errno.ENOSPC, f"only {free_bytes:,} bytes are free")
+        folder = Path(tempfile.mkdtemp(prefix=f".partial-{name}-", dir=parent))
+        yield folder
+    except CacheError:  # of an inner folder, said already
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"{parent / name}: cannot be written, {needed_bytes:,} bytes are needed ({error.strerror or error}); "
+            "make room, or set WORKBENCH_CACHE to a folder on another disk"
+        ) from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
