@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
 
@@ -20,9 +19,10 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Path of the system's Chromium, for tests that look at the dashboard in a real browser."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name):
-            return path
+    from tests.dashboard_browser import installed_chromium
+
+    if path := installed_chromium():
+        return path
     if os.environ.get("CI"):
         pytest.fail("CI must have Chromium: .ci/run installs it")
     pytest.skip("no Chromium on this machine: apt-get install chromium, or the like")

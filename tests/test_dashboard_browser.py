@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -19,6 +12,7 @@ import pytest
 from llama_workbench.dashboard.words import WORD_JOINER
 from llama_workbench.harness.speedscope import installed_folder
 from tests import runs
+from tests.dashboard_browser import FLAGS, serving, settled
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide
 
 if TYPE_CHECKING:
@@ -26,17 +20,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 ARTIFACTS = Path(__file__).with_name("artifacts")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 WAIT_MS = 30_000
 
 
@@ -63,31 +47,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if row["path"]:
             (large.path / row["path"]).write_text(wide(), encoding="utf-8")
     add_broken(results / "runs")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "--server.headless=true", "--server.address=127.0.0.1"]
-    command += [f"--server.port={port}", str(REPOSITORY / "dashboard" / "app.py"), "--", "--results", str(results)]
-    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "WORKBENCH_RESULTS"}}
-    log = (results / "server.log").open("w+")
-    process = subprocess.Popen(command, cwd=results, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
-                break
-            except (urllib.error.URLError, OSError):
-                if process.poll() is not None:
-                    break
-                time.sleep(0.1)
-        if process.poll() is not None:
-            log.seek(0)
-            pytest.fail(f"the server stopped: {log.read()}")
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
-        log.close()
+    with serving(results) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +106,6 @@ def _elsewhere(url: str, server: str) -> list[str]:
     parts = urlsplit(url)
     away = parts.scheme not in {"data", "blob"} and parts.netloc != urlsplit(server).netloc
     return [f"asked another machine: {url}"] if away else []
-
-
-def settled(page: Page) -> None:
-    """Wait until the script has run and the forest plot is drawn."""
-    page.wait_for_selector(".st-key-forest .main-svg")
-    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
 
 
 def picture(page: Page, name: str) -> None:
