@@ -7,7 +7,7 @@ verdicts.json + workloads of run.json --series_of--> Series --sweep--> where it 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -56,6 +56,11 @@ class Series:
     high: float | None
 
     @property
+    def key(self) -> str:
+        """What `?axis=` says of it."""
+        return f"{self.axis}~{self.name}"
+
+    @property
     def asked(self) -> str:
         """The region in words."""
         return self.claim.claimed if self.claim and self.claim.claimed else f"same within ±{SAME_PERCENT:g} %"
@@ -63,6 +68,23 @@ class Series:
 
 Sides = tuple[str, str, str]
 """Variant, baseline, metric."""
+
+
+def sides_key(sides: Sides) -> str:
+    """What `?effect=` says of them."""
+    return "~".join(sides)
+
+
+def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[str]) -> dict[str, str]:
+    """`effect` and `axis` of the series of these two that covers most of the workloads; empty where none has two."""
+    best: dict[str, str] = {}
+    most = 1
+    for sides, found in all_series(run).items():
+        for one in found if sides[:2] == (variant, baseline) else ():
+            covered = sum(point.effect.workload in workloads for point in one.points)
+            if covered > most:
+                best, most = {"effect": sides_key(sides), "axis": one.key}, covered
+    return best
 
 
 def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]]:

@@ -67,6 +67,17 @@ def test_an_effect_over_the_width_is_told_and_crosses_where_the_harness_says() -
     assert 512 < crossing.estimate < 2048
 
 
+def test_a_link_leads_to_the_series_that_covers_most_of_the_workloads() -> None:
+    run = a_run(FALLING)
+    [series] = crossovers.all_series(run)[SIDES]
+    assert crossovers.link_to(run, "new", "old", ["a", "c", "x"]) == {
+        "effect": crossovers.sides_key(SIDES),
+        "axis": series.key,
+    }
+    assert crossovers.link_to(run, "new", "old", ["a"]) == {}, "one size is no trend"
+    assert crossovers.link_to(run, "old", "new", ["a", "b"]) == {}
+
+
 def test_a_slower_variant_and_large_ratios_are_told_the_right_way_round() -> None:
     [series] = crossovers.all_series(a_run([("a", 0.4, 0.5, 0.8), ("b", 20.0, 22.3, 24.0), ("c", 1.1, 1.2, None)]))[
         SIDES

@@ -17,6 +17,7 @@ from llama_workbench.dashboard import (
     answers,
     checks,
     claim_parts,
+    crossovers,
     data,
     export,
     flame_parts,
@@ -221,11 +222,26 @@ def show_reading(opened: parts.Opened, claim: data.Claim) -> None:
     st.markdown(words.markdown(elsewhere.read))
     found_parts.show(opened, claim)
     if elsewhere.page:
-        workload = next((effect.workload for effect in claim.effects if effect.workload), "")
-        query = {"run": opened.name} | ({"workload": workload} if workload and claim.kind != "trend" else {})
+        query = {"run": opened.name} | place_elsewhere(opened.run, claim)
         st.page_link(
             elsewhere.page, label=elsewhere.label, icon=":material/arrow_forward:", query_params=query, help=""
         )
+
+
+def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
+    """Which choices of the page that shows a reading lead to it, as far as they are known."""
+    workload = next((effect.workload for effect in claim.effects if effect.workload), "")
+    match claim.kind:
+        case "trend" | "inflation":
+            asked = claim.hypothesis
+            workloads = asked.get("workloads")
+            sides = values.text(asked.get("variant")), values.text(asked.get("baseline"))
+            return crossovers.link_to(run, *sides, workloads if isinstance(workloads, list) else ())
+        case "loading":
+            shape = values.mapping(data.experiment(run, workload).get("workload"))
+            return {"geometry": geometry} if (geometry := values.text(shape.get("geometry"))) else {}
+        case _:
+            return {"workload": workload} if workload else {}
 
 
 # -- inside ----------------------------------------------------------------------------------------------------

@@ -41,14 +41,14 @@ def main() -> None:
         return
     left, right = st.columns(2, gap="large")
     with left:
-        names = {"~".join(sides): _sides_label(sides) for sides in found}
+        names = {crossovers.sides_key(sides): _sides_label(sides) for sides in found}
         chosen = parts.choose("Effect", names, "effect", default=_most_points(found))
-        sides = next(sides for sides in found if "~".join(sides) == chosen)
+        sides = next(sides for sides in found if crossovers.sides_key(sides) == chosen)
     with right:
         series = found[sides]
-        labels = {f"{one.axis}~{one.name}": _series_label(one) for one in series}
+        labels = {one.key: _series_label(one) for one in series}
         axis = parts.choose("Against", labels, "axis")
-        place = next(index for index, one in enumerate(series) if f"{one.axis}~{one.name}" == axis)
+        place = next(index for index, one in enumerate(series) if one.key == axis)
     _show(opened, series[place], sides, place)
 
 
@@ -70,7 +70,7 @@ def _most_points(found: dict[crossovers.Sides, list[crossovers.Series]]) -> str:
         return max(widths, default=0), max(len(one.points) for one in found[sides])
 
     best: crossovers.Sides = max(list(found), key=worth)
-    return "~".join(best)
+    return crossovers.sides_key(best)
 
 
 def _show(opened: parts.Opened, series: crossovers.Series, sides: crossovers.Sides, place: int) -> None:
