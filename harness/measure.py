@@ -75,13 +75,15 @@ class Need:
     """What an experiment still needs. `rounds_next`: until the next effect settles; `rounds_all`: until all do.
 
     Both are estimates, infinite where nothing can be said. No variants: all is settled. `early`: too few rounds yet
-    for any interval of some effect; `rounds_next` is then until there is one, which is known.
+    for any interval of some effect; `rounds_next` is then until all have one, which is known. `effects`: how many are
+    not settled.
     """
 
     variants: tuple[str, ...]
     early: bool
     rounds_next: float
     rounds_all: float
+    effects: int = 1
 
 
 class Referee(Protocol):
@@ -108,6 +110,7 @@ class Bookkeeping:
     call_ns: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     seconds: float = 0.0
+    first_seconds: float = 0.0
     device: str = "cpu"
 
     def to_json(self) -> dict[str, Any]:
@@ -132,10 +135,13 @@ class Bookkeeping:
         return "cpu" if self.experiment.workload.threads == 1 else "wall"
 
     def round_seconds(self) -> float:
-        """About how long a round takes: as before, or a build, a warm-up and a sample of each variant."""
-        if self.rounds:
-            return self.seconds / self.rounds
-        return 3 * sum(self.call_ns.values()) / 1e9
+        """About how long a round takes: as those before, or a build, a warm-up and a sample of each variant.
+
+        The first asks the system for all the memory that later ones find there, and takes up to twice as long.
+        """
+        if self.rounds > 1:
+            return (self.seconds - self.first_seconds) / (self.rounds - 1)
+        return self.first_seconds / 2 if self.rounds else 3 * sum(self.call_ns.values()) / 1e9
 
     def remaining(self) -> Experiment:
         """The experiment without what fell out."""
@@ -283,8 +289,8 @@ class WorkerProcess:
 
 
 def next_to_measure(open_: Sequence[tuple[Bookkeeping, Need]], seconds_left: float) -> Bookkeeping:
-    """Whose turn it is among experiments that need rounds: the cheapest that has no interval yet and still can have
-    one; when none is left, the one where an effect can be settled soonest.
+    """Whose turn it is among experiments that need rounds: one that has no interval yet and still can have one, that
+    with the least time for each effect first; when none is left, the one where an effect can be settled soonest.
 
     What cannot get its first interval any more comes last, whatever it was promised: its rounds would say nothing,
     and others would go without.
@@ -293,8 +299,9 @@ def next_to_measure(open_: Sequence[tuple[Bookkeeping, Need]], seconds_left: flo
     def order(entry: tuple[Bookkeeping, Need]) -> tuple[int, float, float]:
         book, need = entry
         seconds = need.rounds_next * book.round_seconds()
-        rank = 1 if not need.early else 0 if seconds <= seconds_left else 2
-        return rank, seconds, book.seconds
+        if not need.early:
+            return 1, seconds, book.seconds
+        return 0 if seconds <= seconds_left else 2, seconds / need.effects, book.seconds
 
     return min(open_, key=order)[0]
 
@@ -555,7 +562,9 @@ class Measurement:
             keep(record)
             referee.add(record)
             book.rounds += 1
-            book.seconds += time.monotonic() - begun
+            book.seconds += (spent := time.monotonic() - begun)
+            if book.rounds == 1:
+                book.first_seconds = spent
             for name, reason in bad.items():
                 self.exclude(name, reason, book)
             if time.monotonic() >= end:

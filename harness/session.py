@@ -211,7 +211,8 @@ class SequentialReferee:
         wanted = {name for pair in pairs for name in pair[:2]} | ({*experiment.grid} if open_ else set())
         entered = tuple(name for name in experiment.entered() if name in wanted)
         # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
-        return Need(entered, missing > 0, float(missing) if missing > 0 else min(rounds), max(rounds))
+        settles = float(missing) if missing > 0 else min(rounds)
+        return Need(entered, missing > 0, settles, max(rounds), len(rounds))
 
     def _open_in_grid(self, experiment: Experiment) -> tuple[attribution.OpenEffect, ...]:
         """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""

@@ -25,11 +25,11 @@ def plan() -> Plan:
 
 def book(name: str, seconds_a_round: float) -> Bookkeeping:
     [experiment] = make_plan(Request(compare=VARIANTS, workloads=(name,)), []).experiments
-    return Bookkeeping(experiment, None, rounds=10, seconds=10 * seconds_a_round)
+    return Bookkeeping(experiment, None, rounds=10, seconds=11 * seconds_a_round, first_seconds=2 * seconds_a_round)
 
 
-def early(rounds: float) -> Need:
-    return Need(VARIANTS, True, rounds, 1000.0)
+def early(rounds: float, effects: int = 1) -> Need:
+    return Need(VARIANTS, True, rounds, 1000.0, effects)
 
 
 def late(rounds: float) -> Need:
@@ -41,6 +41,21 @@ def test_a_first_interval_comes_before_what_is_nearly_settled_the_cheapest_first
     open_ = [(known, late(1)), (dear, early(10)), (cheap, early(20))]
     assert next_to_measure(open_, 100) is cheap
     assert next_to_measure(open_[:2], 100) is dear
+
+
+def test_a_dear_workload_that_many_effects_wait_for_comes_before_a_cheap_one_with_one() -> None:
+    shared, lonely = book(NAMES[0], 4.0), book(NAMES[1], 1.0)
+    open_ = [(lonely, early(28)), (shared, early(28, effects=12))]
+    assert next_to_measure(open_, 200) is shared
+    assert next_to_measure(open_, 100) is lonely
+
+
+def test_the_first_round_is_no_measure_of_the_others() -> None:
+    once = book(NAMES[0], 1.0)
+    once.rounds, once.seconds, once.first_seconds = 1, 9.0, 9.0
+    assert once.round_seconds() == 4.5
+    once.rounds, once.seconds = 4, 21.0
+    assert once.round_seconds() == 4.0
 
 
 def test_what_cannot_get_an_interval_any_more_keeps_nothing_from_being_settled() -> None:
