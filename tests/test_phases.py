@@ -408,8 +408,8 @@ def test_timed_and_sampled_phases_agree(passed):
     sampled = shares.sampled_phases(stacks, fact["lines"])
     found = shares.agreements(folder.read_phases(), workload, variant, sampled)
     assert len(found) >= 12, found  # hardly any line mixes phases
-    for one in found:
-        allowed = 0.03 + 2.6 * one.sampled_error + one.timed.high - one.timed.value
+    for one in found:  # 4 errors: of a dozen phases one in a thousand runs would be further off by chance
+        allowed = 0.03 + 4 * one.sampled_error + one.timed.high - one.timed.value
         assert one.apart <= allowed, (one, found)
     assert sum(one.sampled for one in found) == pytest.approx(1.0)
 

@@ -116,8 +116,13 @@ class FastLlama:
 
 def _layer(weights: Mapping[str, Tensor], i: int) -> Layer:
     def matrix(*names: str) -> Tensor:
-        # Transposed as it is put together: no copy in between, whose memory would stay with the allocator.
-        return torch.cat([weights[f"model.layers.{i}.{name}_proj.weight"].t() for name in names], dim=1).contiguous()
+        # One part after the other: transposing into a part of a wider matrix reads and writes across the rows, and a
+        # copy of the whole in between would stay with the allocator.
+        parts = [weights[f"model.layers.{i}.{name}_proj.weight"] for name in names]
+        packed = parts[0].new_empty(parts[0].shape[1], sum(len(part) for part in parts))
+        for part, columns in zip(parts, packed.split([len(part) for part in parts], dim=1), strict=True):
+            columns.copy_(part.t().contiguous())
+        return packed
 
     return Layer(
         weights[f"model.layers.{i}.input_layernorm.weight"],
