@@ -137,7 +137,7 @@ class Bookkeeping:
     def round_seconds(self) -> float:
         """About how long a round takes: as those before, or a build, a warm-up and a sample of each variant.
 
-        The first asks the system for all the memory that later ones find there, and takes up to twice as long.
+        The first asks the system for all the memory that later ones find there, and takes longer.
         """
         if self.rounds > 1:
             return (self.seconds - self.first_seconds) / (self.rounds - 1)

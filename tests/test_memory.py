@@ -45,7 +45,7 @@ T16 = "prefill-tiny-t16"
 OURS = {name: preset for name, preset in presets().items() if preset.engine is None}
 
 # Of the grid's sixteen cells two: its other axes hold nothing.
-PRESETS = [name for name in OURS if not name.startswith("grid_") and name != "gpt_fast_compiled"]  # half a minute
+PRESETS = [name for name in OURS if not name.startswith("grid_")]
 PRESETS += ["grid_modular_unified_per_model_fused", "grid_single_file_split_fresh_composite"]
 
 ONE_OF_EACH_POLICY = (

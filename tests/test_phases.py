@@ -276,6 +276,8 @@ def test_top_consumers_grades_overhead_and_difference():
     assert [(phase, shares.grade(share.value)) for phase, share in top.items()] == [
         ("qkv", "critical"), ("mlp", "critical"), ("rope", "moderate"), ("cache", "minor"),
     ]  # fmt: skip
+    settled = [shares.grade(share.low) == shares.grade(share.high) for share in top.values()]
+    assert settled == [True, True, True, False]  # three rounds: 2.7 % or up to 6
     both = pd.concat([one, two])
     assert shares.difference(both, "w", "a", "b", ["qkv"], "forward").value == pytest.approx(0.10)
     assert shares.overhead(both, "w", "b").value == pytest.approx(1.25)
@@ -408,8 +410,8 @@ def test_timed_and_sampled_phases_agree(passed):
     sampled = shares.sampled_phases(stacks, fact["lines"])
     found = shares.agreements(folder.read_phases(), workload, variant, sampled)
     assert len(found) >= 12, found  # hardly any line mixes phases
-    for one in found:  # 4 errors: of a dozen phases one in a thousand runs would be further off by chance
-        allowed = 0.03 + 4 * one.sampled_error + one.timed.high - one.timed.value
+    for one in found:
+        allowed = 0.03 + 2.6 * one.sampled_error + one.timed.high - one.timed.value
         assert one.apart <= allowed, (one, found)
     assert sum(one.sampled for one in found) == pytest.approx(1.0)
 
