@@ -23,6 +23,7 @@ ROWS = 15  # of the table
 SPEEDSCOPE_PX = 560
 
 
+@st.fragment  # what is chosen in it changes nothing else on the page
 def show(run: data.Run, stamp: data.Stamp, workload: str, sides: Sequence[str], baseline: str) -> None:
     """Flamegraphs of `sides` (variants) on one workload, to one scale, and where there are two their difference."""
     profiles = {side: parts.read_profile(run.path, stamp, workload, side) for side in sides}
@@ -47,9 +48,10 @@ def show(run: data.Run, stamp: data.Stamp, workload: str, sides: Sequence[str], 
             way = "side"
         else:
             before, after = pair
-            _draw([_difference(run.path, stamp, workload, before.variant, after.variant)])
+            asked = run.path, stamp, workload, before.variant, after.variant
+            _draw([_difference(*asked)])
             st.caption(words.markdown(_difference_caption(before, after)))
-            _show_changes(before, after)
+            _show_changes(_changes(*asked), before.variant, after.variant)
     if way == "side":
         medians = [profile.median_ns for profile in known.values() if profile.median_ns]
         widest = max(medians) if len(medians) == len(known) else None
@@ -105,7 +107,8 @@ def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
         st.text(f"Without native frames: {profile.native_reason}.")
 
 
-@st.cache_data(max_entries=64, show_spinner="Drawing the profile …")
+# Pictures are never changed, and copies of 20,000 boxes would take long.
+@st.cache_resource(max_entries=64, show_spinner="Drawing the profile …")
 def _flamegraph(
     path: Path, stamp: data.Stamp, workload: str, side: str, widest_ns: float | None
 ) -> flamegraphs.Picture:
@@ -114,7 +117,7 @@ def _flamegraph(
     return flamegraphs.flamegraph(profile, widest_ns)
 
 
-@st.cache_data(max_entries=64, show_spinner="Comparing the profiles …")
+@st.cache_resource(max_entries=64, show_spinner="Comparing the profiles …")
 def _difference(path: Path, stamp: data.Stamp, workload: str, before: str, after: str) -> flamegraphs.Picture:
     sides = [parts.read_profile(path, stamp, workload, side) for side in (before, after)]
     assert sides[0] is not None and sides[1] is not None
@@ -183,37 +186,44 @@ def _show_own(profile: data.Profile) -> None:
     )
 
 
-def _show_changes(before: data.Profile, after: data.Profile) -> None:
+@st.cache_data(max_entries=64, show_spinner=False)
+def _changes(path: Path, stamp: data.Stamp, workload: str, before: str, after: str) -> pd.DataFrame:
     """Functions whose own time differs, the surest large ones first."""
-    assert before.root is not None and after.root is not None and before.scale is not None and after.scale is not None
-    scales: tuple[Scale, Scale] = (before.scale, after.scale)
-    own = by_own_time(merge(before.root, after.root))
+    first, second = (parts.read_profile(path, stamp, workload, side) for side in (before, after))
+    assert first is not None and first.root is not None and first.scale is not None
+    assert second is not None and second.root is not None and second.scale is not None
+    scales: tuple[Scale, Scale] = (first.scale, second.scale)
+    own = by_own_time(merge(first.root, second.root))
     rows = [(name, file, counts, frame_difference.delta(counts, scales)) for name, file, counts in own]
-    rows.sort(key=lambda row: (not row[3].sure, -abs(row[3].ns)))
-    only = {None: "both", 0: before.variant, 1: after.variant}
+    rows = sorted(rows, key=lambda row: (not row[3].sure, -abs(row[3].ns)))[:ROWS]
+    only = {None: "both", 0: before, 1: after}
+    return pd.DataFrame(
+        {
+            "function": [row[0] for row in rows],
+            "file": [row[1] for row in rows],
+            "before": [scales[0].time_ns(row[2][0]) / 1e6 for row in rows],
+            "after": [scales[1].time_ns(row[2][1]) / 1e6 for row in rows],
+            "difference": [row[3].ns / 1e6 for row in rows],
+            "± (SE)": [row[3].error_ns / 1e6 for row in rows],
+            "beyond chance": ["yes" if row[3].sure else "no" for row in rows],
+            "only in": [only[row[3].only] for row in rows],
+        }
+    )
+
+
+def _show_changes(changes: pd.DataFrame, before: str, after: str) -> None:
     with st.expander("The difference as a table"):
         st.dataframe(
-            pd.DataFrame(
-                {
-                    "function": [row[0] for row in rows[:ROWS]],
-                    "file": [row[1] for row in rows[:ROWS]],
-                    "before": [scales[0].time_ns(row[2][0]) / 1e6 for row in rows[:ROWS]],
-                    "after": [scales[1].time_ns(row[2][1]) / 1e6 for row in rows[:ROWS]],
-                    "difference": [row[3].ns / 1e6 for row in rows[:ROWS]],
-                    "± (SE)": [row[3].error_ns / 1e6 for row in rows[:ROWS]],
-                    "beyond chance": ["yes" if row[3].sure else "no" for row in rows[:ROWS]],
-                    "only in": [only[row[3].only] for row in rows[:ROWS]],
-                }
-            ),
+            changes,
             hide_index=True,
             row_height=28,
             column_config={
-                "before": st.column_config.NumberColumn(f"own time, {before.variant}", format="%.3f ms"),
-                "after": st.column_config.NumberColumn(f"own time, {after.variant}", format="%.3f ms"),
+                "before": st.column_config.NumberColumn(f"own time, {before}", format="%.3f ms"),
+                "after": st.column_config.NumberColumn(f"own time, {after}", format="%.3f ms"),
                 "difference": st.column_config.NumberColumn(format="%+.3f ms"),
                 "± (SE)": st.column_config.NumberColumn(format="%.3f ms"),
             },
-            alt=f"Functions by how much their own time differs between {before.variant} and {after.variant}",
+            alt=f"Functions by how much their own time differs between {before} and {after}",
         )
 
 

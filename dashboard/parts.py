@@ -49,7 +49,7 @@ def read_run(path: Path, stamp: data.Stamp) -> data.Run:
     return data.read_run(path)
 
 
-@st.cache_data(max_entries=64, show_spinner="Reading the profile …")
+@st.cache_resource(max_entries=64, show_spinner="Reading the profile …")  # never changed; a copy of its tree takes long
 def read_profile(path: Path, stamp: data.Stamp, workload: str, variant: str) -> data.Profile | None:
     """One profile of a run; None where it has none."""
     return data.read_profile(read_run(path, stamp), workload, variant)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -204,15 +205,17 @@ class WorkerProcess:
         Raises:
             WorkerFailed: it died, did not answer in time, or answered with an error.
         """
+        return self.begin(verb, timeout_seconds, **arguments)()
+
+    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[[], Any]:
+        """Send one command; the returned function waits for its answer, so that others can be asked meanwhile."""
         self._map[0] = 0
         self._write({"do": verb, **arguments})
-        return self._answer(timeout_seconds, verb)
+        return partial(self._answer, timeout_seconds, verb)
 
     def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[[], Any]:
         """A command that first says it is ready; the returned function lets it go and waits for the answer."""
-        self._map[0] = 0
-        self._write({"do": verb, **arguments})
-        self._answer(timeout_seconds, verb)
+        self.ask(verb, timeout_seconds, **arguments)
 
         def go() -> Any:
             self._write({})

@@ -2,10 +2,11 @@
 
     (workload, variant) --run_memory--> memory_sweep.json --memory_findings--> findings, in percent
 
-Two fresh processes for each. In the first nothing looks on: it loads and reads the weights, then builds the variant and
-serves the lengths, and its peak resident memory is noted after each step. The second counts tensors (`holdings`), as
-they are and after a `reset`, beside what the policies say there must be (`footprint`), and then the peak of a single
-warmed-up call. Resident memory takes everything in, also what a variant imports and what the allocator keeps for reuse
+Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. In the
+first nothing looks on: it loads and reads the weights, then builds the variant and serves the lengths, and its peak
+resident memory is noted after each step. The second counts tensors (`holdings`), as they are and after a `reset`,
+beside what the policies say there must be (`footprint`), and then the peak of a single warmed-up call. Resident memory
+takes everything in, also what a variant imports and what the allocator keeps for reuse
 (the library's own imports are some 100 MB); the tensors are exact.
 
 The lengths are spread evenly up to the workload's longest. Masks grow with their squares: N lengths up to T hold about
@@ -19,6 +20,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from .footprint import KINDS, MOST_LENGTHS
@@ -52,7 +54,7 @@ def run_memory(
     for index, (workload, variant) in enumerate(pairs):
         group, book = places.get(workload, (None, None))
         call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
-        left = (len(pairs) - index) * 2 * (START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
+        left = (len(pairs) - index) * (2 * START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
         progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
         record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": None}
         begun = time.monotonic()
@@ -84,22 +86,21 @@ def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: s
     seconds = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
     name = book.experiment.workload.name
 
-    def asked(*verbs: str) -> None:
-        process = _fresh(measurement, group, book)
-        try:
-            for verb in verbs:
-                found = process.ask(verb, seconds, workload=name, variant=variant)
-                record.update({"transients": found} if verb == "memory_transients" else found)
-        finally:
-            process.close()
-
     try:
-        asked("memory_peak")
-        asked("memory_held", "memory_transients")
+        with (
+            closing(_fresh(measurement, group, book)) as resident,
+            closing(_fresh(measurement, group, book)) as counted,
+        ):
+            peaks = resident.begin("memory_peak", seconds, workload=name, variant=variant)
+            try:
+                record.update(counted.ask("memory_held", seconds, workload=name, variant=variant))
+                record["transients"] = counted.ask("memory_transients", seconds, workload=name, variant=variant)
+            except WorkerFailed as failure:
+                record["reason"] = failure.reason
+            record.update(peaks())
     except WorkerFailed as failure:
         record["reason"] = failure.reason
-        return
-    record["reason"] = _short(record)
+    record["reason"] = record["reason"] or _short(record)
 
 
 def _short(record: Mapping[str, Any]) -> str | None:

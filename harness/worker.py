@@ -870,8 +870,8 @@ class Worker:
         start = self.device.held_bytes()
         served: set[int] = set()
         for count in doublings(longest):
-            # Twice as many lengths, none longer, hold at most twice as much.
-            if self.device.held_bytes() - start > self.device.available_bytes():
+            # Twice as many lengths, none longer, hold at most twice as much, here and in the process beside this one.
+            if 2 * (self.device.held_bytes() - start) > self.device.available_bytes():
                 return
             lengths = served_lengths(longest, count)
             for index, length in enumerate([*(length for length in lengths[:-1] if length not in served), longest]):

@@ -220,8 +220,9 @@ def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_pat
 def test_ctrl_c_keeps_and_judges_what_was_measured(tmp_path):
     run_dir = tmp_path / "run"
     with subprocess.Popen(
-        _command(run_dir, "--budget=60"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+        _command(run_dir, "--budget=60"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell ignores it in what it starts with &
+    ) as process:  # fmt: skip
         _wait_for_rounds(run_dir, process)
         os.kill(process.pid, signal.SIGINT)
         assert process.stdout is not None

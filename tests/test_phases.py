@@ -353,6 +353,18 @@ WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 MEASURED = ("team006_before", "single_file_inline", "transformers_sdpa")
 
 
+def disagreements(folder: RunFolder, stacks: str) -> tuple[list[Any], list[Any]]:
+    """Phases of the first variant whose timed and sampled shares are further apart than chance; and all compared."""
+    workload, variant = WORKLOADS[0], MEASURED[0]
+    fact = next(f for f in folder.read_phase_facts() if (f["workload"], f["variant"]) == (workload, variant))
+    found = shares.agreements(folder.read_phases(), workload, variant, shares.sampled_phases(stacks, fact["lines"]))
+
+    def allowed(one: Any) -> float:
+        return 0.03 + 2.6 * one.sampled_error + one.timed.high - one.timed.value
+
+    return [one for one in found if one.apart > allowed(one)], found
+
+
 @pytest.fixture(scope="module")
 def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tuple[dict[str, Any], str]]]:
     """A phase pass in a real measuring process; and what py-spy recorded of the first variant, plain and native."""
@@ -364,17 +376,25 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     )  # fmt: skip
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
-    recorded = []
     with measurement.processes(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(profiles, "SECONDS", 3.0)
         patch.setattr(profiles, "NATIVE_LEAD_SECONDS", 2.0)
         measurement.pass_gates()
-        profiles.run_phases(measurement, folder, Quiet(), wanted, rounds=3)
-        process = measurement.standing(measurement.groups[0])
-        for native in (False, True):
+
+        def record(native: bool) -> tuple[dict[str, Any], str]:
             stacks = tmp / f"{native}.folded"
+            process = measurement.standing(measurement.groups[0])
             entry = profiles._py_spy(process, measurement.books[0], MEASURED[0], stacks, native=native)
-            recorded.append((entry, stacks.read_text() if stacks.exists() else ""))
+            return entry, stacks.read_text() if stacks.exists() else ""
+
+        # The two look at different seconds, and of one the wall time: what another program does to the machine in only
+        # one of them tells them apart as well. It goes away; a line that counts for the wrong phase is there each time.
+        for _ in range(3):
+            profiles.run_phases(measurement, folder, Quiet(), wanted, rounds=3)
+            plain = record(native=False)
+            if plain[0]["reason"] or not disagreements(folder, plain[1])[0]:
+                break
+        recorded = [plain, record(native=True)]
     return folder, recorded
 
 
@@ -405,14 +425,9 @@ def test_timed_and_sampled_phases_agree(passed):
     folder, [(entry, stacks), _] = passed
     if entry["reason"]:
         pytest.skip(entry["reason"])
-    workload, variant = WORKLOADS[0], MEASURED[0]
-    fact = next(f for f in folder.read_phase_facts() if (f["workload"], f["variant"]) == (workload, variant))
-    sampled = shares.sampled_phases(stacks, fact["lines"])
-    found = shares.agreements(folder.read_phases(), workload, variant, sampled)
+    apart, found = disagreements(folder, stacks)
     assert len(found) >= 12, found  # hardly any line mixes phases
-    for one in found:
-        allowed = 0.03 + 2.6 * one.sampled_error + one.timed.high - one.timed.value
-        assert one.apart <= allowed, (one, found)
+    assert not apart, found
     assert sum(one.sampled for one in found) == pytest.approx(1.0)
 
 
