@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import streamlit as st
@@ -14,13 +15,22 @@ from llama_workbench.harness import speedscope
 
 from . import data, flame_canvas, frame_difference, parts, raw_profile, words
 from .figures import flamegraphs
-from .frames import Scale, StackError, by_own_time, merge
+from .frames import Frame, Scale, StackError, by_own_time, merge
 
 WAYS = {"side": "Side by side", "difference": "Difference"}
 """What `?flame=` may say."""
 
 ROWS = 15  # of the table
 SPEEDSCOPE_PX = 560
+
+
+class _Both(NamedTuple):
+    """Two profiles of a workload, and one laid over the other."""
+
+    before: data.Profile
+    after: data.Profile
+    scales: tuple[Scale, Scale]
+    merged: Frame
 
 
 @st.fragment  # what is chosen in it changes nothing else on the page
@@ -117,11 +127,18 @@ def _flamegraph(
     return flamegraphs.flamegraph(profile, widest_ns)
 
 
+@st.cache_resource(max_entries=16, show_spinner="Comparing the profiles …")
+def _both(path: Path, stamp: data.Stamp, workload: str, before: str, after: str) -> _Both:
+    first, second = (parts.read_profile(path, stamp, workload, side) for side in (before, after))
+    assert first is not None and first.root is not None and first.scale is not None
+    assert second is not None and second.root is not None and second.scale is not None
+    return _Both(first, second, (first.scale, second.scale), merge(first.root, second.root))
+
+
 @st.cache_resource(max_entries=64, show_spinner="Comparing the profiles …")
 def _difference(path: Path, stamp: data.Stamp, workload: str, before: str, after: str) -> flamegraphs.Picture:
-    sides = [parts.read_profile(path, stamp, workload, side) for side in (before, after)]
-    assert sides[0] is not None and sides[1] is not None
-    return flamegraphs.difference(sides[0], sides[1])
+    both = _both(path, stamp, workload, before, after)
+    return flamegraphs.difference(both.before, both.after, both.merged)
 
 
 def _draw(pictures: Sequence[flamegraphs.Picture]) -> None:
@@ -189,11 +206,8 @@ def _show_own(profile: data.Profile) -> None:
 @st.cache_data(max_entries=64, show_spinner=False)
 def _changes(path: Path, stamp: data.Stamp, workload: str, before: str, after: str) -> pd.DataFrame:
     """Functions whose own time differs, the surest large ones first."""
-    first, second = (parts.read_profile(path, stamp, workload, side) for side in (before, after))
-    assert first is not None and first.root is not None and first.scale is not None
-    assert second is not None and second.root is not None and second.scale is not None
-    scales: tuple[Scale, Scale] = (first.scale, second.scale)
-    own = by_own_time(merge(first.root, second.root))
+    both = _both(path, stamp, workload, before, after)
+    scales, own = both.scales, by_own_time(both.merged)
     rows = [(name, file, counts, frame_difference.delta(counts, scales)) for name, file, counts in own]
     rows = sorted(rows, key=lambda row: (not row[3].sure, -abs(row[3].ns)))[:ROWS]
     only = {None: "both", 0: before, 1: after}

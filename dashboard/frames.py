@@ -59,11 +59,13 @@ class Frame:
         """Levels of frames below this one."""
         return max((1 + child.depth for child in self.children), default=0)
 
-    def walk(self, level: int = 0) -> Iterator[tuple[int, Frame]]:
+    def walk(self) -> Iterator[tuple[int, Frame]]:
         """This frame and all below it, outermost first, each with its level."""
-        yield level, self
-        for child in self.children:
-            yield from child.walk(level + 1)
+        coming = [(0, self)]  # nested generators would pass every frame through all levels above it
+        while coming:
+            level, frame = coming.pop()
+            yield level, frame
+            coming += [(level + 1, child) for child in reversed(frame.children)]
 
 
 @dataclass(frozen=True)
@@ -138,14 +140,14 @@ def _add(root: _Node, stack: list[str], samples: int) -> None:
 def _frozen(name: str, file: str, node: _Node) -> Frame:
     children = [_frozen(*key, child) for key, child in node.children.items()]
     lines = {line: (samples,) for line, samples in node.lines.items()}
-    return _sorted(Frame(name, file, (node.samples,), tuple(children), tuple(lines.items())))
+    return _sorted(name, file, (node.samples,), children, list(lines.items()))
 
 
-def _sorted(frame: Frame) -> Frame:
+def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: list[tuple[int, Counts]]) -> Frame:
     """By samples, then by name, so that the same profile always draws the same picture."""
-    children = sorted(frame.children, key=lambda child: (-child.samples, child.name, child.file))
-    lines = sorted(frame.lines, key=lambda item: (-sum(item[1]), item[0]))
-    return replace(frame, children=tuple(children), lines=tuple(lines))
+    children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
+    lines.sort(key=lambda item: (-sum(item[1]), item[0]))
+    return Frame(name, file, counts, tuple(children), tuple(lines))
 
 
 def merge(*roots: Frame) -> Frame:
@@ -160,18 +162,33 @@ def merge(*roots: Frame) -> Frame:
 
 def _merged(sides: Sequence[Frame | None]) -> Frame:
     there = [side for side in sides if side is not None]
-    keys = dict.fromkeys((child.name, child.file) for side in there for child in side.children)
-    indices = [{(c.name, c.file): c for c in side.children} if side else {} for side in sides]
-    numbers = dict.fromkeys(line for side in there for line, _ in side.lines)
-    lines = [{line: sum(counts) for line, counts in side.lines} if side else {} for side in sides]
-    return _sorted(
-        Frame(
-            there[0].name,
-            there[0].file,
-            tuple(side.samples if side else 0 for side in sides),
-            tuple(_merged([index.get(key) for index in indices]) for key in keys),
-            tuple((number, tuple(side.get(number, 0) for side in lines)) for number in numbers),
-        )
+    if len(there) == 1:
+        return _alone(there[0], sides.index(there[0]), len(sides))
+    counts = tuple([side.samples if side else 0 for side in sides])
+    below: dict[tuple[str, str], list[Frame | None]] = {}
+    numbers: dict[int, list[int]] = {}
+    for place, side in enumerate(sides):
+        for child in side.children if side else ():
+            below.setdefault((child.name, child.file), [None] * len(sides))[place] = child
+        for line, own in side.lines if side else ():
+            numbers.setdefault(line, [0] * len(sides))[place] = sum(own)
+    children = [_merged(same) for same in below.values()]
+    lines = [(line, tuple(each)) for line, each in numbers.items()]
+    return _sorted(there[0].name, there[0].file, counts, children, lines)
+
+
+def _alone(frame: Frame, side: int, sides: int) -> Frame:
+    """A frame that only one profile has, among the counts of `sides` profiles."""
+
+    def among(counts: Counts) -> Counts:
+        return (0,) * side + counts + (0,) * (sides - side - 1)
+
+    return Frame(
+        frame.name,
+        frame.file,
+        among(frame.counts),
+        tuple(_alone(child, side, sides) for child in frame.children),
+        tuple((line, among(counts)) for line, counts in frame.lines),
     )
 
 
@@ -209,9 +226,9 @@ def prune(
     total = weight(root.counts)
 
     def kept(frame: Frame, least: float) -> Frame:
-        children = tuple(kept(child, least) for child in frame.children if weight(child.counts) >= least)
-        lines = tuple(item for item in frame.lines if weight(item[1]) >= least)
-        return replace(frame, children=children, lines=lines)
+        children = tuple([kept(child, least) for child in frame.children if weight(child.counts) >= least])
+        lines = tuple([item for item in frame.lines if weight(item[1]) >= least])
+        return Frame(frame.name, frame.file, frame.counts, children, lines)
 
     while True:
         pruned = kept(root, share * total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import random
@@ -255,7 +256,20 @@ def test_pictures_in_words_name_the_largest() -> None:
     text = flamegraphs.flamegraph_text(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6))
     assert "8 ms a call" in text and "f 6 ms, g 2 ms" in text
     before, after = (a_profile(f"f (a.py:1) {count}\ng (a.py:2) 300\n", count * 1e4) for count in (700, 100))
-    assert "f −" in flamegraphs.difference_text(before, after)
+    assert before.root is not None and after.root is not None
+    assert "f −" in flamegraphs.difference_text(before, after, frames.merge(before.root, after.root))
+
+
+def test_a_picture_travels_as_packed_columns() -> None:
+    picture = flamegraphs.difference(
+        a_profile("f (a.py:1) 700\n", 7e6), a_profile("f (a.py:1) 90\ng (a.py:2) 9\n", 3e6)
+    )
+    [sent] = flamegraphs.payload([picture])["pictures"]
+    for column in picture.drawn["columns"]:
+        numbers = np.frombuffer(base64.b64decode(sent[column]), "<f4")
+        np.testing.assert_allclose(numbers, picture.drawn[column], rtol=1e-6)
+    assert {"x", "w", "delta", "deltaError", "time2", "error2"} <= {*picture.drawn["columns"]}
+    assert sent["names"] == picture.drawn["names"] and len(json.dumps(sent)) < 5000
 
 
 def test_the_canvas_puts_names_into_the_page_as_text_alone() -> None:

@@ -1,14 +1,18 @@
 """Sampled profiles as pictures: time by frame, outermost on top; one profile, or the difference of two.
 
 What the canvas (dashboard/flame_canvas/) draws: columns of numbers, one place for each box, callers before what they
-call. All times and errors are computed here; the canvas adds none but the sum of what a search found.
+call; `payload` packs them. All times and errors are computed here; the canvas adds none but the sum of what a search
+found.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.data import Profile
@@ -50,7 +54,8 @@ class _Columns:
             self.columns.setdefault(column, []).append(number)
 
     def drawn(self) -> dict[str, Any]:
-        return {"names": list(self.names), "places": list(self.places), **self.columns}
+        names, places = list(self.names), list(self.places)
+        return {"names": names, "places": places, "columns": list(self.columns), **self.columns}
 
 
 def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
@@ -96,16 +101,18 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     return Picture(drawn, least_share, tuple(shell), legend)
 
 
-def difference(before: Profile, after: Profile) -> Picture:
+def difference(before: Profile, after: Profile, merged: Frame | None = None) -> Picture:
     """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
 
-    Boxes whose difference is below two standard errors are grey. Raises ValueError where either has no profile or no
-    time of a call (`frame_difference.reason_against` says so beforehand).
+    `merged` is `frames.merge` of their trees, where that is known already (of large ones it takes long). Boxes whose
+    difference is below two standard errors are grey. Raises ValueError where either has no profile or no time of a
+    call (`frame_difference.reason_against` says so beforehand).
     """
     if before.root is None or after.root is None or before.scale is None or after.scale is None:
         raise ValueError("two profiles with the time of a call are needed")
     scales = (before.scale, after.scale)
-    pruned, least_share = prune(merge(before.root, after.root), weight=lambda counts: time_ns(counts, scales))
+    merged = merged or merge(before.root, after.root)
+    pruned, least_share = prune(merged, weight=lambda counts: time_ns(counts, scales))
     shown, shell = without_shell(pruned)
     full_ns = time_ns(shown.counts, scales)
     limit_ns = colour_limit_ns(shown, scales)
@@ -138,7 +145,7 @@ def difference(before: Profile, after: Profile) -> Picture:
         "samples": [scale.samples for scale in scales],
         "totals": [_ms(scale.median_ns) for scale in scales],
         "scale": f"full width = {words.milliseconds(full_ns)}, the mean of both sides",
-        "alt": difference_text(before, after),
+        "alt": difference_text(before, after, merged),
     }
     legend = (
         (_NEUTRAL + STEPS, False, f"+ more time in {after.variant}"),
@@ -152,11 +159,19 @@ def difference(before: Profile, after: Profile) -> Picture:
 def payload(pictures: Sequence[Picture], find: str = "") -> dict[str, Any]:
     """All that the canvas is given: the pictures next to each other, colours of both appearances, what to search."""
     return {
-        "pictures": [picture.drawn for picture in pictures],
+        "pictures": [
+            picture.drawn | {column: _packed(picture.drawn[column]) for column in picture.drawn["columns"]}
+            for picture in pictures
+        ],
         "legend": list(dict.fromkeys(entry for picture in pictures for entry in picture.legend)),
         "colours": {"light": _inks(LIGHT), "dark": _inks(DARK)},
         "find": find,
     }
+
+
+def _packed(numbers: Sequence[float]) -> str:
+    """Float32 in base64: on the way to the browser 20,000 boxes as digits would take longer than being drawn."""
+    return base64.b64encode(np.asarray(numbers, "<f4").tobytes()).decode("ascii")
 
 
 def _inks(palette: Palette) -> dict[str, Any]:
@@ -183,26 +198,28 @@ class _Box:
 
 def _boxes(root: Frame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Box]:
     """Every frame, and below those that ran several lines of their own those lines: callers first, most time first."""
-
-    def below(frame: Frame, level: int, start: float) -> Iterator[_Box]:
-        only_line = frame.lines[0][0] if len(frame.lines) == 1 and not frame.children else None
-        place = f"{frame.file}:{only_line}" if only_line is not None else frame.file
-        width = time_ns(frame.counts, scales) / full_ns
-        yield _Box(level, frame, "" if level == 0 else frame.name, place, False, frame.counts, start, width)
-        parts: list[tuple[float, Frame | None, int, Counts]] = [
-            (time_ns(child.counts, scales), child, 0, child.counts) for child in frame.children
-        ]
+    coming = [_Box(0, root, "", _place(root), False, root.counts, 0.0, time_ns(root.counts, scales) / full_ns)]
+    while coming:
+        box = coming.pop()
+        yield box
+        if box.is_line:
+            continue
+        frame, level, start = box.frame, box.level + 1, box.start
+        parts = [(child, child.name, _place(child), False, child.counts) for child in frame.children]
         if len(frame.lines) > 1:
-            parts += [(time_ns(counts, scales), None, line, counts) for line, counts in frame.lines]
-        for amount_ns, child, line, counts in sorted(parts, key=lambda part: -part[0]):
-            if child is not None:
-                yield from below(child, level + 1, start)
-            else:
-                where = f"{frame.file}:{line}"
-                yield _Box(level + 1, frame, f"line {line}", where, True, counts, start, amount_ns / full_ns)
-            start += amount_ns / full_ns
+            parts += [(frame, f"line {line}", f"{frame.file}:{line}", True, counts) for line, counts in frame.lines]
+        below = []
+        for part in sorted(((time_ns(part[4], scales) / full_ns, *part) for part in parts), key=lambda part: -part[0]):
+            width, owner, name, place, is_line, counts = part
+            below.append(_Box(level, owner, name, place, is_line, counts, start, width))
+            start += width
+        coming += reversed(below)
 
-    yield from below(root, 0, 0.0)
+
+def _place(frame: Frame) -> str:
+    """The file, and the line where all that the frame does itself is one line."""
+    only_line = frame.lines[0][0] if len(frame.lines) == 1 and not frame.children else None
+    return frame.file if only_line is None else f"{frame.file}:{only_line}"
 
 
 def flamegraph_text(profile: Profile, most: int = 3) -> str:
@@ -221,12 +238,12 @@ def flamegraph_text(profile: Profile, most: int = 3) -> str:
     )
 
 
-def difference_text(before: Profile, after: Profile, most: int = 3) -> str:
+def difference_text(before: Profile, after: Profile, merged: Frame, most: int = 3) -> str:
     """The difference in a sentence: both times, and the functions whose own time differs most, beyond chance."""
-    if before.root is None or after.root is None or before.scale is None or after.scale is None:
+    if before.scale is None or after.scale is None:
         raise ValueError("two profiles with the time of a call are needed")
     scales = (before.scale, after.scale)
-    deltas = [(name, delta(own, scales)) for name, _, own in by_own_time(merge(before.root, after.root))]
+    deltas = [(name, delta(own, scales)) for name, _, own in by_own_time(merged)]
     sure = sorted((item for item in deltas if item[1].sure), key=lambda item: -abs(item[1].ns))[:most]
     changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none beyond two standard errors"
     return (

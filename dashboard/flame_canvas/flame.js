@@ -43,6 +43,11 @@ function percent(share) {
   return `${Number((100 * share).toPrecision(3))} %`;
 }
 
+// A column of numbers, which figures/flamegraphs.py packs as float32 in base64.
+function unpacked(text) {
+  return new Float32Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
+}
+
 class App {
   constructor(root) {
     this.root = root;
@@ -125,8 +130,9 @@ class App {
 class Picture {
   constructor(app, boxes) {
     this.app = app;
-    this.boxes = boxes;
-    this.count = boxes.level.length;
+    this.boxes = { ...boxes };
+    for (const column of boxes.columns) this.boxes[column] = unpacked(boxes[column]);
+    this.count = this.boxes.level.length;
     this.differs = boxes.delta !== undefined;
     this.zoomed = 0;
     this.focused = 0;
