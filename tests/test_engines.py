@@ -218,3 +218,16 @@ def test_parts_on_candle_give_what_ours_give(name, tokens):
     assert build is not None
     part = build(name, geometries.get("tiny").config, tokens=tokens, seed=3)
     torch.testing.assert_close(part.read(part.run()).double(), part.expected().double(), rtol=0, atol=2e-6)
+
+
+def test_candle_makes_a_mask_anew_or_looks_it_up_as_the_variant_says() -> None:
+    needs("candle_engine")
+    config = geometries.get("tiny").config
+
+    def kept(variant: str, name: str) -> bool:
+        part = variants.get(variant).component(name, config, tokens=9, seed=0)  # type: ignore[misc]
+        return part.run() is part.run()
+
+    assert kept("candle_engine", "mask-get")
+    assert not kept("candle_engine_fresh", "mask-get")
+    assert not kept("candle_engine", "mask-create")

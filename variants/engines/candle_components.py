@@ -70,8 +70,8 @@ def score(q: Any, k: Any, root: float) -> Any:
 def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks: bool = False) -> Component:
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
-    Masks are kept by (T, kv), as Candle's Llama does, so that `mask-create-apply` looks one up; with `fresh_masks` it
-    makes one at each call. `mask-create` makes one in any case.
+    Masks are kept by (T, kv), as Candle's Llama does, so that `mask-get` and `mask-create-apply` look one up; with
+    `fresh_masks` they make one at each call. `mask-create` makes one in any case.
 
     Raises:
         ValueError: no part has that name.
@@ -82,7 +82,7 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks
     files.check_threads()
     given = Inputs(config, tokens, seed)
     root = float(config.head_dim) ** 0.5
-    if name == "mask-create":
+    if name == "mask-create" or (name == "mask-get" and fresh_masks):
         return Component(lambda: additive_mask(tokens), given.additive, to_torch)
     ready = {(tokens, tokens): additive_mask(tokens)}
     if name == "mask-get":
