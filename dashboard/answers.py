@@ -134,7 +134,8 @@ def _gain(effect: data.Effect) -> str:
     if effect.unit or low is None or high is None:
         return ""
     if low >= 2:
-        return f"{low:.3g} to {high:.3g} times as fast"
+        ends = (f"{end:,.0f}" if end >= 100 else f"{end:.3g}" for end in (low, high))
+        return f"{' to '.join(ends)} times as fast"
     if low >= 1:
         return f"{_percent(low)} to {_percent(high)} % faster"
     if high <= 1:

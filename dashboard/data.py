@@ -40,6 +40,9 @@ from llama_workbench.harness.store import (
 from . import values, words
 from .frames import Frame, Scale, StackError, read_folded
 
+BASELINES = "baselines/"
+"""What the names of saved runs begin with."""
+
 LARGEST_PROFILE_BYTES = 64 << 20
 
 
@@ -259,7 +262,7 @@ def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
     """Every folder that might be a run, with its name in links."""
     if RunFolder(results).looks_like_a_run():
         return [(results.resolve().name, RunFolder(results))]
-    homes = [("", results / "runs"), ("baselines/", results / "baselines")]
+    homes = [("", results / "runs"), (BASELINES, results / "baselines")]
     if not any(home.is_dir() for _, home in homes):
         homes = [("", results)]
     return [(prefix + run.path.name, run) for prefix, home in homes for run in run_folders(home)]

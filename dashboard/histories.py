@@ -14,7 +14,7 @@ from llama_workbench.harness.confidence import Interval
 from llama_workbench.harness.environment import comparable
 from llama_workbench.harness.standings import Standings
 
-from .data import Entry
+from .data import BASELINES, Entry
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,7 @@ class Change:
 
 def without_copies(entries: Sequence[Entry]) -> list[Entry]:
     """The runs, each once: one that was kept as a baseline too is shown as that baseline."""
-    kept = {
-        (entry.summary.id, entry.summary.started): entry for entry in entries if entry.name.startswith("baselines/")
-    }
+    kept = {(entry.summary.id, entry.summary.started): entry for entry in entries if entry.name.startswith(BASELINES)}
     found = [kept.get((entry.summary.id, entry.summary.started), entry) for entry in entries]
     return list({entry.name: entry for entry in found}.values())
 
@@ -85,7 +83,7 @@ def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Poi
             started=past.entry.summary.started,
             interval=past.standings.rows[key].interval,
             against=past.standings.courses[workload].against or "",
-            baseline=past.entry.name.startswith("baselines/"),
+            baseline=past.entry.name.startswith(BASELINES),
             sound=past.entry.summary.status == "complete"
             and not past.standings.courses[workload].bias
             and not past.standings.rows[key].interval.unstable,

@@ -111,7 +111,7 @@ def open_run(title: str) -> Opened | None:
 
 
 def _choose_run(title: str, runs: Sequence[data.Entry], skipped: Sequence[data.Entry]) -> data.Entry | None:
-    """The run of `?run=`, else the one chosen before on another page, else the newest; None where there is none."""
+    """The run of `?run=`, else the one chosen before on another page, else `first_shown`; None where there is none."""
     head, box = st.columns([4, 7], gap="large", vertical_alignment="bottom")
     head.title(title, anchor=False)
     if not runs:
@@ -121,11 +121,12 @@ def _choose_run(title: str, runs: Sequence[data.Entry], skipped: Sequence[data.E
     if wanted is not None and wanted not in by_name:
         problem = next((entry.summary.problem for entry in skipped if entry.name == wanted), "there is no such run")
         st.warning(
-            f"Run {words.markdown(wanted)} cannot be shown: {words.markdown(problem)}. Below is the newest one.",
+            f"Run {words.markdown(wanted)} cannot be shown: {words.markdown(problem)}. Below is another one.",
             icon=":material/warning:",
         )
         wanted = None
-    st.session_state["run"] = wanted or runs[0].name
+    shown = first_shown(runs)
+    st.session_state["run"] = wanted or shown.name
     if wanted is not None:
         st.session_state[_REMEMBERED] = wanted
         if st.query_params.get("run") != wanted:
@@ -138,7 +139,13 @@ def _choose_run(title: str, runs: Sequence[data.Entry], skipped: Sequence[data.E
     name = box.selectbox(
         "Run", list(by_name), key="run", format_func=lambda name: run_label(by_name[name]), on_change=follow
     )
-    return by_name.get(name, runs[0])
+    return by_name.get(name, shown)
+
+
+def first_shown(runs: Sequence[data.Entry]) -> data.Entry:
+    """The run that a reader sees first: the newest of their own; where all are baselines, that with most verdicts."""
+    own = [entry for entry in runs if not entry.name.startswith(data.BASELINES)]
+    return own[0] if own else max(runs, key=lambda entry: sum(entry.summary.verdicts.values()))
 
 
 def run_label(entry: data.Entry) -> str:

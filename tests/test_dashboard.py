@@ -548,6 +548,18 @@ def test_a_link_to_nothing_says_so_and_shows_the_newest(page: Any, home: Path) -
     assert app.selectbox(key="run").value == "ad-hoc"
 
 
+def test_where_all_runs_are_baselines_the_one_with_most_verdicts_is_shown_first(page: Any, tmp_path: Path) -> None:
+    register = runs.write_run(tmp_path / "baselines" / "register", only=["decode-15m-c64"], rounds=12)
+    shutil.copytree(register.path, tmp_path / "baselines" / "short")
+    later = RunFolder(tmp_path / "baselines" / "short")
+    later.write_json("run.json", later.read_manifest() | {"started": "2099-01-01T00:00:00+00:00"})
+    later.write_json("verdicts.json", json.loads((later.path / "verdicts.json").read_text())[:1])
+    assert [entry.name for entry in data.RunList(tmp_path).entries()] == ["baselines/short", "baselines/register"]
+    assert page(tmp_path).selectbox(key="run").value == "baselines/register"
+    shutil.copytree(later.path, tmp_path / "runs" / "mine")
+    assert page(tmp_path).selectbox(key="run").value == "mine"
+
+
 def test_a_killed_run_says_how_to_judge_it(page: Any, home: Path) -> None:
     app = page(home, run="killed")
     assert not app.exception
