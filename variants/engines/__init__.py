@@ -26,6 +26,7 @@ class Engine:
     modules: Mapping[str, str]
     outputs: Literal["logits", "log-probabilities"] = "logits"
     cannot: Mapping[str, str] = field(default_factory=dict)
+    loads_once: bool = False
 
     def missing(self) -> str | None:
         """What to install, in one line; None where all is there."""
@@ -38,5 +39,6 @@ MISTRAL_RS = Engine(
     MappingProxyType({"mistralrs": "mistralrs"}),
     outputs="log-probabilities",
     cannot=MappingProxyType({"batch": "a request is one sequence", "chunks": "a request starts from the first token"}),
+    loads_once=True,  # each load leaves some ten MiB behind
 )
 LLAMA_CPP = Engine(MappingProxyType({"llama_cpp": "llama-cpp-python", "gguf": "gguf"}))
