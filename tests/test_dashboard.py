@@ -31,7 +31,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 import plotly.graph_objects as go
 
 from llama_workbench.dashboard import checks, data, words
-from llama_workbench.dashboard.figures import colours, forest, forest_rows, memory_bars
+from llama_workbench.dashboard.figures import colours, drawing, forest, forest_rows, memory_bars
 
 APP = Path(data.__file__).with_name("app.py")
 
@@ -484,6 +484,14 @@ def _spoil(value: Any, content: st.DataObject) -> Any:
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(low=st.floats(0.5, 1e4), factor=st.floats(1.005, 1e4))
+def test_an_axis_of_ratios_has_marks_wherever_it_lies(low: float, factor: float) -> None:
+    ticks = drawing.ratio_ticks(low, low * factor)
+    assert 2 <= len(ticks) == len({*ticks.values()}) <= 8
+    assert all(low <= value <= low * factor for value in ticks)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,8 @@ def show_course(entries: Sequence[data.Entry]) -> None:
         return
     left, right = st.columns(2, gap="large")
     with left:
-        workload = parts.choose("Workload", workloads, "workload")
+        runs = Counter(name for entry in entries for name in entry.summary.workloads)
+        workload = parts.choose("Workload", workloads, "workload", default=max(workloads, key=runs.__getitem__))
     having = [entry for entry in entries if workload in entry.summary.workloads]
     stamps = [data.stamp_of_standings(entry.summary.path) for entry in having]
     found = course(parts.key_of((having, stamps)), workload, having, stamps)

@@ -353,6 +353,10 @@ def show_times(opened: parts.Opened) -> None:
         ),
         hide_index=True,
         row_height=28,
+        column_config={
+            name: st.column_config.TextColumn(width="medium")
+            for name in ("their interval", "our interval", "its interval")
+        },
         alt="Times a call that the dispute published, beside the medians of this run",
     )
     source = next(iter(figures.values())).source if figures else None

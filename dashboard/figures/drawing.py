@@ -94,14 +94,14 @@ def ratio_ticks(left: float, right: float) -> dict[float, str]:
     air = 0.02 * math.log(right / left)  # plotly hides a label that does not fit in at the edge, but not its tick
     low, high = left * math.exp(air), right * math.exp(-air)
     if right / left > 4:
-        digits = (1,) if right / left > 1000 else (1, 2, 5) if right / left > 12 else (1, 1.5, 2, 3, 4, 5, 7)
+        digits = (1,) if right / left > 500 else (1, 2, 5) if right / left > 12 else (1, 1.5, 2, 3, 4, 5, 7)
         values = [digit * 10.0**power for power in range(-9, 10) for digit in digits]
         return {value: f"{value:.10g}×" for value in values if low <= value <= high}
-    for step in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0):
+    for step in (digit * 10.0**power for power in range(-4, 9) for digit in (1, 2, 5)):
         first, last = math.ceil(low / step), math.floor(high / step)
         if last - first < 6:
             places = max(0, -math.floor(math.log10(step) + 1e-9))
-            return {round(step * k, 6): f"{step * k:.{places}f}×" for k in range(first, last + 1)}
+            return {round(step * k, 6): f"{step * k:,.{places}f}×" for k in range(first, last + 1)}
     return {1.0: "1×"}
 
 
