@@ -47,7 +47,7 @@ def test_a_comparison_end_to_end(tmp_path):
     request = Request(
         compare=("team006_before", "team006_after"), workloads=("mask-create-apply-t32", "prefill-tiny-t16")
     )
-    result, _ = run(tmp_path, request, budget_seconds=25.0)
+    result, _ = run(tmp_path, request, budget_seconds=16.0)
     samples = result.folder.read_samples()
     assert set(samples["workload"].unique()) == {"mask-create-apply-t32", "prefill-tiny-t16"}
     assert (samples[["cpu_ns", "wall_ns", "repeats"]] > 0).all().all()
