@@ -72,9 +72,9 @@ def show(run: data.Run, stamp: data.Stamp, workload: str, sides: Sequence[str], 
             f"width is time: share of samples × median time of a call.{scale} ± is one standard error. Left out are "
             "the two frames that torch.nn.Module puts around every call."
         )
-        for side, profile in known.items():
+        for side in known:
             with st.expander(f"{words.markdown(side)} as a table"):
-                _show_own(profile)
+                _show_own(_own(run.path, stamp, workload, side), side)
     _show_raw(run, workload, list(known))
 
 
@@ -175,31 +175,37 @@ def _difference_caption(before: data.Profile, after: data.Profile) -> str:
     )
 
 
-def _show_own(profile: data.Profile) -> None:
+@st.cache_data(max_entries=64, show_spinner=False)
+def _own(path: Path, stamp: data.Stamp, workload: str, side: str) -> pd.DataFrame:
     """Functions with the most time of their own."""
-    assert profile.root is not None
+    profile = parts.read_profile(path, stamp, workload, side)
+    assert profile is not None and profile.root is not None
     total = profile.root.samples
     scale = profile.scale
     own = [(name, file, count) for name, file, (count,) in by_own_time(profile.root)[:ROWS]]
     shares = [count / total for _, _, count in own]
+    return pd.DataFrame(
+        {
+            "function": [name for name, _, _ in own],
+            "file": [file for _, file, _ in own],
+            "own time": [scale.time_ns(count) / 1e6 if scale else None for _, _, count in own],
+            "± time": [scale.error_ns(count) / 1e6 if scale else None for _, _, count in own],
+            "share": [100 * share for share in shares],
+            "± share": [100 * (share * (1 - share) / total) ** 0.5 for share in shares],
+        }
+    )
+
+
+def _show_own(own: pd.DataFrame, side: str) -> None:
     st.dataframe(
-        pd.DataFrame(
-            {
-                "function": [name for name, _, _ in own],
-                "file": [file for _, file, _ in own],
-                "own time": [scale.time_ns(count) / 1e6 if scale else None for _, _, count in own],
-                "± time": [scale.error_ns(count) / 1e6 if scale else None for _, _, count in own],
-                "share": [100 * share for share in shares],
-                "± share": [100 * (share * (1 - share) / total) ** 0.5 for share in shares],
-            }
-        ),
+        own,
         hide_index=True,
         row_height=28,
         column_config={
             **{name: st.column_config.NumberColumn(format="%.3f ms") for name in ("own time", "± time")},
             **{name: st.column_config.NumberColumn(format="%.1f %%") for name in ("share", "± share")},
         },
-        alt=f"Functions of {profile.variant} with the most time of their own; ± is one standard error",
+        alt=f"Functions of {side} with the most time of their own; ± is one standard error",
     )
 
 

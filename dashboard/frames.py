@@ -7,10 +7,12 @@ callee are kept by line, because a line such as `scores = q @ k.T` runs in a ker
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 DISPATCH = re.compile(r"(?:^|[.])(?:_wrapped_call_impl|_call_impl)$")
@@ -52,7 +54,10 @@ class Frame:
     @property
     def own(self) -> Counts:
         """Samples in which this frame was the innermost one."""
-        return tuple(n - sum(child.counts[side] for child in self.children) for side, n in enumerate(self.counts))
+        if not self.children:
+            return self.counts
+        below = map(sum, zip(*[child.counts for child in self.children], strict=True))
+        return tuple(map(operator.sub, self.counts, below))
 
     @property
     def depth(self) -> int:
@@ -109,29 +114,41 @@ class StackError(ValueError):
 def read_folded(text: str) -> Frame:
     """Folded stacks → the tree under a root named "all". Raises StackError on a line without a count."""
     root = _Node()
+    parsed = functools.cache(_parsed)  # the outer frames are in every line
     for number, raw in enumerate(text.splitlines(), start=1):
         if not raw.strip():
             continue
         stack, _, count = raw.rpartition(" ")
         if not stack or not count.isdecimal():
             raise StackError(f'line {number} is not "frame;frame count"')
-        _add(root, stack.split(";"), int(count))
+        _add(root, map(parsed, stack.split(";")), int(count))
     return _frozen("all", "", root)
 
 
-def _add(root: _Node, stack: list[str], samples: int) -> None:
+def _parsed(text: str) -> tuple[str, str, int | None] | None:
+    """Name, file and line of one frame of a folded line; None of one that is left out."""
+    found = _FRAME.match(text)
+    if not found:
+        return text, "", None
+    if DISPATCH.search(found["name"]):
+        return None
+    return found["name"], found["file"] or "", int(found["line"]) if found["line"] else None
+
+
+def _add(root: _Node, stack: Iterable[tuple[str, str, int | None] | None], samples: int) -> None:
     root.samples += samples
     node, line, level = root, None, 0
-    for text in stack:
-        found = _FRAME.match(text)
-        name, file = (found["name"], found["file"] or "") if found else (text, "")
-        if DISPATCH.search(name):
+    for frame in stack:
+        if frame is None:
             continue
         if (level := level + 1) > MOST_LEVELS:
             line = None
             break
-        line = int(found["line"]) if found and found["line"] else None
-        node = node.children.setdefault((name, file), _Node())
+        name, file, line = frame
+        below = node.children.get((name, file))
+        if below is None:
+            below = node.children[name, file] = _Node()
+        node = below
         node.samples += samples
     if line is not None and node is not root:
         node.lines[line] += samples
@@ -145,8 +162,10 @@ def _frozen(name: str, file: str, node: _Node) -> Frame:
 
 def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: list[tuple[int, Counts]]) -> Frame:
     """By samples, then by name, so that the same profile always draws the same picture."""
-    children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
-    lines.sort(key=lambda item: (-sum(item[1]), item[0]))
+    if len(children) > 1:
+        children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
+    if len(lines) > 1:
+        lines.sort(key=lambda item: (-sum(item[1]), item[0]))
     return Frame(name, file, counts, tuple(children), tuple(lines))
 
 

@@ -38,7 +38,8 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data
 from llama_workbench.harness.report import console, show
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.standings import write_standings
+from llama_workbench.harness.store import STANDINGS, RunFolder
 from tests.dashboard_browser import FLAGS, installed_chromium, serving, settled
 from tests.dashboard_runs import wide
 from tests.runs import write_run
@@ -69,13 +70,17 @@ def write_results(
     """Fill `folder` with `runs` runs of `samples` samples in all, an hour apart; returns the newest.
 
     Each is a copy, under its own name, date and seed, of one of eight runs whose samples are drawn (seeds 0 to 7) and
-    whose verdicts are judged; or of the run folder `like`, which then says how many samples there are. Every tenth is a
-    baseline. The newest has a profile of `frames` boxes.
+    whose verdicts are judged; or of the run folder `like`, which then says how many samples there are. All have their
+    standings beside them, as the judge leaves them. Every tenth is a baseline. The newest has a profile of `frames`
+    boxes.
     """
     rounds = max(1, round(samples / runs / SAMPLES_A_ROUND))
     with tempfile.TemporaryDirectory() as aside:
         drawn = range(min(8, runs))
         bases = [like or write_run(Path(aside) / str(seed), seed=seed, rounds=rounds).path for seed in drawn]
+        if like is None:
+            for base in bases:
+                write_standings(RunFolder(base))
         for number in range(runs):
             name = f"{number:04d}"
             home = folder / ("runs" if number % 10 else "baselines")
@@ -84,6 +89,10 @@ def write_results(
             started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
             manifest = run.read_manifest() | {"id": name, "started": started.isoformat(), "seed": number}
             run.write_json("run.json", manifest)
+            if (run.path / STANDINGS).exists():
+                standings = json.loads((run.path / STANDINGS).read_text(encoding="utf-8"))
+                own = {"of": run.digest(), "name": name, "started": manifest["started"]}
+                run.write_json(STANDINGS, standings | own)
     write_profile(run, frames)
     return run
 
