@@ -17,11 +17,11 @@ from llama_workbench.variants import compiling
 def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
     config = small_geometries()["grouped"]
     weights = small_weights(config, torch.float32)
-    tokens = torch.arange(9)[None]
+    tokens = torch.arange(13)[None]
     with torch.inference_mode():
         models = [variants.get(name).build(config, weights, max_length=16)]
         models += [variants.get(f"{name}_compiled").build(config, weights, max_length=16) for _ in range(2)]
-        for start, stop in ((0, 7), (7, 8)):
+        for start, stop in ((0, 7), (7, 8), (8, 13)):  # prefill, decode and a chunk at an offset
             eager, first, again = (model.forward(tokens[:, start:stop], start) for model in models)
             torch.testing.assert_close(first, eager, rtol=1e-5, atol=1e-5)
             assert torch.equal(first, again)
