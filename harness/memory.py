@@ -6,8 +6,8 @@ Two fresh processes for each, side by side: bytes, unlike times, do not change b
 first nothing looks on: it loads and reads the weights, then builds the variant and serves the lengths, and its peak
 resident memory is noted after each step. The second counts tensors (`holdings`), as they are and after a `reset`,
 beside what the policies say there must be (`footprint`), and then the peak of a single warmed-up call. Resident memory
-takes everything in, also what a variant imports and what the allocator keeps for reuse
-(the library's own imports are some 100 MB); the tensors are exact.
+takes everything in, also what a variant imports and what the allocator keeps for reuse (the library's own imports are
+some 100 MB); the tensors are exact.
 
 The lengths are spread evenly up to the workload's longest. Masks grow with their squares: N lengths up to T hold about
 N/3 times the largest mask, so each doubling of N doubles them in the end, and nothing but the number of different

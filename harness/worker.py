@@ -489,8 +489,8 @@ class Worker:
     def _engine(self, bench: Bench, variant: Variant, entered: str) -> Model:
         """The model of an engine that cannot be loaded in every round: one for all workloads it is long enough for.
 
-        Others are built anew as ours are. Of two loads of one Candle model one was up to 3 % slower for as long as it
-        lived, in six processes of some 80 rounds each: without new loads no number of rounds would show it.
+        Others are built anew as ours are: a load of a model may be slower than another for as long as it lives, and
+        no number of rounds with the same two loads would show it.
         """
         key = (entered, id(bench.checkpoint))
         longest, model = self.engines.get(key, (0, None))
