@@ -29,7 +29,7 @@ CONTROL = f"{BASELINE}@aa"
 PROMPT_TOKENS = 128
 """Time to first token is that of this variant after a prompt of this length: what a program pays before it answers."""
 
-LEAST_ROUNDS, MOST_ROUNDS = 10, 30
+LEAST_ROUNDS, MOST_ROUNDS = 15, 30
 LEAST_BESIDE = 2
 """Rounds of what no claim asks about, where time is short: a load's peak memory hardly varies."""
 

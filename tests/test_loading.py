@@ -89,8 +89,8 @@ def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) 
     ("asked", "beside", "found"),
     [
         (0.1, 0.1, (MOST_ROUNDS, MOST_ROUNDS)),  # a tiny file
-        (2.0, 3.0, (12, 12)),  # all of it fits 12 times
-        (4.0, 4.0, (LEAST_ROUNDS, 5)),  # what is asked comes first
+        (1.0, 2.0, (20, 20)),  # all of it fits 20 times
+        (2.0, 6.0, (LEAST_ROUNDS, 5)),  # what is asked comes first
         (16.0, 28.0, (LEAST_ROUNDS, LEAST_BESIDE)),  # 7B width: longer than a minute, but no fewer
         (0.0, 0.0, (MOST_ROUNDS, MOST_ROUNDS)),  # nothing could be loaded
     ],
