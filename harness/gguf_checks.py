@@ -6,6 +6,7 @@ llama.cpp reads the same files, as cases of its own ("... in llama.cpp").
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,13 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor
 
 from llama_workbench import variants
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
-from . import checkpoints, geometries, gguf_files, gguf_metadata, tokenizer
+from . import checkpoints, geometries, gguf_files, gguf_tokenizer, tokenizer
 from .geometries import Geometry
 
 Case = tuple[str, bool, str]
@@ -175,28 +176,63 @@ EDGE_CASES = {
 def check_tokenizer_matches(cache: Path, seed: int) -> list[Case]:
     """tokenizer.json against the tokenizer that is rebuilt from a GGUF file's metadata: same ids, same text back.
 
-    On the whole corpus, on `EDGE_CASES`, and on 2000 texts drawn from `seed`; with all 8192 words and with 512.
+    On the whole corpus, on `EDGE_CASES`, and on 2000 texts drawn from `seed`; byte-level BPE with all 8192 words and
+    with 512, and SentencePiece's as Llama 2 has it.
     """
     cases: list[Case] = []
     tiny = geometries.get("tiny")
-    for rows in (512, tokenizer.LARGEST_VOCABULARY + 100):
+    texts = {"corpus": tokenizer.text(), **EDGE_CASES, "drawn": list(_drawn(seed))}
+    for kind, rows in (("512 rows", 512), ("8292 rows", tokenizer.LARGEST_VOCABULARY + 100), ("SentencePiece", 4096)):
         geometry = replace(tiny, name=f"tiny-{rows}", config=replace(tiny.config, vocab_size=rows))
         folder = checkpoints.synthesize(geometry, seed=seed, cache=cache)
-        fast = Tokenizer.from_file(str(folder / tokenizer.FILE))
+        content = (folder / tokenizer.FILE).read_text(encoding="utf-8")
+        if kind == "SentencePiece":
+            content = sentencepiece_like(rows - 100)
+        fast = Tokenizer.from_str(content)
         with TemporaryDirectory(dir=cache, prefix=".gguf-") as temporary:
-            file = checkpoints.write_gguf(folder, Path(temporary) / "tokenizer.gguf", cache=cache)
-            ours = gguf_metadata.rebuilt(gguf_metadata.read_tokenizer_fields(file, gguf_metadata.opened(file)))
+            file = Path(temporary) / "tokenizer.gguf"
+            checkpoint = checkpoints.load(folder, cache=cache)
+            bos, eos = fast.token_to_id("<s>"), fast.token_to_id("</s>")
+            gguf_files.write(file, checkpoint.config, checkpoint.weights, content, bos=bos, eos=eos)
+            ours = Tokenizer.from_str(gguf_tokenizer.tokenizer_json(file))
             theirs = _llama_cpp(file)
         vocabularies = [made.get_vocab(with_added_tokens=True) for made in (fast, ours)]
         same = vocabularies[0] == vocabularies[1]
-        cases.append((f"{rows} rows: vocabulary", same, f"{len(vocabularies[1])} of {len(vocabularies[0])} words"))
-        texts = {"corpus": tokenizer.text(), **EDGE_CASES, "drawn": list(_drawn(seed))}
-        cases += [(f"{rows} rows: {name}", *_compared(fast, ours, some)) for name, some in texts.items()]
+        cases.append((f"{kind}: vocabulary", same, f"{len(vocabularies[1])} of {len(vocabularies[0])} words"))
+        cases += [(f"{kind}: {name}", *_compared(fast, ours, some)) for name, some in texts.items()]
         if theirs is not None:
-            cases += [
-                (f"{rows} rows: {name} in llama.cpp", *_same_in(theirs, fast, some)) for name, some in texts.items()
-            ]
+            cases += [(f"{kind}: {name} in llama.cpp", *_same_in(theirs, fast, some)) for name, some in texts.items()]
     return cases
+
+
+def sentencepiece_like(size: int) -> str:
+    """A tokenizer.json as transformers makes it of Llama 2's SentencePiece model, of at most `size` words.
+
+    <unk>, <s> and </s>, all bytes, words of spaces alone, and what byte pair encoding finds in the corpus. Its merges
+    are made from scores by the library that makes them for Llama 2.
+    """
+    from transformers.convert_slow_tokenizer import generate_merges
+
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    trained.train_from_iterator(tokenizer.text(), trainers.BpeTrainer(vocab_size=size - 262, show_progress=False))
+    model = json.loads(trained.to_str())["model"]
+    spaces = ["\u2581" * 2**power for power in (1, 2, 3)]
+    found = ["".join(pair) for pair in model["merges"]]
+    specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    letters = [word for word in model["vocab"] if len(word) == 1]
+    vocab = {word: word_id for word_id, word in enumerate(dict.fromkeys([*specials, *spaces, *found, *letters]))}
+    scores = {word: -float(place) for place, word in enumerate(dict.fromkeys([*spaces, *found, *letters]))}
+    made = Tokenizer(
+        models.BPE(vocab, generate_merges(vocab, scores), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    made.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in specials[:3]])
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", vocab["<s>"])])
+    return made.to_str()
 
 
 def _same_in(model: Any, fast: Tokenizer, texts: list[str]) -> tuple[bool, str]:
@@ -211,14 +247,15 @@ def _same_in(model: Any, fast: Tokenizer, texts: list[str]) -> tuple[bool, str]:
 
 
 def _compared(fast: Tokenizer, ours: Tokenizer, texts: list[str]) -> tuple[bool, str]:
-    count = 0
+    count, lossless = 0, fast.normalizer is None
     for special in (False, True):
         expected = fast.encode_batch(texts, add_special_tokens=special)
         found = ours.encode_batch(texts, add_special_tokens=special)
         for text, theirs, mine in zip(texts, expected, found, strict=True):
             if mine.ids != theirs.ids:
                 return False, f"{text[:40]!r}: ids {mine.ids[:12]}, expected {theirs.ids[:12]}"
-            if (back := ours.decode(mine.ids, skip_special_tokens=False)) != text:
+            back, wanted = (made.decode(mine.ids, skip_special_tokens=False) for made in (ours, fast))
+            if back != wanted or (lossless and back != text):
                 return False, f"{text[:40]!r}: comes back as {back[:40]!r}"
             count += len(mine.ids)
     return True, f"{len(texts)} texts, {count // 2} ids"

@@ -35,7 +35,7 @@ from torch import Tensor
 from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, add_shape, rope_factors
 
-from . import gguf_metadata
+from . import gguf_metadata, gguf_tokenizer
 from .gguf_metadata import ARCHITECTURE, GGUFError
 
 Format = Literal["F32", "F16", "Q8_0"]
@@ -96,10 +96,10 @@ def write(
     `weights` are under their Hugging Face names; with tied embeddings the head is left out. As llama.cpp's converter
     does, a matrix whose rows are no multiple of 32 long is F16 in a Q8_0 file, and ids without a word are padded.
 
-    Raises `GGUFError` if the tokenizer or a value cannot be written (see `tokenizer_fields`; F16 ends at 65504), and
+    Raises `GGUFError` if the tokenizer or a value cannot be written (see `gguf_tokenizer`; F16 ends at 65504), and
     OSError if the file cannot.
     """
-    fields = gguf_metadata.tokenizer_fields(tokenizer_json, vocab_size=config.vocab_size, bos=bos, eos=eos)
+    fields = gguf_tokenizer.tokenizer_fields(tokenizer_json, vocab_size=config.vocab_size, bos=bos, eos=eos)
     partial = file.with_name(f".{file.name}.partial-{os.getpid()}")
     writer = GGUFWriter(partial, ARCHITECTURE)
     writer.add_name(name or file.stem)
@@ -160,12 +160,17 @@ def _rows(name: str, weight: Tensor, config: LlamaConfig) -> NDArray[Any]:
     return values
 
 
-def _add_tokenizer(writer: GGUFWriter, fields: gguf_metadata.TokenizerFields) -> None:
-    writer.add_tokenizer_model("gpt2")
+def _add_tokenizer(writer: GGUFWriter, fields: gguf_tokenizer.TokenizerFields) -> None:
+    writer.add_tokenizer_model(fields.model)
     writer.add_tokenizer_pre(fields.split)
     writer.add_token_list(fields.tokens)
     writer.add_token_types(fields.types)
     writer.add_token_merges(fields.merges)
+    if fields.model == gguf_tokenizer.SENTENCEPIECE:
+        writer.add_token_scores(fields.scores)
+        writer.add_add_space_prefix(fields.space_prefix)
+        if fields.unknown is not None:
+            writer.add_unk_token_id(fields.unknown)
     if fields.bos is not None:
         writer.add_bos_token_id(fields.bos)
     if fields.eos is not None:

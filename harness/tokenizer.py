@@ -100,11 +100,11 @@ def prompt_ids(
 
 def _content(checkpoint: Path) -> tuple[Path, bytes]:
     """The tokenizer.json of a checkpoint, and the file it comes from; of a GGUF file, rebuilt from its metadata."""
-    from . import gguf_metadata
+    from . import gguf_metadata, gguf_tokenizer
 
     if gguf_metadata.is_gguf(checkpoint):
         try:
-            return checkpoint, gguf_metadata.tokenizer_json(checkpoint).encode()
+            return checkpoint, gguf_tokenizer.tokenizer_json(checkpoint).encode()
         except gguf_metadata.GGUFError as error:
             raise TokenizerError(str(error)) from error
     file = checkpoint / FILE

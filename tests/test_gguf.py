@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from gguf import (
 )
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from llama_workbench.harness import geometries, gguf_checks, gguf_files, gguf_metadata, tokenizer
+from llama_workbench.harness import geometries, gguf_checks, gguf_files, gguf_tokenizer, tokenizer
 from llama_workbench.harness.checkpoints import CheckpointError, check, load, synthesize, write_gguf
 from llama_workbench.harness.gguf_metadata import GGUFError
 from llama_workbench.harness.tokenizer import TokenizerError, prompt_ids
@@ -59,7 +60,7 @@ def cases(cache: Path) -> dict[str, tuple[bool, str]]:
 
 def test_model_and_tokenizer_are_the_same_from_gguf(cases: dict[str, tuple[bool, str]]) -> None:
     ours = {name: case for name, case in cases.items() if not name.endswith("in llama.cpp")}
-    assert len(ours) == len(GEOMETRIES) * 3 + 2 * (len(gguf_checks.EDGE_CASES) + 3)
+    assert len(ours) == len(GEOMETRIES) * 3 + 3 * (len(gguf_checks.EDGE_CASES) + 3)
     assert {name: case for name, case in ours.items() if not case[0]} == {}
     for name, (_, detail) in ours.items():
         assert detail.endswith("of a logit 0") == name.endswith(" F32")
@@ -68,7 +69,7 @@ def test_model_and_tokenizer_are_the_same_from_gguf(cases: dict[str, tuple[bool,
 def test_llama_cpp_computes_the_same_and_has_the_same_words(cases: dict[str, tuple[bool, str]]) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed", exc_type=ImportError)
     theirs = {name: case for name, case in cases.items() if name.endswith("in llama.cpp")}
-    assert len(theirs) == len(GEOMETRIES) + 2 * (len(gguf_checks.EDGE_CASES) + 2)
+    assert len(theirs) == len(GEOMETRIES) + 3 * (len(gguf_checks.EDGE_CASES) + 2)
     assert {name: case for name, case in theirs.items() if not case[0]} == {}
 
 
@@ -84,9 +85,9 @@ def test_a_wrong_order_of_rows_fails_the_check(cache: Path, monkeypatch: pytest.
 def test_another_way_to_split_text_fails_the_check(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = tokenizer.text()[:5]
     monkeypatch.setattr(tokenizer, "text", lambda: pages)
-    fields = gguf_metadata.tokenizer_fields(tokenizer.train(512, cache=cache), vocab_size=512)
+    fields = gguf_tokenizer.tokenizer_fields(tokenizer.train(512, cache=cache), vocab_size=512)
     other = replace(fields, split="llama-bpe")
-    monkeypatch.setattr(gguf_metadata, "read_tokenizer_fields", lambda *_: other)
+    monkeypatch.setattr(gguf_tokenizer, "read_tokenizer_fields", lambda *_: other)
     cases = gguf_checks.check_tokenizer_matches(cache, seed=0)
     failed = {name for name, passed, _ in cases if not passed}
     assert {"512 rows: newlines", f"{tokenizer.LARGEST_VOCABULARY + 100} rows: vocabulary"} <= failed
@@ -229,7 +230,12 @@ def changed_file(
         sub = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
         writer.add_key_value(name, field.contents(), field.types[0], sub_type=sub)
     for name, new in fields.items():
-        kinds = {int: GGUFValueType.UINT32, str: GGUFValueType.STRING, list: GGUFValueType.ARRAY}
+        kinds = {
+            bool: GGUFValueType.BOOL,
+            int: GGUFValueType.UINT32,
+            str: GGUFValueType.STRING,
+            list: GGUFValueType.ARRAY,
+        }
         if new is not None and name != "general.architecture":
             writer.add_key_value(name, new, kinds[type(new)])
     for tensor in reader.tensors:
@@ -331,7 +337,7 @@ def llama3_like(cache: Path) -> Tokenizer:
 
 def test_llama3s_tokenizer_goes_through_metadata(cache: Path) -> None:
     original = llama3_like(cache)
-    fields = gguf_metadata.tokenizer_fields(original.to_str(), vocab_size=450, bos=400, eos=401)
+    fields = gguf_tokenizer.tokenizer_fields(original.to_str(), vocab_size=450, bos=400, eos=401)
     assert (fields.split, fields.add_bos, fields.add_eos) == ("llama-bpe", True, False)
     assert fields.tokens[400:404] == ("<|begin_of_text|>", "<|end_of_text|>", "<tool>", "[PAD403]")
     assert fields.types[399:404] == (
@@ -341,15 +347,79 @@ def test_llama3s_tokenizer_goes_through_metadata(cache: Path) -> None:
         TokenType.USER_DEFINED,
         TokenType.UNUSED,
     )
-    again = gguf_metadata.rebuilt(fields)
+    again = gguf_tokenizer.rebuilt(fields)
     texts = [*tokenizer.text()[:20], *(text for texts in gguf_checks.EDGE_CASES.values() for text in texts)]
     for text in [*texts, "x<tool>y <|end_of_text|>"]:
         assert again.encode(text).ids == original.encode(text).ids
     assert again.encode("a").ids[0] == 400
 
 
-def spoiled(cache: Path, change: Callable[[Tokenizer], object]) -> str:
-    made = Tokenizer.from_str(tokenizer.train(300, cache=cache))
+def sentencepiece_file(cache: Path, target: Path, **fields: Any) -> tuple[Path, Tokenizer]:
+    """A GGUF file with Llama 2's kind of tokenizer, its metadata changed, and the tokenizer.json behind it."""
+    original = Tokenizer.from_str(gguf_checks.sentencepiece_like(500))
+    source = target.with_name("source.gguf")
+    config, weights = GEOMETRIES["tiny"].config, load(synthesize(GEOMETRIES["tiny"], cache=cache), cache=cache).weights
+    gguf_files.write(source, config, weights, original.to_str(), bos=1, eos=2)
+    return changed_file(
+        source, target, fields={f"tokenizer.ggml.{key}": part for key, part in fields.items()}
+    ), original
+
+
+def test_llama2s_tokenizer_is_written_with_scores_and_merges(cache: Path) -> None:
+    fields = gguf_tokenizer.tokenizer_fields(gguf_checks.sentencepiece_like(500), vocab_size=512, bos=1, eos=2)
+    assert (fields.model, fields.split, fields.unknown, fields.space_prefix) == ("llama", "default", 0, True)
+    assert (fields.add_bos, fields.add_eos) == (True, False)
+    assert fields.types[:4] == (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL, TokenType.BYTE)
+    assert fields.tokens[259:261] == ("\u2581" * 2, "\u2581" * 4) and fields.types[259] == TokenType.NORMAL
+    assert fields.scores[258] == 0 and fields.scores[260] < fields.scores[259] <= 0
+    joined = {merge.replace(" ", "") for merge in fields.merges}
+    best = sorted(joined, key=lambda word: -fields.scores[fields.tokens.index(word)])
+    assert best == list(dict.fromkeys(merge.replace(" ", "") for merge in fields.merges))
+
+
+@pytest.mark.parametrize("left_out", ["scores", "merges"])
+def test_sentencepiece_is_read_by_its_merges_or_by_its_scores(left_out: str, cache: Path, tmp_path: Path) -> None:
+    file, original = sentencepiece_file(cache, tmp_path / "my.gguf", **{left_out: None})
+    again = Tokenizer.from_str(gguf_tokenizer.tokenizer_json(file))
+    for text in [*tokenizer.text()[:20], *(text for texts in gguf_checks.EDGE_CASES.values() for text in texts)]:
+        assert again.encode(text).ids == original.encode(text).ids
+    assert again.encode("a").ids[0] == 1
+    assert len(prompt_ids(file, count=1, length=5, seed=0, vocab_size=512, cache=tmp_path)[0]) == 5
+
+
+def test_merges_go_before_scores_that_say_nothing(cache: Path, tmp_path: Path) -> None:
+    file, original = sentencepiece_file(cache, tmp_path / "my.gguf", scores=[0.0] * 512)
+    again = Tokenizer.from_str(gguf_tokenizer.tokenizer_json(file))
+    assert [again.encode(text).ids for text in tokenizer.text()] == [original.encode(t).ids for t in tokenizer.text()]
+
+
+def test_a_file_without_the_key_gets_a_space_as_llama_cpp_gives_it(cache: Path, tmp_path: Path) -> None:
+    file, original = sentencepiece_file(cache, tmp_path / "my.gguf", add_space_prefix=None)
+    assert Tokenizer.from_str(gguf_tokenizer.tokenizer_json(file)).encode("a").ids == original.encode("a").ids
+    file, _ = sentencepiece_file(cache, tmp_path / "other.gguf", add_space_prefix=False)
+    again = Tokenizer.from_str(gguf_tokenizer.tokenizer_json(file))
+    assert again.encode("a").tokens == ["<s>", "a"]
+    assert again.decode(again.encode(" a b").ids) == " a b"
+
+
+BAD_SCORES: dict[str, tuple[dict[str, Any], str]] = {
+    "none": ({"scores": None}, r"tokenizer\.ggml\.scores is missing"),
+    "too few": ({"scores": [0.0, -1.0]}, r"scores has 2 entries, expected 512"),
+    "all alike": ({"scores": [-1000.0] * 512}, r"scores is -1000 for .* and -1000 for .*, expected another"),
+    "no numbers": ({"scores": [math.nan] * 512}, r"scores is nan for .*, expected another"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SCORES)
+def test_scores_that_order_nothing_are_named(case: str, cache: Path, tmp_path: Path) -> None:
+    fields, expected = BAD_SCORES[case]
+    file, _ = sentencepiece_file(cache, tmp_path / "my.gguf", merges=None, **fields)
+    with pytest.raises(GGUFError, match=f"my.gguf: .*{expected}"):
+        gguf_tokenizer.tokenizer_json(file)
+
+
+def spoiled(cache: Path, change: Callable[[Tokenizer], object], *, of: str = "") -> str:
+    made = Tokenizer.from_str(of or tokenizer.train(300, cache=cache))
     change(made)
     return made.to_str()
 
@@ -383,11 +453,37 @@ def test_a_tokenizer_that_gguf_cannot_say_is_not_written(case: str, cache: Path)
     change, expected = UNSAYABLE[case]
     rows = 300 if case == "too many words" else 310
     with pytest.raises(GGUFError, match=expected):
-        gguf_metadata.tokenizer_fields(spoiled(cache, change), vocab_size=rows)
+        gguf_tokenizer.tokenizer_fields(spoiled(cache, change), vocab_size=rows)
+
+
+UNSAYABLE_SENTENCEPIECE: dict[str, tuple[Callable[[Tokenizer], object], str]] = {
+    "spaces before the first word alone": (
+        lambda made: setattr(made, "pre_tokenizer", pre_tokenizers.Metaspace(prepend_scheme="first", split=False)),
+        "pre_tokenizer = .*Metaspace",
+    ),
+    "NFC": (
+        lambda made: setattr(made, "normalizer", normalizers.Sequence([normalizers.NFC(), made.normalizer])),
+        "normalizer = .*NFC",
+    ),
+    "dropout": (lambda made: setattr(made.model, "dropout", 0.1), r"model\.dropout = 0\.1"),
+}
+
+
+@pytest.mark.parametrize("case", UNSAYABLE_SENTENCEPIECE)
+def test_another_kind_of_sentencepiece_is_not_written(case: str, cache: Path) -> None:
+    change, expected = UNSAYABLE_SENTENCEPIECE[case]
+    with pytest.raises(GGUFError, match=expected):
+        gguf_tokenizer.tokenizer_fields(spoiled(cache, change, of=gguf_checks.sentencepiece_like(500)), vocab_size=512)
+
+
+def test_a_byte_without_a_word_is_named() -> None:
+    content = gguf_checks.sentencepiece_like(500).replace("<0x41>", "<other>")
+    with pytest.raises(GGUFError, match="without a word for the byte <0x41>"):
+        gguf_tokenizer.tokenizer_fields(content, vocab_size=512)
 
 
 BAD_TOKENIZERS: dict[str, tuple[dict[str, Any], str]] = {
-    "SentencePiece": ({"tokenizer.ggml.model": "llama"}, r"model = 'llama', expected 'gpt2'.*Hugging Face folder"),
+    "other model": ({"tokenizer.ggml.model": "bert"}, r"model = 'bert', expected 'gpt2'.*'llama'.*Hugging Face folder"),
     "other splitting": ({"tokenizer.ggml.pre": "qwen2"}, r"pre = 'qwen2', expected one of gpt-2, llama-bpe"),
     "no tokens": ({"tokenizer.ggml.tokens": None}, r"tokenizer\.ggml\.tokens is missing"),
     "too few types": ({"tokenizer.ggml.token_type": [1, 1]}, r"token_type has 2 entries, expected 512"),
