@@ -15,7 +15,7 @@ from llama_workbench.harness import speedscope
 
 from . import data, flame_canvas, frame_difference, parts, raw_profile, words
 from .figures import flamegraphs
-from .frames import Frame, Scale, StackError, by_own_time, merge
+from .frames import Frame, Scale, StackError, merge
 
 WAYS = {"side": "Side by side", "difference": "Difference"}
 """What `?flame=` may say."""
@@ -182,7 +182,7 @@ def _own(path: Path, stamp: data.Stamp, workload: str, side: str) -> pd.DataFram
     assert profile is not None and profile.root is not None
     total = profile.root.samples
     scale = profile.scale
-    own = [(name, file, count) for name, file, (count,) in by_own_time(profile.root)[:ROWS]]
+    own = [(name, file, count) for name, file, (count,) in profile.root.by_own_time[:ROWS]]
     shares = [count / total for _, _, count in own]
     return pd.DataFrame(
         {
@@ -213,7 +213,7 @@ def _show_own(own: pd.DataFrame, side: str) -> None:
 def _changes(path: Path, stamp: data.Stamp, workload: str, before: str, after: str) -> pd.DataFrame:
     """Functions whose own time differs, the surest large ones first."""
     both = _both(path, stamp, workload, before, after)
-    scales, own = both.scales, by_own_time(both.merged)
+    scales, own = both.scales, both.merged.by_own_time
     rows = [(name, file, counts, frame_difference.delta(counts, scales)) for name, file, counts in own]
     rows = sorted(rows, key=lambda row: (not row[3].sure, -abs(row[3].ns)))[:ROWS]
     only = {None: "both", 0: before, 1: after}

@@ -8,14 +8,15 @@ callee are kept by line, because a line such as `scores = q @ k.T` runs in a ker
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-DISPATCH = re.compile(r"(?:^|[.])(?:_wrapped_call_impl|_call_impl)$")
+DISPATCH = frozenset({"_wrapped_call_impl", "_call_impl"})
 """nn.Module's way from `module(x)` to `forward`: two frames at every level that say nothing."""
 
 PRUNE_BELOW = 0.002
@@ -27,7 +28,8 @@ MOST_BOXES = 20_000
 MOST_LEVELS = 80
 """Time of deeper frames stays in the box of this level: nobody reads further, and a file may hold anything."""
 
-_FRAME = re.compile(r"^(?P<name>.*?)(?: \((?P<file>[^()]*?)(?::(?P<line>\d+))?\))?$")
+_FRAME = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")  # name, file, line
+_MOST_DIGITS = 15  # of a count
 
 Counts = tuple[int, ...]
 """Samples, one number for each profile that is laid over the others."""
@@ -63,6 +65,18 @@ class Frame:
     def depth(self) -> int:
         """Levels of frames below this one."""
         return max((1 + child.depth for child in self.children), default=0)
+
+    @functools.cached_property
+    def by_own_time(self) -> list[tuple[str, str, Counts]]:
+        """(name, file, own samples) of every function below with any, the most first: the picture as a list."""
+        own: dict[tuple[str, str], Counts] = {}
+        for level, frame in self.walk():
+            if level:
+                function = frame.name, frame.file
+                have = own.get(function)
+                own[function] = tuple(map(operator.add, have, frame.own)) if have else frame.own
+        found = [(name, file, counts) for (name, file), counts in own.items() if any(counts)]
+        return sorted(found, key=lambda item: (-sum(item[2]), item[:2]))
 
     def walk(self) -> Iterator[tuple[int, Frame]]:
         """This frame and all below it, outermost first, each with its level."""
@@ -100,11 +114,17 @@ def time_ns(counts: Counts, scales: Sequence[Scale]) -> float:
     return sum(scale.time_ns(count) for count, scale in zip(counts, scales, strict=True)) / len(scales)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Node:
-    samples: int = 0
+    own: int = 0
     children: dict[tuple[str, str], _Node] = field(default_factory=dict)
-    lines: Counter[int] = field(default_factory=Counter)
+    lines: dict[int, int] = field(default_factory=dict)
+
+
+class _Reached(NamedTuple):
+    node: _Node
+    line: int | None = None
+    level: int = 0
 
 
 class StackError(ValueError):
@@ -113,51 +133,58 @@ class StackError(ValueError):
 
 def read_folded(text: str) -> Frame:
     """Folded stacks → the tree under a root named "all". Raises StackError on a line without a count."""
-    root = _Node()
-    parsed = functools.cache(_parsed)  # the outer frames are in every line
+    stacks = []
     for number, raw in enumerate(text.splitlines(), start=1):
         if not raw.strip():
             continue
         stack, _, count = raw.rpartition(" ")
-        if not stack or not count.isdecimal():
+        if not stack or not count.isdecimal() or len(count) > _MOST_DIGITS:
             raise StackError(f'line {number} is not "frame;frame count"')
-        _add(root, map(parsed, stack.split(";")), int(count))
+        stacks.append((stack, int(count)))
+    root = _Node()
+    parsed = functools.cache(_parsed)  # a function is in many stacks
+    before: list[str] = []
+    path = [_Reached(root)]  # where each frame of the stack before led to
+    for stack, samples in sorted(stacks):  # beside each other are those that have their outer frames in common
+        frames = stack.split(";")
+        common = sum(itertools.takewhile(bool, map(operator.eq, frames, before)))
+        del path[common + 1 :]
+        for frame in frames[common:]:
+            path.append(_called(path[-1], parsed(frame)))
+        before = frames
+        node, line, _ = path[-1]
+        node.own += samples
+        if line is not None:
+            node.lines[line] = node.lines.get(line, 0) + samples
     return _frozen("all", "", root)
 
 
 def _parsed(text: str) -> tuple[str, str, int | None] | None:
     """Name, file and line of one frame of a folded line; None of one that is left out."""
-    found = _FRAME.match(text)
-    if not found:
-        return text, "", None
-    if DISPATCH.search(found["name"]):
+    found = _FRAME.fullmatch(text)
+    name, file, line = found.groups() if found else (text, "", None)
+    if name.rpartition(".")[2] in DISPATCH:
         return None
-    return found["name"], found["file"] or "", int(found["line"]) if found["line"] else None
+    return name, file, int(line) if line else None
 
 
-def _add(root: _Node, stack: Iterable[tuple[str, str, int | None] | None], samples: int) -> None:
-    root.samples += samples
-    node, line, level = root, None, 0
-    for frame in stack:
-        if frame is None:
-            continue
-        if (level := level + 1) > MOST_LEVELS:
-            line = None
-            break
-        name, file, line = frame
-        below = node.children.get((name, file))
-        if below is None:
-            below = node.children[name, file] = _Node()
-        node = below
-        node.samples += samples
-    if line is not None and node is not root:
-        node.lines[line] += samples
+def _called(caller: _Reached, frame: tuple[str, str, int | None] | None) -> _Reached:
+    """Where a frame leads to from its caller."""
+    if frame is None:
+        return caller
+    if caller.level == MOST_LEVELS:
+        return _Reached(caller.node, None, MOST_LEVELS)
+    name, file, line = frame
+    node = caller.node.children.get((name, file))
+    if node is None:
+        node = caller.node.children[name, file] = _Node()
+    return _Reached(node, line, caller.level + 1)
 
 
 def _frozen(name: str, file: str, node: _Node) -> Frame:
     children = [_frozen(*key, child) for key, child in node.children.items()]
-    lines = {line: (samples,) for line, samples in node.lines.items()}
-    return _sorted(name, file, (node.samples,), children, list(lines.items()))
+    samples = node.own + sum([child.counts[0] for child in children])
+    return _sorted(name, file, (samples,), children, [(line, (own,)) for line, own in node.lines.items()])
 
 
 def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: list[tuple[int, Counts]]) -> Frame:
@@ -255,15 +282,3 @@ def prune(
         if share >= 1 or boxes <= most + 1:
             return pruned, share
         share *= 2
-
-
-def by_own_time(root: Frame) -> list[tuple[str, str, Counts]]:
-    """(name, file, own samples) of every function with any, the most first: the picture as a list."""
-    own: dict[tuple[str, str], list[int]] = {}
-    for level, frame in root.walk():
-        if level:
-            have = own.setdefault((frame.name, frame.file), [0] * len(root.counts))
-            for side, count in enumerate(frame.own):
-                have[side] += count
-    found = [(name, file, tuple(counts)) for (name, file), counts in own.items() if any(counts)]
-    return sorted(found, key=lambda item: (-sum(item[2]), item[:2]))

@@ -17,7 +17,7 @@ import numpy as np
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.data import Profile
 from llama_workbench.dashboard.frame_difference import colour_limit_ns, delta
-from llama_workbench.dashboard.frames import Counts, Frame, Scale, by_own_time, merge, prune, time_ns, without_shell
+from llama_workbench.dashboard.frames import Counts, Frame, Scale, merge, prune, time_ns, without_shell
 
 from .colours import DARK, LIGHT, STEPS, Palette
 
@@ -80,11 +80,11 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
             box.name,
             box.place,
             level=box.level,
-            x=round(box.start, 7),
-            w=round(box.width, 7),
+            x=box.start,
+            w=box.width,
             fill=fill,
-            share=_short(count / scale.samples),
-            own=_short(own / scale.samples),
+            share=count / scale.samples,
+            own=own / scale.samples,
             time=_ms(scale.time_ns(count)),
             error=_ms(scale.error_ns(count)),
         )
@@ -127,8 +127,8 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
             box.name,
             box.place,
             level=box.level,
-            x=round(box.start, 7),
-            w=round(box.width, 7),
+            x=box.start,
+            w=box.width,
             fill=_NEUTRAL + step if box.level else _UNCOLOURED,
             only=-1 if change.only is None else change.only,
             sure=int(change.sure),
@@ -229,7 +229,7 @@ def flamegraph_text(profile: Profile, most: int = 3) -> str:
     total = profile.root.samples
     largest = [
         f"{name} {words.milliseconds(profile.scale.time_ns(own)) if profile.scale else words.percent(own / total)}"
-        for name, _, (own,) in by_own_time(profile.root)[:most]
+        for name, _, (own,) in profile.root.by_own_time[:most]
     ]
     time = f", {words.milliseconds(profile.median_ns)} a call" if profile.median_ns else ""
     return (
@@ -243,7 +243,7 @@ def difference_text(before: Profile, after: Profile, merged: Frame, most: int = 
     if before.scale is None or after.scale is None:
         raise ValueError("two profiles with the time of a call are needed")
     scales = (before.scale, after.scale)
-    deltas = [(name, delta(own, scales)) for name, _, own in by_own_time(merged)]
+    deltas = [(name, delta(own, scales)) for name, _, own in merged.by_own_time]
     sure = sorted((item for item in deltas if item[1].sure), key=lambda item: -abs(item[1].ns))[:most]
     changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none beyond two standard errors"
     return (
@@ -265,9 +265,4 @@ def kind(frame: Frame) -> str:
 
 
 def _ms(value_ns: float) -> float:
-    return _short(value_ns / 1e6)
-
-
-def _short(value: float) -> float:
-    """Four digits are more than a profile knows, and a picture of 20,000 boxes is sent to the browser."""
-    return float(f"{value:.4g}")
+    return value_ns / 1e6
