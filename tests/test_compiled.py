@@ -1,21 +1,61 @@
-"""Compiled variants: the same logits through torch.compile, never eagerly under that name, and one compilation."""
+"""Compiled variants: the same logits through torch.compile, never eagerly under that name, and one compilation.
+
+The compiler takes eight seconds of a processor for each kind of call, and eleven kinds for each geometry of the gate.
+"""
 
 from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
 
 import pytest
 import torch
 
 from llama_workbench import ROOT, variants
+from llama_workbench.harness import gates, geometries, workloads
+from llama_workbench.harness.cache import cache_directory
+from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.claims import load_claims
 from llama_workbench.harness.gates import small_geometries, small_weights, trace
+from llama_workbench.harness.memory import disagreement
 from llama_workbench.harness.plan import PlanError, Request, make_plan
+from llama_workbench.harness.worker import Worker
 from llama_workbench.variants import compiling
 
+needs_compiler = pytest.mark.skipif(compiling.missing() is not None, reason=f"torch.compile {compiling.missing()}")
 
-@pytest.mark.skipif(compiling.missing() is not None, reason=f"torch.compile {compiling.missing()}")
+GROUPED = geometries.get("tiny-gqa")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_the_compiler_leaves_slows_nobody() -> Iterator[None]:
+    """Its millions of objects would be walked through by each collection in the tests that follow in this process."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+    gc.collect()
+    gc.freeze()
+
+
+@needs_compiler
+def test_every_kind_of_call_is_the_librarys_in_float64() -> None:
+    """All cases of the gate on the geometry with everything that a Llama may have; a run's gate has both."""
+    config = small_geometries()["grouped"]
+    weights, cases = small_weights(config, torch.float64), gates.small_cases(config)
+    expected, found = (
+        gates.run_cases(variants.get(name).build(config, weights, max_length=gates.SMALL_LENGTH), cases)
+        for name in ("transformers_eager", "fast_compiled")
+    )
+    gate = gates.judge_logits(cases, found, expected, torch.float64)
+    assert gate.passed, gate.detail
+    assert gate.cases == len(cases) == 8
+
+
+@needs_compiler
 @pytest.mark.parametrize("name", ["fast", "gpt_fast"])
 def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
-    config = small_geometries()["grouped"]
+    config = GROUPED.config
     weights = small_weights(config, torch.float32)
     tokens = torch.arange(13)[None]
     with torch.inference_mode():
@@ -31,6 +71,18 @@ def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs > 0
     with pytest.raises(RuntimeError, match="dispatch mode"):  # a trace would run it eagerly; it says so instead
         trace(lambda: variants.get(f"{name}_compiled").build(config, weights, max_length=16).forward(tokens, 0))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["fast_compiled", "gpt_fast_compiled"])
+def test_it_holds_what_the_policies_say(name: str) -> None:
+    workload = workloads.get("prefill-tiny-t16").model_copy(update={"geometry": GROUPED.name})
+    worker = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1})
+    worker.open(workload.model_dump(), str(synthesize(geometries.get(workload.geometry), cache=cache_directory())), 0)
+    with torch.inference_mode():
+        found = worker.memory_held(workload.name, name)
+    assert [len(step["lengths"]) for step in found["steps"]] == [0, 1, 2, 4, 8, 16]
+    assert [disagreement(step) for step in found["steps"]] == [""] * 6
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

@@ -210,8 +210,8 @@ def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Pa
     assert "gguf, cold: " in alts[2]
     assert "Best speed-up for its memory (caches): " in text
     assert "99 %, all of the run at once" in text
-    assert "too few rounds for an interval: 1 of about 10" in text
-    assert "Too few rounds for an interval (1 of about 10) where the ends are open." in text
+    assert "too few rounds for an interval: 1 of about 15" in text
+    assert "Too few rounds for an interval (1 of about 15) where the ends are open." in text
     app.selectbox(key="held").set_value("mask").run()
     assert app.query_params["held"] == "mask"
     assert "Masks after 4 lengths: team006_after 391 KiB (0.8 % of the weights, 4 times" in everything(app)

@@ -23,6 +23,7 @@ PIPELINE = (
     "counts",
     "geometries",
     "gguf_metadata",
+    "gguf_tokenizer",
     "cache",
     "tokenizer",
     "speedscope",

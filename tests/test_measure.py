@@ -132,7 +132,7 @@ def test_a_hanging_variant_is_given_up(tmp_path, monkeypatch):
     request = Request(
         variants=("yardstick", "fast", "hangs"), added=(f"{OUTSIDE}:hangs",), workloads=("decode-tiny-c16",)
     )
-    result, _ = run(tmp_path, request, budget_seconds=25.0)
+    result, _ = run(tmp_path, request, budget_seconds=18.0)
     assert "hangs" in result.manifest["excluded"][0]["reason"]
     assert "fast" in set(result.folder.read_samples()["variant"].unique())
 
@@ -154,7 +154,7 @@ def test_a_slower_variant_is_found_slower_and_a_copy_is_not(tmp_path):
         added=(f"{OUTSIDE}:good", f"{OUTSIDE}:slow"),
         workloads=("decode-tiny-c16",),
     )
-    result, _ = run(tmp_path, request, budget_seconds=15.0)
+    result, _ = run(tmp_path, request, budget_seconds=12.0)
     verdicts = {verdict.title: verdict.verdict for verdict in result.verdicts}
     assert verdicts["slow against fast"] == "slower"
     assert verdicts["good against fast"] in {"same", "inconclusive"}

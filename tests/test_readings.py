@@ -290,7 +290,7 @@ def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], s
 @pytest.mark.parametrize(
     ("rounds", "verdict", "why"),
     [
-        (1, "inconclusive", "too few rounds for an interval (1 of about 10)"),
+        (1, "inconclusive", "too few rounds for an interval (1 of about 15)"),
         (12, "supported", ""),
     ],
 )
