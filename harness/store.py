@@ -134,9 +134,9 @@ class RunWarning(UserWarning):
 class RunSummary:
     """What a folder is, for a list of runs. `problem` is None where it can be read as a run.
 
-    verdicts: how many there are of each word. claims: (claim, part, verdict), a part that has no name as "". machine:
-    CPU, cores, threads and versions in one line; commit: of the workbench that measured; noise: what its controls
-    showed, in one line.
+    verdicts: how many there are of each word. claims: (claim, part, verdict), a part that has no name as "", and in
+    place of the part of an "ad-hoc" comparison what was compared. machine: CPU, cores, threads and versions in one
+    line; commit: of the workbench that measured; noise: what its controls showed, in one line.
     """
 
     path: Path
@@ -394,10 +394,7 @@ class RunFolder:
         problem: str | None = None
         try:
             if (self.path / VERDICTS).exists():
-                claims = [
-                    (str(each["claim"]), str(each.get("part") or ""), str(each["verdict"]))
-                    for each in self.read_verdicts()
-                ]
+                claims = [(str(each["claim"]), _part_text(each), str(each["verdict"])) for each in self.read_verdicts()]
             self._check_samples()
         except RunError as error:
             problem = f"{error.path.name}: {error.problem}"
@@ -536,6 +533,12 @@ def _started(run: RunFolder) -> float:
         return datetime.fromisoformat(run.read_manifest()["started"]).timestamp()
     except (RunError, KeyError, TypeError, ValueError):
         return run.path.stat().st_mtime
+
+
+def _part_text(verdict: Mapping[str, Any]) -> str:
+    """The part of a claim; of a mere question, all of which have one name, which question it is."""
+    asked = verdict.get("title") if verdict["claim"] == "ad-hoc" else None
+    return str(verdict.get("part") or asked or "")
 
 
 def _commit_text(commit: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness import standings as standings_module
 from llama_workbench.harness.cli import main
 from llama_workbench.harness.compare import compare
@@ -156,6 +157,18 @@ def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
     judged, turns = histories.verdicts_over_time([*entries, later], claim)
     assert len(judged) == 3 and judged[0][1][part] == verdict == "refuted"
     assert [(turn.was, turn.became, turn.part) for turn in turns] == [("refuted", "supported", part)]
+
+
+def test_two_questions_are_not_one_whose_answer_turned(tmp_path: Path) -> None:
+    for run in ("candle-lookup", "candle-parts"):
+        shutil.copytree(ROOT / "results" / "baselines" / run, tmp_path / run)
+    entries = data.RunList(tmp_path).entries()[::-1]
+    judged, turns = histories.verdicts_over_time(entries, "ad-hoc")
+    assert [*(part for _, parts in judged for part in parts)] == [
+        "candle_engine against candle_engine_fresh",
+        "candle_engine_fresh against team006_before",
+    ]
+    assert turns == []
 
 
 # -- the picture -------------------------------------------------------------------------------------------------------

@@ -202,7 +202,8 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
 
 
 def show_claim(entries: Sequence[data.Entry]) -> None:
-    claims = sorted({claim for entry in entries for claim, _, _ in entry.summary.claims if claim})
+    named = {claim for entry in entries for claim, _, _ in entry.summary.claims if claim}
+    claims = sorted(named, key=lambda claim: (claim == "ad-hoc", claim))
     st.header("Verdicts of a claim", anchor="claim")
     if not claims:
         st.text("None of these runs judged a claim. This command makes one that does:")
