@@ -308,10 +308,11 @@ def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Seq
     key = Keys.Tokenizer.SCORES
     if len(scores) != len(tokens):
         fail(path, f"{key} has {len(scores)} entries, expected {len(tokens)}, one a token", AGAIN)
+    of_bytes = set(_BYTES)
     normal = {
         token: score
         for token, kind, score in zip(tokens, types, scores, strict=True)
-        if kind == TokenType.NORMAL and token not in _BYTES
+        if kind == TokenType.NORMAL and token not in of_bytes
     }
     ways = {
         token: [

@@ -6,6 +6,7 @@ The compiler takes eight seconds of a processor for each kind of call, and eleve
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -38,18 +39,32 @@ def _what_the_compiler_leaves_slows_nobody() -> Iterator[None]:
     gc.freeze()
 
 
+NOT_IN_CI = pytest.mark.skipif(
+    bool(os.environ.get("CI")), reason="takes the compiler over a minute, for which CI has no time: make test tries it"
+)
+
+
 @needs_compiler
-def test_every_kind_of_call_is_the_librarys_in_float64() -> None:
-    """All cases of the gate on the geometry with everything that a Llama may have; a run's gate has both."""
-    config = small_geometries()["grouped"]
+@pytest.mark.parametrize(
+    ("name", "geometry"),
+    [
+        ("fast_compiled", "grouped"),  # has everything that a Llama may have
+        pytest.param("fast_compiled", "plain", marks=NOT_IN_CI),
+        pytest.param("gpt_fast_compiled", "grouped", marks=NOT_IN_CI),
+        pytest.param("gpt_fast_compiled", "plain", marks=NOT_IN_CI),
+    ],
+)
+def test_every_kind_of_call_is_the_librarys_in_float64(name: str, geometry: str) -> None:
+    config = small_geometries()[geometry]
     weights, cases = small_weights(config, torch.float64), gates.small_cases(config)
     expected, found = (
-        gates.run_cases(variants.get(name).build(config, weights, max_length=gates.SMALL_LENGTH), cases)
-        for name in ("transformers_eager", "fast_compiled")
+        gates.run_cases(variants.get(each).build(config, weights, max_length=gates.SMALL_LENGTH), cases)
+        for each in ("transformers_eager", name)
     )
     gate = gates.judge_logits(cases, found, expected, torch.float64)
     assert gate.passed, gate.detail
     assert gate.cases == len(cases) == 8
+    assert gate.tolerance == gates.TOLERANCES[torch.float64]
 
 
 @needs_compiler
