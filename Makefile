@@ -39,7 +39,7 @@ speedscope: $(INSTALLED) ## install what the dashboard opens raw profiles with (
 lint: $(INSTALLED) $(TYPING) ## check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy -p llama_workbench -p tests -m conftest -m hatch_build | sed 's|^$(TYPING)/||'
+	$(BIN)/mypy --num-workers=2 -p llama_workbench -p tests -m conftest -m hatch_build | sed 's|^$(TYPING)/||'
 
 format: $(INSTALLED) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .

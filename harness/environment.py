@@ -34,7 +34,7 @@ def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, dev
     return {
         "cpu_model": model,
         "cpu_flags": flags,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": usable_cores(),
         "cgroup_quota_cores": _cgroup_quota_cores(),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "memory_bytes": _memory_bytes(),
@@ -53,6 +53,11 @@ def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, dev
         "load_average": [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None,
         "commit": _commit(ROOT),
     }
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def device_kind(environment: Mapping[str, Any]) -> str:

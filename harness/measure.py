@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from llama_workbench import variants
 
-from .environment import child_environment
+from .environment import child_environment, usable_cores
 from .plan import Experiment, Plan, without
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -36,7 +36,7 @@ OPEN_SECONDS = 300.0
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
 GATE_SECONDS_PER_TOKEN = 0.05
-COMPILE_SECONDS = 300.0
+COMPILE_SECONDS = 600.0
 """What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
@@ -169,7 +169,10 @@ class WorkerProcess:
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
             "PYTHONUNBUFFERED": "1",
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes beside the one that is measured
+            # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
+            # would leave processes beside the one that is measured.
+            "TORCHINDUCTOR_COMPILE_THREADS": str(usable_cores() if device == "cpu" else 1),
+            "TORCH_WARM_POOL": "0",
         }
         self._log = log.open("ab")
         # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
