@@ -346,6 +346,7 @@ class Measurement:
         self.excluded: dict[str, str] = {}
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.device: dict[str, Any] = {"kind": plan.device}
+        self._ahead: tuple[str, Callable[[], Any]] | None = None
         self.books = [Bookkeeping(e, folders.get(e.workload.geometry), device=plan.device) for e in plan.experiments]
         for book in self.books:
             if book.experiment.workload.kind == "component":
@@ -386,16 +387,76 @@ class Measurement:
                 self._exclude_everywhere(name, reason)
         total = sum(len(book.experiment.entered()) for book in self.books)
         done = 0
+
+        def told(book: Bookkeeping, name: str) -> None:
+            nonlocal done
+            done += 1
+            self.progress.step(f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan"))
+
+        with self._compiling_ahead():
+            for group in self.groups:
+                self._start(group, told)
+
+    @contextmanager
+    def _compiling_ahead(self) -> Iterator[None]:
+        """Where a plan has several compiled variants, a process on another core gates the last of them meanwhile.
+
+        Only for what that leaves on disk: a machine that has not seen a variant compiles it for minutes, and gates
+        would wait for one after the other. The variant is gated like all others afterwards, whatever came of this.
+        """
+        first: dict[str, tuple[Group, Bookkeeping]] = {}  # where each is gated first
         for group in self.groups:
-
-            def told(book: Bookkeeping, name: str) -> None:
-                nonlocal done
-                done += 1
-                self.progress.step(
-                    f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan")
+            for book in group.books:
+                for name in book.remaining().entered():
+                    if "@" not in name and self._is_compiled(name):
+                        first.setdefault(name, (group, book))
+        if len(first) < 2 or usable_cores() < 2 or self.plan.device != "cpu":
+            yield
+            return
+        name, (group, book) = list(first.items())[-1]
+        process = None
+        try:
+            with suppress(WorkerFailed):
+                process = WorkerProcess(
+                    process=0,
+                    threads=group.threads,
+                    added=self.plan.added,
+                    cache=self.cache,
+                    log=self.logs / "compiling-ahead.log",
                 )
+                self._open(process, book)
+                self._ahead = name, self._begin_gate(process, group, book, name)
+            yield
+        finally:
+            self._ahead = None
+            if process is not None:
+                process.close()
 
-            self._start(group, told)
+    def _await_ahead(self, name: str) -> None:
+        """Wait until what is compiled ahead is on disk, if that is this variant."""
+        if self._ahead is not None and self._ahead[0] == name:
+            answer, self._ahead = self._ahead[1], None
+            with suppress(WorkerFailed):  # it will fail here too, and then with its reason
+                answer()
+
+    def _open(self, process: WorkerProcess, book: Bookkeeping) -> dict[str, Any]:
+        """Let a process open a workload; what it says of the checkpoint."""
+        facts: dict[str, Any] = process.ask(
+            "open",
+            OPEN_SECONDS,
+            workload=book.experiment.workload.model_dump(),
+            folder=str(book.folder) if book.folder else None,
+            seed=self.seed,
+        )
+        return facts
+
+    def _begin_gate(self, process: WorkerProcess, group: Group, book: Bookkeeping, name: str) -> Callable[[], Any]:
+        """Let a process gate a variant; the returned function waits for what it finds."""
+        workload = book.experiment.workload
+        tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
+        limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
+        extra = COMPILE_SECONDS if self._is_compiled(name) else 0.0
+        return process.begin("gate", limit + extra, workload=workload.name, variant=name)
 
     def _start(self, group: Group, told: Callable[[Bookkeeping, str], None] = lambda book, name: None) -> None:
         """Start (again) a group's process; variants that bring it down fall out until it stands."""
@@ -432,21 +493,13 @@ class Measurement:
             self.device = group.process.ask("device", GATE_SECONDS)
         for book in group.books:
             workload = book.experiment.workload
-            tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
-            limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
-            facts = group.process.ask(
-                "open",
-                OPEN_SECONDS,
-                workload=workload.model_dump(),
-                folder=str(book.folder) if book.folder else None,
-                seed=self.seed,
-            )
+            facts = self._open(group.process, book)
             if book.folder:
                 self.checkpoints[workload.geometry] = {"name": workload.geometry, **facts}
             for name in book.remaining().entered():
-                extra = COMPILE_SECONDS if self._is_compiled(name) else 0.0
+                self._await_ahead(name)
                 try:
-                    found = group.process.ask("gate", limit + extra, workload=workload.name, variant=name)
+                    found = self._begin_gate(group.process, group, book, name)()
                 except WorkerFailed as failure:
                     self.exclude(name, failure.reason, book)
                     raise _Restart from failure

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import measure, session
+from llama_workbench.harness import geometries, measure, session
+from llama_workbench.harness.cache import cache_directory
+from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.plan import Request
 from llama_workbench.harness.store import RunFolder
 
@@ -125,6 +127,46 @@ def test_importing_the_outside_file_may_fail(tmp_path):
     result, _ = run(tmp_path, request, budget_seconds=4.0)
     assert "nowhere_to_be_found" in result.manifest["excluded"][0]["reason"]
     assert any(book["rounds"] for book in result.manifest["experiments"])
+
+
+@pytest.mark.parametrize("last", ["team006_after", "kills"])
+def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_only_here(tmp_path, monkeypatch, last):
+    """Two ordinary variants pass for compiled ones, which would take minutes; one kills the process it is gated in."""
+    added = (f"{OUTSIDE}:kills",) if last == "kills" else ()
+    named = ("team006_before", *((last,) if not added else ()))
+    plan = session.plan_run(
+        Request(variants=(*named, "yardstick"), added=added, workloads=("prefill-tiny-t16",)),
+        session.Options(run_dir=tmp_path / "run"),
+    )
+    measurement = measure.Measurement(
+        plan,
+        folders={"tiny": synthesize(geometries.get("tiny"), cache=cache_directory())},
+        parameters={}, cache=cache_directory(), logs=tmp_path, seed=0, progress=Quiet(),
+    )  # fmt: skip
+    monkeypatch.setattr(measurement, "_is_compiled", lambda name: name in ("team006_before", last))
+    awaited, processes = [], []
+    begin = measurement._begin_gate
+
+    def spy(process, group, book, name):
+        awaited.append((process is group.process, name))
+        processes.append(process)
+        return begin(process, group, book, name)
+
+    monkeypatch.setattr(measurement, "_begin_gate", spy)
+    with measurement.processes():
+        measurement.pass_gates()
+        (book,), (group,) = measurement.books, measurement.groups
+        assert group.process is not None and group.process.alive()
+        assert not processes[0].alive()
+    assert awaited[0] == (False, last)  # before all others, in a process of its own
+    assert (True, last) in awaited[1:]  # and then as all others
+    assert all(here for here, _ in awaited[1:])
+    assert book.gates["team006_before"]["passed"]
+    if added:
+        assert "kills its process" in measurement.excluded[last]
+    else:
+        assert book.gates[last]["passed"] and not book.excluded
+    assert (tmp_path / "compiling-ahead.log").is_file()
 
 
 def test_a_hanging_variant_is_given_up(tmp_path, monkeypatch):
