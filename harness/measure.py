@@ -417,14 +417,7 @@ class Measurement:
         process = None
         try:
             with suppress(WorkerFailed):
-                process = WorkerProcess(
-                    process=0,
-                    threads=group.threads,
-                    added=self.plan.added,
-                    cache=self.cache,
-                    log=self.logs / "compiling-ahead.log",
-                )
-                self._open(process, book)
+                process = self.another(group, book, "compiling-ahead.log")
                 self._ahead = name, self._begin_gate(process, group, book, name)
             yield
         finally:
@@ -438,6 +431,29 @@ class Measurement:
             answer, self._ahead = self._ahead[1], None
             with suppress(WorkerFailed):  # it will fail here too, and then with its reason
                 answer()
+
+    def another(self, group: Group, book: Bookkeeping, log: str) -> WorkerProcess:
+        """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
+
+        Raises WorkerFailed where it cannot be had.
+        """
+        process = self._process(group, 0, log)
+        try:
+            self._open(process, book)
+        except BaseException:
+            process.close()
+            raise
+        return process
+
+    def _process(self, group: Group, index: int, log: str) -> WorkerProcess:
+        return WorkerProcess(
+            process=index,
+            threads=group.threads,
+            added=self.plan.added,
+            cache=self.cache,
+            log=self.logs / log,
+            device=self.plan.device,
+        )
 
     def _open(self, process: WorkerProcess, book: Bookkeeping) -> dict[str, Any]:
         """Let a process open a workload; what it says of the checkpoint."""
@@ -479,15 +495,7 @@ class Measurement:
         if group.process is not None:
             group.process.close()
         index = self._next_process()
-        log = self.logs / f"worker-{index}.log"
-        group.process = WorkerProcess(
-            process=index,
-            threads=group.threads,
-            added=self.plan.added,
-            cache=self.cache,
-            log=log,
-            device=self.plan.device,
-        )
+        group.process = self._process(group, index, f"worker-{index}.log")
         group.processes = index
         if self.plan.device != "cpu":
             self.device = group.process.ask("device", GATE_SECONDS)

@@ -25,7 +25,7 @@ from typing import Any
 
 from .footprint import KINDS, MOST_LENGTHS
 from .judge import Finding
-from .measure import OPEN_SECONDS, Bookkeeping, Group, Measurement, Progress, WorkerFailed, WorkerProcess
+from .measure import Bookkeeping, Group, Measurement, Progress, WorkerFailed
 from .store import MEMORY_SWEEP, RunFolder
 
 STEP_SECONDS = 120.0
@@ -88,8 +88,8 @@ def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: s
 
     try:
         with (
-            closing(_fresh(measurement, group, book)) as resident,
-            closing(_fresh(measurement, group, book)) as counted,
+            closing(measurement.another(group, book, "memory.log")) as resident,
+            closing(measurement.another(group, book, "memory.log")) as counted,
         ):
             peaks = resident.begin("memory_peak", seconds, workload=name, variant=variant)
             try:
@@ -109,25 +109,6 @@ def _short(record: Mapping[str, Any]) -> str | None:
     if served == record["planned_lengths"]:
         return None
     return f"memory gets short: {served} of {record['planned_lengths']} different lengths served"
-
-
-def _fresh(measurement: Measurement, group: Group, book: Bookkeeping) -> WorkerProcess:
-    """A process of its own with the workload's checkpoint open. Raises WorkerFailed where it cannot be had."""
-    process = WorkerProcess(
-        process=0,
-        threads=group.threads,
-        added=measurement.plan.added,
-        cache=measurement.cache,
-        log=measurement.logs / "memory.log",
-        device=measurement.plan.device,
-    )
-    try:
-        workload = book.experiment.workload.model_dump()
-        process.ask("open", OPEN_SECONDS, workload=workload, folder=str(group.folder), seed=measurement.seed)
-    except BaseException:
-        process.close()
-        raise
-    return process
 
 
 # --- findings ------------------------------------------------------------------------------------------------------

@@ -133,9 +133,8 @@ def test_importing_the_outside_file_may_fail(tmp_path):
 def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_only_here(tmp_path, monkeypatch, last):
     """Two ordinary variants pass for compiled ones, which would take minutes; one kills the process it is gated in."""
     added = (f"{OUTSIDE}:kills",) if last == "kills" else ()
-    named = ("team006_before", *((last,) if not added else ()))
     plan = session.plan_run(
-        Request(variants=(*named, "yardstick"), added=added, workloads=("prefill-tiny-t16",)),
+        Request(variants=("team006_before", last, "yardstick"), added=added, workloads=("prefill-tiny-t16",)),
         session.Options(run_dir=tmp_path / "run"),
     )
     measurement = measure.Measurement(
