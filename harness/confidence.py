@@ -118,8 +118,7 @@ def first_look(alpha: float) -> int:
     """Number of rounds before which the `t` sequence says nothing: 5 + 1.5 log2(1/alpha), rounded up.
 
     That is 15 rounds at alpha = 0.01 and 24 at 0.01/60. In `both`, `t` has alpha/2 and starts at
-    `first_look(alpha / 2)`, with 17 and 26: plan rounds by that figure, although the signs need no such care and can
-    decide from 12 and 18 on.
+    `first_look(alpha / 2)`, with 17 and 26; the signs need no such care and speak before (`first_interval`).
 
     The sequence is exact for normal differences and cautious for
     heavy tails, but not for light ones. Where the differences are +b or -b with hardly any noise (a call that is slower
@@ -130,6 +129,15 @@ def first_look(alpha: float) -> int:
     """
     _check_alpha(alpha)
     return math.ceil(5 - 1.5 * math.log2(alpha))
+
+
+def first_interval(alpha: float) -> int:
+    """Number of rounds from which `both` gives an interval: that of the signs, all rounds' range, at alpha/2.
+
+    12 rounds at alpha = 0.01, 18 at 0.01/60 and 20 at 0.01/200. It is wide, but clear of what lies far away.
+    """
+    _check_alpha(alpha)
+    return _ranks(first_look(alpha / 2), alpha / 2).count(0) + 1
 
 
 def running_bounds(

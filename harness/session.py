@@ -26,7 +26,7 @@ from . import claims as claim_data
 from .cache import CacheError, cache_directory
 from .checks import CHECKS
 from .claims import Metric
-from .confidence import first_look, running_interval
+from .confidence import first_interval, first_look, running_interval
 from .environment import fingerprint, usable_cores
 from .findings import find_out
 from .geometries import Geometry
@@ -203,7 +203,7 @@ class SequentialReferee:
         if not rounds:
             return Need((), False, 0.0, 0.0)
         counts = [len(self.series.get((workload, *pair), [])) for pair in pairs]
-        missing = first_look(self.alpha / 2) - min([*counts, *(len(effect.values) for effect in open_)])
+        missing = first_interval(self.alpha) - min([*counts, *(len(effect.values) for effect in open_)])
         for name in experiment.controls:
             pair = _control_pair(name, experiment.baseline)
             if name.endswith("@aa") or not self._known((workload, *pair)):
@@ -228,20 +228,25 @@ class SequentialReferee:
         return self._rounds_left_of(self.series.get(key, []), region)
 
     def _rounds_left_of(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
-        least = float(max(first_look(self.alpha / 2) - len(values), 1))
+        first_by_t = first_look(self.alpha / 2)
+        least = float(max(first_by_t - len(values), 1))
         if len(values) < 2:
             return least
         interval = running_interval(values, self.alpha)
         half = (interval.high - interval.low) / 2
-        if math.isinf(half) or interval.unstable:
+        usable = math.isfinite(half) and not interval.unstable
+        from_spread = from_interval = math.inf
+        if len(values) < first_by_t or not usable:
             # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
-            return max(judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha), least)
-        # From the interval itself, not from the spread: on a busy machine outliers make the spread say "hopeless" of
-        # what the signs will settle in a moment.
-        centre = float(np.median(values))
-        distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
-        wanted = PRECISION if judge.decided(interval, region) else distance
-        return max(len(values) * ((half / wanted) ** 2 - 1), least) if wanted > 0 else math.inf
+            from_spread = judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha)
+        if usable:
+            # From the interval itself, not only from the spread: on a busy machine outliers make the spread say
+            # "hopeless" of what the signs will settle in a moment.
+            centre = float(np.median(values))
+            distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
+            wanted = PRECISION if judge.decided(interval, region) else distance
+            from_interval = len(values) * ((half / wanted) ** 2 - 1) if wanted > 0 else math.inf
+        return max(min(from_spread, from_interval), least)
 
     def _settled(self, key: Key, region: Region) -> bool:
         values = self.series.get(key, [])

@@ -15,6 +15,7 @@ from scipy import integrate, special, stats
 from llama_workbench.harness.confidence import (
     RESOLUTION,
     Method,
+    first_interval,
     first_look,
     half_width,
     running_bounds,
@@ -158,6 +159,17 @@ def test_too_few_rounds_give_no_bounds() -> None:
     for method, n in first.items():
         assert math.isinf(running_interval(d[: n - 1], ALPHA, method).high)
         assert math.isfinite(running_interval(d[:n], ALPHA, method).high)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.01, 0.01 / 60, 0.01 / 200])
+def test_the_first_interval_is_where_rounds_are_planned_to(alpha: float) -> None:
+    d = np.random.default_rng(1).normal(0, 0.01, 40)
+    n = first_interval(alpha)
+    assert n < first_look(alpha / 2)
+    assert math.isinf(running_interval(d[: n - 1], alpha).high)
+    interval = running_interval(d[:n], alpha)
+    assert interval.low == pytest.approx(d[:n].min() - RESOLUTION)
+    assert interval.high == pytest.approx(d[:n].max() + RESOLUTION)
 
 
 def test_in_both_t_speaks_from_its_own_first_look_on() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims import load_claims
-from llama_workbench.harness.confidence import first_look
+from llama_workbench.harness.confidence import first_interval, first_look
 from llama_workbench.harness.measure import Bookkeeping, Need, next_to_measure
 from llama_workbench.harness.plan import Plan, Request, make_plan
 from llama_workbench.harness.session import SequentialReferee
@@ -72,19 +73,42 @@ def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
     assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10) is soon
 
 
-def test_noise_does_not_keep_an_experiment_from_its_first_interval(plan: Plan) -> None:
-    """A spread from three rounds once said "never", and the experiment waited for ever behind dearer ones."""
+def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[SequentialReferee, Need]:
+    """A referee and what it says after rounds of equal variants whose times in round i are spread by factor(i)."""
     referee = SequentialReferee(plan, {})
     rng = random.Random(5)
     [experiment] = [one for one in plan.experiments if one.workload.name == "prefill-15m-t128"]
-    for index in range(3):
+    for index in range(rounds):
+        spread = factor(index)
         samples = [
-            [name, sub_round, place, 128, 1, int(9e6 * rng.uniform(0.5, 2)), 9_000_000, 0]
+            [name, sub_round, place, 128, 1, int(9e6 * rng.uniform(1 / spread, spread)), 9_000_000, 0]
             for sub_round in range(3)
             for place, name in enumerate(experiment.entered())
         ]
         referee.add({"workload": experiment.workload.name, "process": 1, "round": index, "samples": samples})
-    need = referee.need(experiment)
+    return referee, referee.need(experiment)
+
+
+def test_noise_does_not_keep_an_experiment_from_its_first_interval(plan: Plan) -> None:
+    """A spread from three rounds once said "never", and the experiment waited for ever behind dearer ones."""
+    referee, need = measured(plan, 3, lambda index: 2.0)
     assert need.early
-    assert need.rounds_next == first_look(referee.alpha / 2) - 3
+    assert need.rounds_next == first_interval(referee.alpha) - 3
     assert need.rounds_all >= need.rounds_next
+
+
+def test_with_the_signs_interval_others_may_have_their_turn_before_t_speaks(plan: Plan) -> None:
+    alpha = SequentialReferee(plan, {}).alpha
+    first, first_by_t = first_interval(alpha), first_look(alpha / 2)
+    assert measured(plan, first - 1, lambda index: 1.02)[1].early
+    _, need = measured(plan, first, lambda index: 1.02)
+    assert not need.early
+    assert need.rounds_next >= first_by_t - first
+
+
+def test_one_round_far_off_does_not_make_the_wait_for_t_look_endless(plan: Plan) -> None:
+    """The signs' first interval is the range of all rounds: by it one of them would make it tens of thousands."""
+    rounds = first_interval(SequentialReferee(plan, {}).alpha) + 1
+    _, calm = measured(plan, rounds, lambda index: 1.002)
+    _, one_off = measured(plan, rounds, lambda index: 3.0 if index == 4 else 1.002)
+    assert calm.rounds_next <= one_off.rounds_next < 1000
