@@ -1,8 +1,9 @@
 """From experiments to rounds of samples: fresh processes, gates first, then rounds until everything is settled.
 
-One process per checkpoint (and one for components) measures; only one of them runs at a time. A variant that raises,
-answers wrongly, hangs, leaks or kills its process falls out with a reason, and the rest goes on. Who decides that an
-effect is settled is told to the loop by its caller (`Referee`): this module knows no statistics.
+One process per checkpoint (and one for components) measures. Gates, which time nothing that counts, run in several
+of them at once; rounds in one at a time, and nothing beside it. A variant that raises, answers wrongly, hangs, leaks or
+kills its process falls out with a reason, and the rest goes on. Who decides that an effect is settled is told to the
+loop by its caller (`Referee`): this module knows no statistics.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -197,7 +198,7 @@ class WorkerProcess:
         }
         try:
             self._write(hello)
-            self._answer(START_SECONDS, "starting")
+            Answer(self, "starting", START_SECONDS).result()
         except BaseException:
             self.close()
             raise
@@ -208,13 +209,13 @@ class WorkerProcess:
         Raises:
             WorkerFailed: it died, did not answer in time, or answered with an error.
         """
-        return self.begin(verb, timeout_seconds, **arguments)()
+        return self.begin(verb, timeout_seconds, **arguments).result()
 
-    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[[], Any]:
-        """Send one command; the returned function waits for its answer, so that others can be asked meanwhile."""
+    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> Answer:
+        """Send one command and do not wait for its answer, so that others can be asked meanwhile."""
         self._map[0] = 0
         self._write({"do": verb, **arguments})
-        return partial(self._answer, timeout_seconds, verb)
+        return Answer(self, verb, timeout_seconds)
 
     def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[[], Any]:
         """A command that first says it is ready; the returned function lets it go and waits for the answer."""
@@ -222,7 +223,7 @@ class WorkerProcess:
 
         def go() -> Any:
             self._write({})
-            return self._answer(timeout_seconds, verb)
+            return Answer(self, verb, timeout_seconds).result()
 
         return go
 
@@ -261,17 +262,21 @@ class WorkerProcess:
         except OSError as error:
             raise WorkerFailed(self._epitaph()) from error
 
-    def _answer(self, timeout_seconds: float, verb: str) -> Any:
+    def fileno(self) -> int:
+        """Where answers arrive; for `select`."""
         assert self._process.stdout is not None
-        end = time.monotonic() + timeout_seconds
+        return self._process.stdout.fileno()
+
+    def answer(self, verb: str, timeout_seconds: float, end: float) -> Any:
+        """The answer to the one command that was sent; at the latest at `end`, which is `timeout_seconds` after it."""
         while b"\n" not in self._buffer:
             left = end - time.monotonic()
-            ready, _, _ = select.select([self._process.stdout], [], [], max(left, 0))
+            ready, _, _ = select.select([self], [], [], max(left, 0))
             if not ready:
                 running = self._running()
                 self._kill()
                 raise WorkerFailed(f"hangs: no answer to {verb!r} in {timeout_seconds:.0f} s", running)
-            chunk = os.read(self._process.stdout.fileno(), 1 << 20)
+            chunk = os.read(self.fileno(), 1 << 20)
             if not chunk:
                 running = self._running()
                 self._process.wait()
@@ -292,6 +297,69 @@ class WorkerProcess:
             name = signal.Signals(-code).name
             return f"kills its process ({name}{', out of memory?' if name == 'SIGKILL' else ''})"
         return f"ends its process (exit code {code})"
+
+
+class Answer:
+    """What a process was asked for and has perhaps not answered yet; its time runs from here on."""
+
+    def __init__(self, process: WorkerProcess, verb: str, timeout_seconds: float) -> None:
+        self._process = process
+        self._verb = verb
+        self._timeout_seconds = timeout_seconds
+        self._end = time.monotonic() + timeout_seconds
+        self._found: Any = None
+        self._failure: WorkerFailed | None = None
+        self._over = False
+
+    def result(self) -> Any:
+        """Wait for it; again and again the same. Raises WorkerFailed as `WorkerProcess.ask` does."""
+        if not self._over:
+            try:
+                self._found = self._process.answer(self._verb, self._timeout_seconds, self._end)
+            except WorkerFailed as failure:
+                self._failure = failure
+            self._over = True
+        if self._failure is not None:
+            raise self._failure
+        return self._found
+
+    @staticmethod
+    def first_of(answers: Sequence[Answer]) -> list[Answer]:
+        """Wait until some have come, or their time is over: those whose `result` need not be waited for."""
+        over = [answer for answer in answers if answer._over]
+        if over:
+            return over
+        left = min(answer._end for answer in answers) - time.monotonic()
+        come, _, _ = select.select([answer._process for answer in answers], [], [], max(left, 0))
+        now = time.monotonic()
+        return [answer for answer in answers if answer._process in come or answer._end <= now]
+
+
+Job = Generator[Answer, None, None]
+"""Work that gives each answer it waits for, and is resumed once that has come."""
+
+
+def side_by_side(jobs: Sequence[Job], lanes: int) -> None:
+    """Do all jobs, begun in their order, up to `lanes` of them at a time. One that raises ends the others."""
+    queue = deque(jobs)
+    waiting: dict[Job, Answer] = {}
+
+    def resume(job: Job) -> None:
+        waiting.pop(job, None)
+        with suppress(StopIteration):
+            waiting[job] = next(job)
+
+    try:
+        while queue or waiting:
+            while queue and len(waiting) < lanes:
+                resume(queue.popleft())
+            if waiting:
+                come = Answer.first_of(list(waiting.values()))
+                for job in [job for job, answer in waiting.items() if answer in come]:
+                    resume(job)
+    finally:
+        for job in jobs:
+            job.close()
 
 
 def next_to_measure(open_: Sequence[tuple[Bookkeeping, Need]], seconds_left: float) -> Bookkeeping:
@@ -346,7 +414,7 @@ class Measurement:
         self.excluded: dict[str, str] = {}
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.device: dict[str, Any] = {"kind": plan.device}
-        self._ahead: tuple[str, Callable[[], Any]] | None = None
+        self._ahead: tuple[str, Answer] | None = None
         self.books = [Bookkeeping(e, folders.get(e.workload.geometry), device=plan.device) for e in plan.experiments]
         for book in self.books:
             if book.experiment.workload.kind == "component":
@@ -393,13 +461,19 @@ class Measurement:
             done += 1
             self.progress.step(f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan"))
 
-        with self._compiling_ahead():
-            for group in self.groups:
-                self._start(group, told)
+        jobs = [self._starting(group, told) for group in self.groups]
+        alone = [job for job, group in zip(jobs, self.groups, strict=True) if group.folder is None]
+        lanes = usable_cores() // max((group.threads for group in self.groups), default=1)
+        if self.plan.device != "cpu" or lanes < 2:
+            side_by_side(jobs, 1)
+            return
+        side_by_side([*self._compiling_ahead(), *(job for job in jobs if job not in alone)], lanes)
+        # A component takes microseconds, and how many calls make a sample is told by how long its gate's calls took.
+        side_by_side(alone, 1)
 
-    @contextmanager
-    def _compiling_ahead(self) -> Iterator[None]:
-        """Where a plan has several compiled variants, a process on another core gates the last of them meanwhile.
+    def _compiling_ahead(self) -> list[Job]:
+        """Where a plan has several compiled variants: the last of them is gated beside the others, in a process of its
+        own.
 
         Only for what that leaves on disk: a machine that has not seen a variant compiles it for minutes, and gates
         would wait for one after the other. The variant is gated like all others afterwards, whatever came of this.
@@ -410,27 +484,18 @@ class Measurement:
                 for name in book.remaining().entered():
                     if "@" not in name and self._is_compiled(name):
                         first.setdefault(name, (group, book))
-        if len(first) < 2 or usable_cores() < 2 or self.plan.device != "cpu":
-            yield
-            return
+        if len(first) < 2:
+            return []
         name, (group, book) = list(first.items())[-1]
-        process = None
-        try:
-            with suppress(WorkerFailed):
-                process = self.another(group, book, "compiling-ahead.log")
-                self._ahead = name, self._begin_gate(process, group, book, name)
-            yield
-        finally:
-            self._ahead = None
-            if process is not None:
-                process.close()
 
-    def _await_ahead(self, name: str) -> None:
-        """Wait until what is compiled ahead is on disk, if that is this variant."""
-        if self._ahead is not None and self._ahead[0] == name:
-            answer, self._ahead = self._ahead[1], None
-            with suppress(WorkerFailed):  # it will fail here too, and then with its reason
-                answer()
+        def job() -> Job:
+            with suppress(WorkerFailed), closing(self.another(group, book, "compiling-ahead.log")) as process:
+                answer = self._begin_gate(process, group, book, name)
+                self._ahead = name, answer
+                yield answer
+                answer.result()
+
+        return [job()]
 
     def another(self, group: Group, book: Bookkeeping, log: str) -> WorkerProcess:
         """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
@@ -466,19 +531,19 @@ class Measurement:
         )
         return facts
 
-    def _begin_gate(self, process: WorkerProcess, group: Group, book: Bookkeeping, name: str) -> Callable[[], Any]:
-        """Let a process gate a variant; the returned function waits for what it finds."""
+    def _begin_gate(self, process: WorkerProcess, group: Group, book: Bookkeeping, name: str) -> Answer:
+        """Let a process gate a variant."""
         workload = book.experiment.workload
         tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
         limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
         extra = COMPILE_SECONDS if self._is_compiled(name) else 0.0
         return process.begin("gate", limit + extra, workload=workload.name, variant=name)
 
-    def _start(self, group: Group, told: Callable[[Bookkeeping, str], None] = lambda book, name: None) -> None:
+    def _starting(self, group: Group, told: Callable[[Bookkeeping, str], None] = lambda book, name: None) -> Job:
         """Start (again) a group's process; variants that bring it down fall out until it stands."""
         for _ in range(1 + sum(len(book.experiment.entered()) for book in group.books)):
             try:
-                self._start_once(group, told)
+                yield from self._starting_once(group, told)
                 return
             except WorkerFailed as failure:
                 if group.process is not None:
@@ -491,7 +556,7 @@ class Measurement:
                 continue
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
 
-    def _start_once(self, group: Group, told: Callable[[Bookkeeping, str], None]) -> None:
+    def _starting_once(self, group: Group, told: Callable[[Bookkeeping, str], None]) -> Job:
         if group.process is not None:
             group.process.close()
         index = self._next_process()
@@ -505,9 +570,12 @@ class Measurement:
             if book.folder:
                 self.checkpoints[workload.geometry] = {"name": workload.geometry, **facts}
             for name in book.remaining().entered():
-                self._await_ahead(name)
+                if self._ahead is not None and self._ahead[0] == name:
+                    yield self._ahead[1]  # what is compiled there is then found on disk
                 try:
-                    found = self._begin_gate(group.process, group, book, name)()
+                    answer = self._begin_gate(group.process, group, book, name)
+                    yield answer
+                    found = answer.result()
                 except WorkerFailed as failure:
                     self.exclude(name, failure.reason, book)
                     raise _Restart from failure
@@ -532,7 +600,7 @@ class Measurement:
     def standing(self, group: Group) -> WorkerProcess:
         """The group's process, started again if it is gone."""
         if group.process is None or not group.process.alive():
-            self._start(group)
+            side_by_side([self._starting(group)], 1)
         assert group.process is not None
         return group.process
 
@@ -601,7 +669,7 @@ class Measurement:
         workload = book.experiment.workload
         while (need := referee.need(book.remaining())).variants:
             if group.process is None:
-                self._start(group)
+                self.standing(group)
                 continue
             begun = time.monotonic()
             active = list(need.variants)

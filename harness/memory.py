@@ -97,7 +97,7 @@ def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: s
                 record["transients"] = counted.ask("memory_transients", seconds, workload=name, variant=variant)
             except WorkerFailed as failure:
                 record["reason"] = failure.reason
-            record.update(peaks())
+            record.update(peaks.result())
     except WorkerFailed as failure:
         record["reason"] = failure.reason
     record["reason"] = record["reason"] or _short(record)

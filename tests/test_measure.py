@@ -129,37 +129,82 @@ def test_importing_the_outside_file_may_fail(tmp_path):
     assert any(book["rounds"] for book in result.manifest["experiments"])
 
 
-@pytest.mark.parametrize("last", ["team006_after", "kills"])
-def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_only_here(tmp_path, monkeypatch, last):
-    """Two ordinary variants pass for compiled ones, which would take minutes; one kills the process it is gated in."""
-    added = (f"{OUTSIDE}:kills",) if last == "kills" else ()
-    plan = session.plan_run(
-        Request(variants=("team006_before", last, "yardstick"), added=added, workloads=("prefill-tiny-t16",)),
-        session.Options(run_dir=tmp_path / "run"),
-    )
-    measurement = measure.Measurement(
+def planned(tmp_path: Path, request: Request) -> measure.Measurement:
+    """A Measurement of what is asked, whose gates nobody has passed yet."""
+    plan = session.plan_run(request, session.Options(run_dir=tmp_path / "run"))
+    names = {one.workload.geometry for one in plan.experiments if one.workload.kind != "component"}
+    return measure.Measurement(
         plan,
-        folders={"tiny": synthesize(geometries.get("tiny"), cache=cache_directory())},
+        folders={name: synthesize(geometries.get(name), cache=cache_directory()) for name in names},
         parameters={}, cache=cache_directory(), logs=tmp_path, seed=0, progress=Quiet(),
     )  # fmt: skip
-    monkeypatch.setattr(measurement, "_is_compiled", lambda name: name in ("team006_before", last))
-    awaited, processes = [], []
+
+
+def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[measure.WorkerProcess, measure.Group, str]]:
+    """Every gate that was begun: in which process, for which group, of which variant."""
+    begun = []
     begin = measurement._begin_gate
 
     def spy(process, group, book, name):
-        awaited.append((process is group.process, name))
-        processes.append(process)
+        begun.append((process, group, name))
         return begin(process, group, book, name)
 
     monkeypatch.setattr(measurement, "_begin_gate", spy)
+    return begun
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tmp_path, monkeypatch, cores):
+    monkeypatch.setattr(measure, "usable_cores", lambda: cores)
+    workloads = ("prefill-tiny-t16", "mask-create-apply-t32", "decode-width-256-c1")
+    measurement = planned(tmp_path, Request(compare=("team006_before", "team006_after"), workloads=workloads))
+    begun = spied(measurement, monkeypatch)
+    with measurement.processes():
+        measurement.pass_gates()
+        standing = {group.process.pid for group in measurement.groups if group.process and group.process.alive()}
+        assert len(standing) == len(measurement.groups) == 3
+    assert all(book.gates and not book.excluded for book in measurement.books)
+    order = [measurement.groups.index(group) for _, group, _ in begun]
+    if cores == 1:
+        assert order == sorted(order)
+    else:  # nothing beside a component, which takes microseconds
+        [component] = [index for index, group in enumerate(measurement.groups) if group.folder is None]
+        assert len(set(order[:2])) == 2
+        assert order.index(component) == len(order) - order.count(component)
+
+
+def test_a_variant_that_hangs_in_one_of_two_gates_keeps_the_other_from_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "usable_cores", lambda: 2)
+    monkeypatch.setattr(measure, "GATE_SECONDS", 15.0)
+    workloads = ("prefill-tiny-t16", "decode-width-256-c1")
+    measurement = planned(
+        tmp_path, Request(variants=("hangs", "fast"), added=(f"{OUTSIDE}:hangs",), workloads=workloads)
+    )
+    with measurement.processes():
+        measurement.pass_gates()
+        assert all(group.process and group.process.alive() for group in measurement.groups)
+    assert "hangs" in measurement.excluded["hangs"]
+    assert all(book.gates["fast"]["passed"] for book in measurement.books)
+
+
+@pytest.mark.parametrize("last", ["team006_after", "kills"])
+def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_only_here(tmp_path, monkeypatch, last):
+    """Two ordinary variants pass for compiled ones, which would take minutes; one kills the process it is gated in."""
+    monkeypatch.setattr(measure, "usable_cores", lambda: 2)
+    added = (f"{OUTSIDE}:kills",) if last == "kills" else ()
+    variants = ("team006_before", last, "yardstick")
+    measurement = planned(tmp_path, Request(variants=variants, added=added, workloads=("prefill-tiny-t16",)))
+    monkeypatch.setattr(measurement, "_is_compiled", lambda name: name in ("team006_before", last))
+    begun = spied(measurement, monkeypatch)
     with measurement.processes():
         measurement.pass_gates()
         (book,), (group,) = measurement.books, measurement.groups
         assert group.process is not None and group.process.alive()
-        assert not processes[0].alive()
-    assert awaited[0] == (False, last)  # before all others, in a process of its own
-    assert (True, last) in awaited[1:]  # and then as all others
-    assert all(here for here, _ in awaited[1:])
+        ahead = begun[0][0]
+        assert not ahead.alive()
+    assert begun[0][2] == last  # before all others, in a process of its own
+    assert last in [name for _, _, name in begun[1:]]  # and then as all others
+    assert all(process is not ahead for process, _, _ in begun[1:])
     assert book.gates["team006_before"]["passed"]
     if added:
         assert "kills its process" in measurement.excluded[last]
