@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from .confidence import Interval, fixed_interval
-from .measure import Progress, WorkerFailed, WorkerProcess
+from .measure import Progress
 from .plan import LOADED_INTO
+from .processes import WorkerFailed, WorkerProcess
 
 BASELINE = "safetensors-mmap"
 CONTROL = f"{BASELINE}@aa"

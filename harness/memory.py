@@ -25,7 +25,8 @@ from typing import Any
 
 from .footprint import KINDS, MOST_LENGTHS
 from .judge import Finding
-from .measure import Bookkeeping, Group, Measurement, Progress, WorkerFailed
+from .measure import Bookkeeping, Group, Measurement, Progress
+from .processes import WorkerFailed
 from .store import MEMORY_SWEEP, RunFolder
 
 STEP_SECONDS = 120.0

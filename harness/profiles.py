@@ -23,8 +23,9 @@ from typing import Any
 from llama_workbench.variants import outside
 
 from .environment import last_level_cache_bytes
-from .measure import Bookkeeping, Group, Measurement, Progress, WorkerFailed, WorkerProcess
+from .measure import Bookkeeping, Group, Measurement, Progress
 from .places import place
+from .processes import WorkerFailed, WorkerProcess
 from .store import MEMORY, PHASE_FACTS, PROFILES, ROOFLINE, RunFolder
 
 RATE_HZ = 250

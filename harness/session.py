@@ -32,9 +32,10 @@ from .findings import find_out
 from .geometries import Geometry
 from .judge import Verdict
 from .loading import measure_loading
-from .measure import ALLOCATOR, MeasureError, Measurement, Need, Progress, WorkerFailed
+from .measure import MeasureError, Measurement, Need, Progress
 from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
+from .processes import ALLOCATOR, WorkerFailed
 from .profiles import run_phases, run_roofline
 from .regions import Region
 from .standings import write_standings

@@ -45,6 +45,7 @@ PIPELINE = (
     "devices",
     "runners",
     "worker",
+    "processes",
     "measure",
     "store",
     "profiles",

@@ -17,6 +17,7 @@ from llama_workbench.harness import geometries, measure, session
 from llama_workbench.harness.cache import cache_directory
 from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.plan import Request
+from llama_workbench.harness.processes import WorkerProcess
 from llama_workbench.harness.store import RunFolder
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -140,7 +141,7 @@ def planned(tmp_path: Path, request: Request) -> measure.Measurement:
     )  # fmt: skip
 
 
-def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[measure.WorkerProcess, measure.Group, str]]:
+def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[WorkerProcess, measure.Group, str]]:
     """Every gate that was begun: in which process, for which group, of which variant."""
     begun = []
     begin = measurement._begin_gate

@@ -19,8 +19,9 @@ from llama_workbench.harness.cli import main
 from llama_workbench.harness.environment import last_level_cache_bytes
 from llama_workbench.harness.gates import small_weights
 from llama_workbench.harness.judge import Verdict, evidence_from_manifest
-from llama_workbench.harness.measure import Measurement, WorkerFailed
+from llama_workbench.harness.measure import Measurement
 from llama_workbench.harness.plan import Request, make_plan
+from llama_workbench.harness.processes import WorkerFailed
 from llama_workbench.harness.roofline import pairs, reached
 from llama_workbench.harness.store import NO_SAMPLES, RunFolder
 from llama_workbench.harness.verdicts import judge_claims
