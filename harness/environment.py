@@ -60,6 +60,12 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def granted_cores() -> int:
+    """Cores' worth of time that this process gets: its `usable_cores`, or fewer where its container has a quota."""
+    quota = _cgroup_quota_cores()
+    return usable_cores() if quota is None else max(1, min(usable_cores(), int(quota)))
+
+
 def device_kind(environment: Mapping[str, Any]) -> str:
     """What a run's models computed on: "cpu" or "cuda". Runs from before there was a choice were on the CPU."""
     device = environment.get("device")

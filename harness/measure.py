@@ -1,9 +1,9 @@
 """From experiments to rounds of samples: fresh processes, gates first, then rounds until everything is settled.
 
-One process per checkpoint (and one for components) measures. Gates, which time nothing that counts, run in several
-of them at once; rounds in one at a time, and nothing beside it. A variant that raises, answers wrongly, hangs, leaks or
-kills its process falls out with a reason, and the rest goes on. Who decides that an effect is settled is told to the
-loop by its caller (`Referee`): this module knows no statistics.
+One process per checkpoint (and one for components) measures. Gates, which time calls only to size samples, run in
+several of them at once; rounds in one at a time, and nothing beside it. A variant that raises, answers wrongly, hangs,
+leaks or kills its process falls out with a reason, and the rest goes on. Who decides that an effect is settled is told
+to the loop by its caller (`Referee`): this module knows no statistics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from llama_workbench import variants
 
-from .environment import usable_cores
+from .environment import granted_cores
 from .plan import Experiment, Plan, without
 from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
 
@@ -29,6 +29,9 @@ COMPILE_SECONDS = 600.0
 """What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
+
+MOST_LANES = 4
+"""So many checkpoints are gated at once at most: each holds a model, a reference and what its variants pack."""
 
 SLICE_SECONDS = 3.0
 """An experiment measures this long before another takes its turn."""
@@ -230,11 +233,10 @@ class Measurement:
 
         jobs = [self._starting(group, told) for group in self.groups]
         alone = [job for job, group in zip(jobs, self.groups, strict=True) if group.folder is None]
-        lanes = usable_cores() // max((group.threads for group in self.groups), default=1)
-        if self.plan.device != "cpu" or lanes < 2:
-            side_by_side(jobs, 1)
-            return
-        side_by_side([*self._compiling_ahead(), *(job for job in jobs if job not in alone)], lanes)
+        cores = granted_cores() if self.plan.device == "cpu" else 1
+        ahead = self._compiling_ahead() if cores > 1 else []
+        lanes = max(cores // max((group.threads for group in self.groups), default=1), 1 + len(ahead))
+        side_by_side([*ahead, *(job for job in jobs if job not in alone)], min(lanes, MOST_LANES))
         # A component takes microseconds, and how many calls make a sample is told by how long its gate's calls took.
         side_by_side(alone, 1)
 
@@ -339,6 +341,8 @@ class Measurement:
             for name in book.remaining().entered():
                 if self._ahead is not None and self._ahead[0] == name:
                     yield self._ahead[1]  # what is compiled there is then found on disk
+                if name in book.excluded:  # by a gate beside this one, since the loop began
+                    continue
                 try:
                     answer = self._begin_gate(group.process, group, book, name)
                     yield answer
@@ -346,6 +350,8 @@ class Measurement:
                 except WorkerFailed as failure:
                     self.exclude(name, failure.reason, book)
                     raise _Restart from failure
+                if name in book.excluded:
+                    continue
                 book.gates[name] = found["gate"]
                 if not found["gate"]["passed"]:
                     self.exclude(name, found["gate"]["detail"], book)
@@ -385,10 +391,10 @@ class Measurement:
     def _exclude_everywhere(self, name: str, reason: str) -> None:
         if name not in self.excluded:
             self.progress.note(f"{name} is left out: {reason}")
-        self.excluded[name] = reason
+        self.excluded.setdefault(name, reason)
         for book in self.books:
             if name in book.experiment.variants:
-                book.excluded[name] = reason
+                book.excluded.setdefault(name, reason)
 
     def _unfit(self, name: str) -> str | None:
         """Why a variant can be built nowhere in this run; None where nothing speaks against it yet."""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .environment import child_environment, usable_cores
+from .environment import child_environment, granted_cores
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 """glibc else maps large blocks anew at every call: page faults that changed one attention block's time by 42 %."""
@@ -59,7 +59,7 @@ class WorkerProcess:
             "PYTHONUNBUFFERED": "1",
             # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
             # would leave processes beside the one that is measured.
-            "TORCHINDUCTOR_COMPILE_THREADS": str(usable_cores() if device == "cpu" else 1),
+            "TORCHINDUCTOR_COMPILE_THREADS": str(granted_cores() if device == "cpu" else 1),
             "TORCH_WARM_POOL": "0",
         }
         self._log = log.open("ab")

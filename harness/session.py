@@ -234,19 +234,22 @@ class SequentialReferee:
         if len(values) < 2:
             return least
         interval = running_interval(values, self.alpha)
+        if interval.unstable:
+            return math.inf  # no later look makes that undone: others first
         half = (interval.high - interval.low) / 2
-        usable = math.isfinite(half) and not interval.unstable
+        if judge.decided(interval, region):
+            until_known = len(values) * ((half / PRECISION) ** 2 - 1)
+            return max(min(until_known, float(ENOUGH_ROUNDS - len(values))), 1.0)
         from_spread = from_interval = math.inf
-        if len(values) < first_by_t or not usable:
+        if len(values) < first_by_t or math.isinf(half):
             # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
             from_spread = judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha)
-        if usable:
+        if math.isfinite(half):
             # From the interval itself, not only from the spread: on a busy machine outliers make the spread say
             # "hopeless" of what the signs will settle in a moment.
             centre = float(np.median(values))
             distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
-            wanted = PRECISION if judge.decided(interval, region) else distance
-            from_interval = len(values) * ((half / wanted) ** 2 - 1) if wanted > 0 else math.inf
+            from_interval = len(values) * ((half / distance) ** 2 - 1) if distance > 0 else math.inf
         return max(min(from_spread, from_interval), least)
 
     def _settled(self, key: Key, region: Region) -> bool:

@@ -1,6 +1,6 @@
 """Inside a fresh process: gates, rounds, and the passes, on one checkpoint.
 
-The parent (`measure`) sends one JSON object a line on standard input and reads one JSON object a line back; what
+The parent (`processes`) sends one JSON object a line on standard input and reads one JSON object a line back; what
 variants print goes to standard error. The process has its thread count and allocator set by its environment before
 torch is imported, ignores Ctrl-C (the parent decides), and dies with its parent.
 """

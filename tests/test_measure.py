@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -156,7 +157,7 @@ def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[WorkerPro
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tmp_path, monkeypatch, cores):
-    monkeypatch.setattr(measure, "usable_cores", lambda: cores)
+    monkeypatch.setattr(measure, "granted_cores", lambda: cores)
     workloads = ("prefill-tiny-t16", "mask-create-apply-t32", "decode-width-256-c1")
     measurement = planned(tmp_path, Request(compare=("team006_before", "team006_after"), workloads=workloads))
     begun = spied(measurement, monkeypatch)
@@ -166,18 +167,18 @@ def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tm
         assert len(standing) == len(measurement.groups) == 3
     assert all(book.gates and not book.excluded for book in measurement.books)
     order = [measurement.groups.index(group) for _, group, _ in begun]
-    if cores == 1:
-        assert order == sorted(order)
-    else:  # nothing beside a component, which takes microseconds
-        [component] = [index for index, group in enumerate(measurement.groups) if group.folder is None]
-        assert len(set(order[:2])) == 2
-        assert order.index(component) == len(order) - order.count(component)
+    turns = [group for group, _ in itertools.groupby(order)]
+    assert (len(turns) == 3) == (cores == 1)
+    assert (len(set(order[:2])) == 2) == (cores == 2)
+    # Nothing beside a component, which takes microseconds.
+    [component] = [index for index, group in enumerate(measurement.groups) if group.folder is None]
+    assert order.index(component) == len(order) - order.count(component)
 
 
 @pytest.mark.parametrize("last", ["team006_after", "kills"])
 def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_only_here(tmp_path, monkeypatch, last):
     """Two ordinary variants pass for compiled ones, which would take minutes; one kills the process it is gated in."""
-    monkeypatch.setattr(measure, "usable_cores", lambda: 2)
+    monkeypatch.setattr(measure, "granted_cores", lambda: 2)
     added = (f"{OUTSIDE}:kills",) if last == "kills" else ()
     variants = ("team006_before", last, "yardstick")
     measurement = planned(tmp_path, Request(variants=variants, added=added, workloads=("prefill-tiny-t16",)))
@@ -200,8 +201,31 @@ def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_o
     assert (tmp_path / "compiling-ahead.log").is_file()
 
 
+def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "granted_cores", lambda: 2)
+    workloads = ("decode-tiny-c16", "decode-width-256-c1")
+    measurement = planned(
+        tmp_path, Request(variants=("yardstick", "fast", "kills"), added=(f"{OUTSIDE}:kills",), workloads=workloads)
+    )
+    late = []
+    begin = measurement._begin_gate
+
+    def spy(process, group, book, name):
+        late.extend([name] if name in measurement.excluded else [])
+        return begin(process, group, book, name)
+
+    monkeypatch.setattr(measurement, "_begin_gate", spy)
+    with measurement.processes():
+        measurement.pass_gates()
+    assert "SIGKILL" in measurement.excluded["kills"]
+    assert not late
+    for book in measurement.books:
+        assert book.excluded["kills"] == measurement.excluded["kills"]
+        assert book.gates["fast"]["passed"] and "kills" not in book.gates
+
+
 def test_a_hanging_variant_is_given_up_wherever_it_is_gated(tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "usable_cores", lambda: 2)
+    monkeypatch.setattr(measure, "granted_cores", lambda: 2)
     monkeypatch.setattr(measure, "GATE_SECONDS", 15.0)
     request = Request(
         variants=("yardstick", "fast", "hangs"),
@@ -291,6 +315,27 @@ def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_pat
     end = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
         time.sleep(0.1)
+    assert workers
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def test_ctrl_c_while_gates_run_beside_each_other_ends_all_of_them(tmp_path):
+    run_dir = tmp_path / "run"
+    command = [word.replace("decode-tiny-c16", "decode-width-256-c1") for word in _command(run_dir, "--budget=60")]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:  # fmt: skip
+        logs = run_dir / "log"
+        end = time.monotonic() + 90
+        while len(list(logs.glob("worker-*.log"))) < 2 and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.02)
+        workers = _children(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        output = process.stdout.read()
+    assert process.returncode == 2, output
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "interrupted"
     assert workers
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 

@@ -9,10 +9,11 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims import load_claims
-from llama_workbench.harness.confidence import first_interval, first_look
+from llama_workbench.harness.confidence import first_interval, first_look, running_interval
 from llama_workbench.harness.measure import Bookkeeping, Need, next_to_measure
 from llama_workbench.harness.plan import Plan, Request, make_plan
-from llama_workbench.harness.session import SequentialReferee
+from llama_workbench.harness.regions import Region
+from llama_workbench.harness.session import ENOUGH_ROUNDS, SequentialReferee
 
 NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
 VARIANTS = ("team006_before", "team006_after")
@@ -112,3 +113,20 @@ def test_one_round_far_off_does_not_make_the_wait_for_t_look_endless(plan: Plan)
     _, calm = measured(plan, rounds, lambda index: 1.002)
     _, one_off = measured(plan, rounds, lambda index: 3.0 if index == 4 else 1.002)
     assert calm.rounds_next <= one_off.rounds_next < 1000
+
+
+def test_a_decided_effect_waits_no_longer_than_its_last_rounds(plan: Plan) -> None:
+    """It is closed after so many rounds, however wide it is then."""
+    referee = SequentialReferee(plan, {})
+    rng = random.Random(3)
+    far = Region.faster_than_percent(100.0)
+    for rounds in range(first_interval(referee.alpha), ENOUGH_ROUNDS):
+        left = referee._rounds_left_of([rng.uniform(-0.3, 0.3) for _ in range(rounds)], far)
+        assert 1 <= left <= ENOUGH_ROUNDS - rounds
+
+
+def test_an_effect_that_moved_while_it_was_measured_keeps_no_other_waiting(plan: Plan) -> None:
+    referee = SequentialReferee(plan, {})
+    moved = [0.3 + 0.001 * (index % 3) for index in range(40)] + [0.4 + 0.001 * (index % 3) for index in range(20)]
+    assert running_interval(moved, referee.alpha).unstable
+    assert referee._rounds_left_of(moved, Region.faster_than_percent(1.0)) == float("inf")
