@@ -231,14 +231,14 @@ class Measurement:
             done += 1
             self.progress.step(f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan"))
 
-        jobs = [self._starting(group, told) for group in self.groups]
-        alone = [job for job, group in zip(jobs, self.groups, strict=True) if group.folder is None]
+        models = [self._starting(group, told) for group in self.groups if group.folder is not None]
+        components = [self._starting(group, told) for group in self.groups if group.folder is None]
         cores = granted_cores() if self.plan.device == "cpu" else 1
         ahead = self._compiling_ahead() if cores > 1 else []
         lanes = max(cores // max((group.threads for group in self.groups), default=1), 1 + len(ahead))
-        side_by_side([*ahead, *(job for job in jobs if job not in alone)], min(lanes, MOST_LANES))
+        side_by_side([*ahead, *models], min(lanes, MOST_LANES))
         # A component takes microseconds, and how many calls make a sample is told by how long its gate's calls took.
-        side_by_side(alone, 1)
+        side_by_side(components, 1)
 
     def _compiling_ahead(self) -> list[Job]:
         """Where a plan has several compiled variants: the last of them is gated beside the others, in a process of its

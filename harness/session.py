@@ -240,17 +240,15 @@ class SequentialReferee:
         if judge.decided(interval, region):
             until_known = len(values) * ((half / PRECISION) ** 2 - 1)
             return max(min(until_known, float(ENOUGH_ROUNDS - len(values))), 1.0)
-        from_spread = from_interval = math.inf
-        if len(values) < first_by_t or math.isinf(half):
+        # From the interval itself, not from the spread: on a busy machine outliers make the spread say "hopeless" of
+        # what the signs will settle in a moment.
+        centre = float(np.median(values))
+        distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
+        left = len(values) * ((half / distance) ** 2 - 1) if distance > 0 else math.inf
+        if len(values) < first_by_t:  # when there is no interval yet, or only the range of all rounds
             # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
-            from_spread = judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha)
-        if math.isfinite(half):
-            # From the interval itself, not only from the spread: on a busy machine outliers make the spread say
-            # "hopeless" of what the signs will settle in a moment.
-            centre = float(np.median(values))
-            distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
-            from_interval = len(values) * ((half / distance) ** 2 - 1) if distance > 0 else math.inf
-        return max(min(from_spread, from_interval), least)
+            left = min(left, judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha))
+        return max(left, least)
 
     def _settled(self, key: Key, region: Region) -> bool:
         values = self.series.get(key, [])

@@ -161,11 +161,10 @@ def test_too_few_rounds_give_no_bounds() -> None:
         assert math.isfinite(running_interval(d[:n], ALPHA, method).high)
 
 
-@pytest.mark.parametrize("alpha", [0.5, 0.01, 0.01 / 60, 0.01 / 200])
-def test_the_first_interval_is_where_rounds_are_planned_to(alpha: float) -> None:
+@pytest.mark.parametrize(("alpha", "n"), [(0.5, 5), (0.01, 12), (0.01 / 60, 18), (0.01 / 200, 20)])
+def test_the_first_interval_is_where_rounds_are_planned_to(alpha: float, n: int) -> None:
     d = np.random.default_rng(1).normal(0, 0.01, 40)
-    n = first_interval(alpha)
-    assert n < first_look(alpha / 2)
+    assert first_interval(alpha) == n < first_look(alpha / 2)
     assert math.isinf(running_interval(d[: n - 1], alpha).high)
     interval = running_interval(d[:n], alpha)
     assert interval.low == pytest.approx(d[:n].min() - RESOLUTION)

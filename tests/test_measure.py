@@ -142,13 +142,13 @@ def planned(tmp_path: Path, request: Request) -> measure.Measurement:
     )  # fmt: skip
 
 
-def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[WorkerProcess, measure.Group, str]]:
-    """Every gate that was begun: in which process, for which group, of which variant."""
+def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[WorkerProcess, measure.Group, str, bool]]:
+    """Every gate that was begun: in which process, for which group, of which variant, and if that had fallen out."""
     begun = []
     begin = measurement._begin_gate
 
     def spy(process, group, book, name):
-        begun.append((process, group, name))
+        begun.append((process, group, name, name in measurement.excluded))
         return begin(process, group, book, name)
 
     monkeypatch.setattr(measurement, "_begin_gate", spy)
@@ -166,7 +166,7 @@ def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tm
         standing = {group.process.pid for group in measurement.groups if group.process and group.process.alive()}
         assert len(standing) == len(measurement.groups) == 3
     assert all(book.gates and not book.excluded for book in measurement.books)
-    order = [measurement.groups.index(group) for _, group, _ in begun]
+    order = [measurement.groups.index(group) for _, group, _, _ in begun]
     turns = [group for group, _ in itertools.groupby(order)]
     assert (len(turns) == 3) == (cores == 1)
     assert (len(set(order[:2])) == 2) == (cores == 2)
@@ -191,8 +191,8 @@ def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_o
         ahead = begun[0][0]
         assert not ahead.alive()
     assert begun[0][2] == last  # before all others, in a process of its own
-    assert last in [name for _, _, name in begun[1:]]  # and then as all others
-    assert all(process is not ahead for process, _, _ in begun[1:])
+    assert last in [name for _, _, name, _ in begun[1:]]  # and then as all others
+    assert all(process is not ahead for process, *_ in begun[1:])
     assert book.gates["team006_before"]["passed"]
     if added:
         assert "kills its process" in measurement.excluded[last]
@@ -207,18 +207,11 @@ def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch
     measurement = planned(
         tmp_path, Request(variants=("yardstick", "fast", "kills"), added=(f"{OUTSIDE}:kills",), workloads=workloads)
     )
-    late = []
-    begin = measurement._begin_gate
-
-    def spy(process, group, book, name):
-        late.extend([name] if name in measurement.excluded else [])
-        return begin(process, group, book, name)
-
-    monkeypatch.setattr(measurement, "_begin_gate", spy)
+    begun = spied(measurement, monkeypatch)
     with measurement.processes():
         measurement.pass_gates()
     assert "SIGKILL" in measurement.excluded["kills"]
-    assert not late
+    assert begun and not any(fallen_out for *_, fallen_out in begun)
     for book in measurement.books:
         assert book.excluded["kills"] == measurement.excluded["kills"]
         assert book.gates["fast"]["passed"] and "kills" not in book.gates
