@@ -451,6 +451,15 @@ def test_runs_are_listed_newest_first_and_damage_is_described(tmp_path: Path) ->
 # -- the machine ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("quota", "granted"), [(None, 8), (64.0, 8), (2.0, 2), (2.9, 2), (0.5, 1)])
+def test_a_container_s_quota_counts_where_it_grants_fewer_cores(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, granted: int
+) -> None:
+    monkeypatch.setattr(environment, "usable_cores", lambda: 8)
+    monkeypatch.setattr(environment, "_cgroup_quota_cores", lambda: quota)
+    assert environment.granted_cores() == granted
+
+
 def test_a_fingerprint_tells_the_machine_and_not_the_person() -> None:
     print_ = environment.fingerprint(1, allocator={"MALLOC_TRIM_THRESHOLD_": "1073741824"})
     text = json.dumps(print_)
