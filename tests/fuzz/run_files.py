@@ -1,0 +1,7 @@
+"""The files of a run folder."""
+
+from __future__ import annotations
+
+from . import Kind
+
+KINDS: tuple[Kind, ...] = ()
