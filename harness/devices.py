@@ -12,13 +12,15 @@ import re
 import resource
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter_ns, process_time_ns, thread_time_ns  # bound before any code from outside is imported
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from .watch import waits
 
 NS_PER_MS = 1_000_000
 
@@ -31,12 +33,27 @@ class Callee(Protocol):
 
 
 class Spent(NamedTuple):
-    """One sample: what its last call gave, and nanoseconds over all its calls. `device_ns` is 0 on a CPU."""
+    """One sample: what its last call gave, and nanoseconds over all its calls. `device_ns` is 0 on a CPU.
+
+    `process_ns`: CPU time of all threads; `waits`: how often the calling one waited for something.
+    """
 
     out: Tensor
     cpu_ns: int
     wall_ns: int
     device_ns: int
+    process_ns: int = 0
+    waits: int = 0
+
+
+def _calls(callee: Callee, count: int, kept: Sequence[Tensor]) -> Tensor:
+    if not kept:
+        for _ in range(count):
+            out = callee.call()
+        return out
+    for place in kept:
+        place.copy_(callee.call())
+    return place
 
 
 class Cpu:
@@ -47,22 +64,25 @@ class Cpu:
     sample_ns = 200_000
     """A sample lasts at least this long, so that reading the clock (some 0.3 µs) is lost in it."""
 
-    def sample(self, callee: Callee, count: int) -> Spent:
-        """Call `count` times (1 or more) and read the clocks around all of it."""
-        clock, thread_clock = time.perf_counter_ns, time.thread_time_ns
-        wall = clock()
-        cpu = thread_clock()
-        for _ in range(count):
-            out = callee.call()
-        cpu = thread_clock() - cpu
-        wall = clock() - wall
-        return Spent(out, cpu, wall, 0)
+    def sample(self, callee: Callee, count: int, kept: Sequence[Tensor] = ()) -> Spent:
+        """Call `count` times (1 or more) and read the clocks around all of it.
+
+        With `kept` each output is copied there, one for each call, before the next: only then it has been computed.
+        """
+        waited = waits()
+        process = process_time_ns()
+        wall = perf_counter_ns()
+        cpu = thread_time_ns()
+        out = _calls(callee, count, kept)
+        cpu = thread_time_ns() - cpu
+        wall = perf_counter_ns() - wall
+        return Spent(out, cpu, wall, 0, process_time_ns() - process, waits() - waited)
 
     def call_ns(self, callee: Callee) -> int:
         """Wall time of one call."""
-        start = time.perf_counter_ns()
+        start = perf_counter_ns()
         callee.call()
-        return time.perf_counter_ns() - start
+        return perf_counter_ns() - start
 
     def synchronise(self) -> None:
         """Nothing is under way once a call has returned."""
@@ -122,20 +142,21 @@ class Cuda:
         torch.backends.cudnn.allow_tf32 = False
         torch.set_float32_matmul_precision("highest")
 
-    def sample(self, callee: Callee, count: int) -> Spent:
-        """Call `count` times between two events. Nothing is under way before the first or after the second."""
-        clock, thread_clock = time.perf_counter_ns, time.thread_time_ns
+    def sample(self, callee: Callee, count: int, kept: Sequence[Tensor] = ()) -> Spent:
+        """Call `count` times between two events. Nothing is under way before the first or after the second.
+
+        `kept` as on a CPU: the copies are part of what is queued.
+        """
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
-        wall = clock()
-        cpu = thread_clock()
+        wall = perf_counter_ns()
+        cpu = thread_time_ns()
         start.record()
-        for _ in range(count):
-            out = callee.call()
+        out = _calls(callee, count, kept)
         end.record()
-        cpu = thread_clock() - cpu
+        cpu = thread_time_ns() - cpu
         end.synchronize()
-        wall = clock() - wall
+        wall = perf_counter_ns() - wall
         return Spent(out, cpu, wall, self.between_ns(start, end))
 
     def call_ns(self, callee: Callee) -> int:

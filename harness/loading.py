@@ -65,7 +65,7 @@ def measure_loading(
     """
     rng = random.Random(f"loading {seed}")
     cache.mkdir(parents=True, exist_ok=True)
-    process = WorkerProcess(process=0, threads=1, added={}, cache=cache, log=log)
+    process = WorkerProcess(threads=1, cache=cache, log=log)
     try:
         with tempfile.TemporaryDirectory(prefix=".partial-loading-", dir=cache) as scratch:
             common: dict[str, Any] = {"scratch": scratch, "folder": str(folder), "variant": variant}

@@ -8,6 +8,7 @@ to the loop by its caller (`Referee`): this module knows no statistics.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llama_workbench import variants
+from llama_workbench.variants.presets import presets
 
 from .environment import granted_cores
+from .examination import Examination
 from .plan import Experiment, Plan, without
 from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
 
@@ -32,6 +35,8 @@ ROUND_SECONDS = 30.0
 
 MOST_LANES = 4
 """So many checkpoints are gated at once at most: each holds a model, a reference and what its variants pack."""
+
+INTRUDES = "writes into the pipe by which its process answers"
 
 SLICE_SECONDS = 3.0
 """An experiment measures this long before another takes its turn."""
@@ -184,6 +189,9 @@ class Measurement:
         self.excluded: dict[str, str] = {}
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.device: dict[str, Any] = {"kind": plan.device}
+        # Which prompts are timed; nobody can know it before the run, and answers cannot lie ready.
+        self.draw = secrets.token_hex(8)
+        self.examination: Examination | None = None
         self._ahead: tuple[str, Answer] | None = None
         self.books = [Bookkeeping(e, folders.get(e.workload.geometry), device=plan.device) for e in plan.experiments]
         for book in self.books:
@@ -204,9 +212,16 @@ class Measurement:
             yield
         finally:
             for group in self.groups:
-                if group.process is not None:
-                    group.process.close()
-                    group.process = None
+                self._end(group)
+            if self.examination is not None:
+                self.examination.close()
+                self.examination = None
+
+    def _end(self, group: Group) -> None:
+        """End the group's process, if it has one; `standing` begins another."""
+        if group.process is not None:
+            group.process.close()
+            group.process = None
 
     def _is_compiled(self, entered: str) -> bool:
         name = entered.partition("@")[0]
@@ -223,6 +238,8 @@ class Measurement:
         for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
             if reason := self._unfit(name):
                 self._exclude_everywhere(name, reason)
+        if self.examination is None and any(book.folder for book in self.books):
+            self.examination = Examination(cache=self.cache, log=self.logs / "examiner.log")
         total = sum(len(book.experiment.entered()) for book in self.books)
         done = 0
 
@@ -281,13 +298,21 @@ class Measurement:
 
     def _process(self, group: Group, index: int, log: str) -> WorkerProcess:
         return WorkerProcess(
-            process=index,
             threads=group.threads,
-            added=self.plan.added,
             cache=self.cache,
             log=self.logs / log,
             device=self.plan.device,
+            hello={"process": index, "added": dict(self.plan.added), "draw": self._draw(index)},
         )
+
+    def _draw(self, index: int) -> str:
+        """Which prompts a process times."""
+        return f"{self.draw} {index}"
+
+    def _is_outside(self, entered: str) -> bool:
+        """Whether a variant is foreign code."""
+        name = entered.partition("@")[0]
+        return name in self.plan.added or name not in presets()
 
     def _open(self, process: WorkerProcess, book: Bookkeeping) -> dict[str, Any]:
         """Let a process open a workload; what it says of the checkpoint."""
@@ -315,9 +340,7 @@ class Measurement:
                 yield from self._starting_once(group, told)
                 return
             except WorkerFailed as failure:
-                if group.process is not None:
-                    group.process.close()
-                    group.process = None
+                self._end(group)
                 raise MeasureError(
                     f"the measuring process {failure.reason} (its output lies in the run's log/)"
                 ) from failure
@@ -326,49 +349,63 @@ class Measurement:
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
 
     def _starting_once(self, group: Group, told: Callable[[Bookkeeping, str], None]) -> Job:
-        if group.process is not None:
-            group.process.close()
+        self._end(group)
         index = self._next_process()
         group.process = self._process(group, index, f"worker-{index}.log")
         group.processes = index
         if self.plan.device != "cpu":
             self.device = group.process.ask("device", GATE_SECONDS)
         for book in group.books:
-            workload = book.experiment.workload
             facts = self._open(group.process, book)
             if book.folder:
-                self.checkpoints[workload.geometry] = {"name": workload.geometry, **facts}
-            for name in book.remaining().entered():
-                if self._ahead is not None and self._ahead[0] == name:
-                    yield self._ahead[1]  # what is compiled there is then found on disk
-                if name in book.excluded:  # by a gate beside this one, since the loop began
-                    continue
-                try:
-                    answer = self._begin_gate(group.process, group, book, name)
-                    yield answer
-                    found = answer.result()
-                except WorkerFailed as failure:
-                    self.exclude(name, failure.reason, book)
-                    raise _Restart from failure
-                if name in book.excluded:
-                    continue
-                book.gates[name] = found["gate"]
-                if not found["gate"]["passed"]:
-                    self.exclude(name, found["gate"]["detail"], book)
-                    continue
-                if "trace" in found:
-                    book.traces[name] = found["trace"]
-                book.call_ns[name] = found["call_ns"]
-                if found["own_threads"] and name not in book.wall_variants:
-                    book.wall_variants.append(name)
-                told(book, name)
-            left = book.remaining()
-            pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in left.targets)
+                self.checkpoints[book.experiment.workload.geometry] = {
+                    "name": book.experiment.workload.geometry,
+                    **facts,
+                }
+        names = [(book, name) for book in group.books for name in book.remaining().entered()]
+        # Foreign code comes last: until then nothing here was in its reach.
+        for book, name in sorted(names, key=lambda entry: self._is_outside(entry[1])):
+            yield from self._gating(group, book, name, told)
+        for book in group.books:
+            pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
                 book.trace_differences = group.process.ask(
-                    "differences", GATE_SECONDS, workload=workload.name, pairs=[list(pair) for pair in pairs]
+                    "differences",
+                    GATE_SECONDS,
+                    workload=book.experiment.workload.name,
+                    pairs=[list(pair) for pair in pairs],
                 )
         group.process.ask("freeze", GATE_SECONDS)
+
+    def _gating(self, group: Group, book: Bookkeeping, name: str, told: Callable[[Bookkeeping, str], None]) -> Job:
+        """Let a variant pass its gates in the group's process; one that does not falls out."""
+        assert group.process is not None
+        if self._ahead is not None and self._ahead[0] == name:
+            yield self._ahead[1]  # what is compiled there is then found on disk
+        if name in book.excluded:  # by a gate beside this one, or on another workload
+            return
+        try:
+            answer = self._begin_gate(group.process, group, book, name)
+            yield answer
+            found = answer.result()
+        except WorkerFailed as failure:
+            self.exclude(name, failure.reason, book)
+            raise _Restart from failure
+        if group.process.noise():
+            self.exclude(name, INTRUDES, book)
+            raise _Restart
+        if name in book.excluded:
+            return
+        book.gates[name] = found["gate"]
+        if not found["gate"]["passed"]:
+            self.exclude(name, found["gate"]["detail"], book)
+            return
+        if "trace" in found:
+            book.traces[name] = found["trace"]
+        book.call_ns[name] = found["call_ns"]
+        if found["own_threads"] and name not in book.wall_variants:
+            book.wall_variants.append(name)
+        told(book, name)
 
     def standing(self, group: Group) -> WorkerProcess:
         """The group's process, started again if it is gone."""
@@ -454,13 +491,18 @@ class Measurement:
                     workload=workload.name,
                     round_index=book.rounds,
                     active=active,
+                    outputs=str(self.examination.file) if self.examination else "",
                 )
             except WorkerFailed as failure:
                 self._lost(group, book, active, failure)
                 continue
-            bad = {**found["wrong"]}
-            for name, grown in found["leaks"].items():
-                bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
+            bad = self._found_wrong(group, book, active, found)
+            if any(self._is_outside(name) for name in bad):
+                self._end(group)  # what it left in the process need not be known in full
+            for name, reason in bad.items():
+                self.exclude(name, reason, book)
+            if found["elsewhere"]:  # while others were timed
+                continue
             record = {
                 "workload": workload.name,
                 "process": group.processes,
@@ -473,10 +515,33 @@ class Measurement:
             book.seconds += (spent := time.monotonic() - begun)
             if book.rounds == 1:
                 book.first_seconds = spent
-            for name, reason in bad.items():
-                self.exclude(name, reason, book)
             if time.monotonic() >= end:
                 return
+
+    def _found_wrong(
+        self, group: Group, book: Bookkeeping, active: Sequence[str], found: Mapping[str, Any]
+    ) -> dict[str, str]:
+        """Variant → why it falls out after a round."""
+        assert group.process is not None
+        bad: dict[str, str] = {}
+        if found["drawn"]:
+            assert self.examination is not None and book.folder is not None
+            draw = self._draw(group.processes)
+            try:
+                bad |= self.examination.judge(book.folder, book.experiment.workload, draw, found["drawn"])
+            except WorkerFailed as failure:
+                raise MeasureError(
+                    f"the process that judges outputs {failure.reason} (see log/examiner.log)"
+                ) from failure
+        foreign = [name for name in active if self._is_outside(name)]
+        for index in group.process.noise():
+            running = active[index] if index is not None and index < len(active) else None
+            if running in foreign or len(foreign) == 1:
+                bad[running if running in foreign else foreign[0]] = INTRUDES  # type: ignore[index]
+        bad |= found["wrong"] | found["changed"] | found["elsewhere"]
+        for name, grown in found["leaks"].items():
+            bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
+        return bad
 
     def _lost(self, group: Group, book: Bookkeeping, active: Sequence[str], failure: WorkerFailed) -> None:
         """A round failed: blame the variant that was running, and go on with a fresh process."""
@@ -484,9 +549,7 @@ class Measurement:
             self.exclude(active[failure.variant_index], failure.reason, book)
         else:
             raise MeasureError(f"the measuring process {failure.reason} between variants")
-        if group.process is not None:
-            group.process.close()
-            group.process = None
+        self._end(group)
 
 
 class _Restart(Exception):

@@ -1,6 +1,6 @@
 """Measuring processes as their parent sees them: begun, asked, given up, ended; and work that waits for several.
 
-What goes on inside one stands in `worker`.
+What goes on inside one stands in `worker` and `examiner`, and how it answers in `channel`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -38,11 +39,20 @@ class WorkerFailed(Exception):
 
 
 class WorkerProcess:
-    """A measuring process and the two pipes to it."""
+    """A measuring process and the two pipes to it. `module` is what runs there, `hello` what it is told first."""
 
     def __init__(
-        self, *, process: int, threads: int, added: Mapping[str, str], cache: Path, log: Path, device: str = "cpu"
+        self,
+        *,
+        threads: int,
+        cache: Path,
+        log: Path,
+        device: str = "cpu",
+        module: str = "worker",
+        hello: Mapping[str, Any] | None = None,
+        wait: bool = True,
     ) -> None:
+        """Begin one; without `wait` it is waited for when it is asked something."""
         self._marker = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process; see close)
         self._marker.truncate(8)
         self._map = mmap.mmap(self._marker.fileno(), 8)
@@ -65,7 +75,7 @@ class WorkerProcess:
         self._log = log.open("ab")
         # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "llama_workbench.harness.worker"],
+            [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -74,18 +84,21 @@ class WorkerProcess:
             start_new_session=True,
         )
         self._buffer = b""
+        self._token = ""
+        self._noise: list[int | None] = []
         self.pid = self._process.pid
-        hello = {
-            "process": process,
+        told = {
             "threads": threads,
-            "added": dict(added),
             "cache": str(cache),
             "inflight_fd": self._marker.fileno(),
             "device": device,
+            **(hello or {}),
         }
         try:
-            self._write(hello)
-            Answer(self, "starting", START_SECONDS).result()
+            self._write(told)
+            self._starting = Answer(self, "starting", START_SECONDS)
+            if wait:
+                self._starting.result()
         except BaseException:
             self.close()
             raise
@@ -100,6 +113,7 @@ class WorkerProcess:
 
     def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> Answer:
         """Send one command and do not wait for its answer, so that others can be asked meanwhile."""
+        self._starting.result()
         self._map[0] = 0
         self._write({"do": verb, **arguments})
         return Answer(self, verb, timeout_seconds)
@@ -143,8 +157,9 @@ class WorkerProcess:
 
     def _write(self, command: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
+        self._token = secrets.token_hex(16)
         try:
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            self._process.stdin.write(json.dumps({**command, "token": self._token}).encode() + b"\n")
             self._process.stdin.flush()
         except OSError as error:
             raise WorkerFailed(self._epitaph()) from error
@@ -156,7 +171,7 @@ class WorkerProcess:
 
     def answer(self, verb: str, timeout_seconds: float, end: float) -> Any:
         """The answer to the one command that was sent; at the latest at `end`, which is `timeout_seconds` after it."""
-        while b"\n" not in self._buffer:
+        while (line := self._next_line()) is None:
             left = end - time.monotonic()
             ready, _, _ = select.select([self], [], [], max(left, 0))
             if not ready:
@@ -169,11 +184,32 @@ class WorkerProcess:
                 self._process.wait()
                 raise WorkerFailed(self._epitaph(), running)
             self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
         message = json.loads(line)
         if "error" in message:
             raise WorkerFailed(message["error"], self._running())
         return message.get("ok")
+
+    def _next_line(self) -> bytes | None:
+        """The next line that is an answer; None where there is no whole one yet.
+
+        An answer begins with the command's token. Whatever else is in the pipe was written by a variant.
+        """
+        token = self._token.encode() + b" "
+        while b"\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            if line.startswith(token):
+                return line.removeprefix(token)
+            if line:
+                self._noise.append(self._running())
+        if len(self._buffer) > len(token) and not self._buffer.startswith(token):
+            self._noise.append(self._running())
+            self._buffer = self._buffer[-len(token) :]  # an answer has a line of its own
+        return None
+
+    def noise(self) -> list[int | None]:
+        """Who was running (by place) each time something that is no answer came through the pipe, since last asked."""
+        noise, self._noise = self._noise, []
+        return noise
 
     def _epitaph(self) -> str:
         code = self._process.poll()

@@ -81,9 +81,18 @@ def prompt_ids(
 ) -> list[list[int]]:
     """`count` prompts of `length` token ids, cut at random places from the text in a checkpoint's own words.
 
-    All ids are below `vocab_size`; no special tokens are added. A prompt longer than the text goes on at its start.
-    The same seed gives the same prompts. Raises `TokenizerError` if `checkpoint` (a folder with
-    tokenizer.json, or a .gguf file) has no usable tokenizer.
+    A prompt longer than the text goes on at its start. The same seed gives the same prompts. Raises as `text_ids`.
+    """
+    ids = text_ids(checkpoint, vocab_size=vocab_size, cache=cache)
+    rng = random.Random(f"prompts {seed}")
+    starts = [rng.randrange(len(ids)) for _ in range(count)]
+    return [ids.take(np.arange(start, start + length), mode="wrap").tolist() for start in starts]
+
+
+def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) -> NDArray[np.int32]:
+    """The whole text in a checkpoint's own words; all ids are below `vocab_size`, and no special tokens are added.
+
+    Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a .gguf file) has no usable tokenizer.
     """
     file, content = _content(checkpoint)
     ids = _text_ids(file, content, cache=cache or cache_directory())
@@ -93,9 +102,7 @@ def prompt_ids(
             f"{file}: gives the id {largest}, expected ids below the model's vocab_size = {vocab_size}; "
             "put the tokenizer.json that belongs to this checkpoint into its folder"
         )
-    rng = random.Random(f"prompts {seed}")
-    starts = [rng.randrange(len(ids)) for _ in range(count)]
-    return [ids.take(np.arange(start, start + length), mode="wrap").tolist() for start in starts]
+    return ids
 
 
 def _content(checkpoint: Path) -> tuple[Path, bytes]:

@@ -7,38 +7,41 @@ torch is imported, ignores Ctrl-C (the parent decides), and dies with its parent
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
 import math
 import mmap
 import os
 import random
 import resource
-import signal
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns  # bound before foreign code can be
+from types import ModuleType
+from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+import llama_workbench
 from llama_workbench import variants
 from llama_workbench.variants import Build, Model, Variant, components, outside
+from llama_workbench.variants.presets import presets
 
 from . import geometries, loaders, tokenizer
+from .channel import Channel, carry_out
 from .checkpoints import Checkpoint, load
-from .devices import Cuda, Device, device_of
+from .devices import Cuda, Device, Spent, device_of
+from .drawn import Drawn
 from .footprint import doublings, expected, kv_bytes, policy_of, served_lengths
 from .gates import (
     SMALL_LENGTH,
@@ -62,9 +65,10 @@ from .gates import (
 )
 from .holdings import bytes_by_kind, holdings, live_tensors
 from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
+from .prompts import Prompts
 from .roofs import Roof, matmul_roof, memory_roof
 from .runners import (
-    PROMPTS,
+    GATE_PROMPT,
     Bench,
     ChunkedPrefillRunner,
     ComponentRunner,
@@ -77,6 +81,7 @@ from .runners import (
     Runner,
     Subject,
 )
+from .watch import OWN_THREADS_SHARE, Watch
 from .work import products, weight_bytes, work_of_call
 from .workloads import DECODE_ROOM, Workload, call_lengths, longest_call, pieces, warmup_length
 
@@ -99,9 +104,6 @@ PRIME_NS = 5_000_000
 """A call shorter than this is made once untimed before its sample, or the sample would measure how cold the variants
 before it left the caches, which no program that runs one model sees."""
 
-OWN_THREADS_SHARE = 0.1
-"""More CPU time than this share outside the calling thread means that a variant computes in threads of its own."""
-
 PHASE_ROUND_NS, MOST_PHASE_CALLS = 40_000_000, 9
 """A round of the phase pass calls each variant this long, marked and plain together, within one and so many calls."""
 
@@ -119,6 +121,9 @@ LEAK_LIMIT_BYTES, LEAK_LIMIT_WEIGHTS = 2 << 30, 2
 keeps for reuse stays below: with its thresholds pinned it gives nothing back, and a variant may pack all weights."""
 REFERENCE = "transformers_eager"
 
+OURS = frozenset(presets())
+"""Names of the variants that ship with the workbench; all others are foreign code."""
+
 
 class WorkerError(Exception):
     """A command cannot be carried out; the text goes to the parent."""
@@ -130,9 +135,11 @@ class WorkerError(Exception):
 class Worker:
     """Answers the parent's commands. State: benches by workload name, and the checkpoint they share."""
 
-    def __init__(self, hello: dict[str, Any]) -> None:
-        self.process: int = hello["process"]
-        self.added: dict[str, str] = hello["added"]  # name → FILE:FUNCTION
+    def __init__(self, hello: dict[str, Any], *, alone: bool = False) -> None:
+        """`alone`: nothing else goes on in this process."""
+        self.alone = alone
+        self.process: int = hello.get("process", 0)
+        self.added: dict[str, str] = hello.get("added", {})  # name → FILE:FUNCTION
         self.cache = Path(hello["cache"])
         self.threads: int = hello["threads"]
         self.inflight = mmap.mmap(hello["inflight_fd"], 8) if hello.get("inflight_fd") is not None else None
@@ -142,9 +149,13 @@ class Worker:
         self.engines: dict[tuple[str, int], tuple[int, Model]] = {}  # entered as, checkpoint → its longest, model
         self.instrumented: dict[str, Instrumented] = {}
         self.device: Device = device_of(hello.get("device", "cpu"))
+        self.draw: str = hello.get("draw", "")
+        self.by_wall: set[str] = set()  # entered names that compute in threads of their own, as their gates found
+        self.hidden: dict[str, ModuleType] = {}
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
         torch.set_grad_enabled(False)
+        self.watch = Watch()
 
     def mark(self, index: int) -> None:
         """Tell the parent which variant is running, should this process die or hang."""
@@ -158,7 +169,7 @@ class Worker:
         dtype = getattr(torch, workload["dtype"])
         if folder is None:
             work = Workload.model_validate(workload)
-            self.benches[work.name] = Bench(work, None, torch.empty(0), 0, seed, dtype)
+            self.benches[work.name] = Bench(work, None, torch.empty(0, 0), 0, seed, dtype)
             return {"parameters": 0, "digest": "", "synthetic": True}
         key = (folder, workload["dtype"])
         if key not in self.checkpoints:
@@ -167,17 +178,17 @@ class Worker:
         geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
         work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
         longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
-        ids = tokenizer.prompt_ids(
-            Path(folder),
-            count=PROMPTS * work.batch,
-            length=longest,
-            seed=seed,
-            vocab_size=checkpoint.config.vocab_size,
-            cache=self.cache,
+        text = {"vocab_size": checkpoint.config.vocab_size, "cache": self.cache}
+        ids = tokenizer.prompt_ids(Path(folder), count=work.batch, length=longest, seed=seed, **text)
+        prompts = Prompts(
+            tokenizer.text_ids(Path(folder), **text),
+            batch=work.batch,
+            draw=self.draw,
+            repeated=work.prompts == "repeated",
         )
-        prompts = torch.tensor(ids, dtype=torch.long).view(PROMPTS, work.batch, longest)
+        own = torch.tensor(ids, dtype=torch.long).to(self.device.kind)
         self.benches[work.name] = Bench(
-            work, checkpoint, prompts.to(self.device.kind), longest, seed, dtype, source=Path(folder)
+            work, checkpoint, own, longest, seed, dtype, prompts=prompts, source=Path(folder)
         )
         return {
             "parameters": checkpoint.parameters,
@@ -191,8 +202,18 @@ class Worker:
     def gate(self, workload: str, variant: str) -> dict[str, Any]:
         """Logits gate (small battery, then this workload's own calls), op trace, and the time of a call.
 
-        A variant that raises fails its gate; the parent sees a result, not an error.
+        A variant that raises fails its gate; the parent sees a result, not an error. So does one that leaves something
+        changed behind that others would feel.
         """
+        found = self._gated(workload, variant)
+        if changed := self._changed(variant, files=False):
+            self.benches[workload].subjects.pop(variant, None)
+            return {"gate": {**found["gate"], "passed": False, "detail": changed}}
+        if not self._is_outside(variant):
+            self.watch.accept()
+        return found
+
+    def _gated(self, workload: str, variant: str) -> dict[str, Any]:
         bench = self.benches[workload]
         try:
             subject = Subject(self._variant(variant))
@@ -217,11 +238,9 @@ class Worker:
                     "ops": len(subject.trace.ops),
                     "attention_kernels": attention_kernels(subject.trace),
                 }
-            found |= self._calibrate(bench, subject)
+            found |= self._calibrate(bench, subject, variant)
         except Exception as error:
             return {"gate": replace(gate, passed=False, detail=_told(error)).to_json()}
-        if changed := self._changed_state():
-            return {"gate": replace(gate, passed=False, detail=changed).to_json()}
         bench.subjects[variant] = subject
         return found
 
@@ -250,11 +269,11 @@ class Worker:
         if gate.passed and bench.expected is not None:
             runner = RequestRunner(model, bench) if requests else GenerateRunner(model, bench)
             with torch.inference_mode():
-                runner.prepare(bench.workload.tokens, 0, 1)
-                runner.call()
-            if wrong := self._wrong_tokens(bench, runner):
+                runner.prepare(bench.workload.tokens, GATE_PROMPT, 1)
+                tokens = runner.call().cpu()
+            if wrong := judge_tokens(tokens, *bench.expected, bench.dtype):
                 return replace(gate, passed=False, detail=f"{case.name}: {wrong}")
-            gate = replace(gate, detail=f"{gate.detail} and {bench.expected[0][0].numel()} greedy tokens")
+            gate = replace(gate, detail=f"{gate.detail} and {bench.expected[0].numel()} greedy tokens")
         return replace(
             gate,
             cases=gate.cases + small.cases,
@@ -267,12 +286,12 @@ class Worker:
         Of a generation every step, along the reference's own tokens, so that one near-tie does not hide the rest.
         """
         work = bench.workload
-        tokens = bench.prompts[0].cpu()
+        tokens = bench.gate_prompt.cpu()
         lengths = [work.context, *pieces(work, work.tokens), 1]
         if work.kind == "generate":
             if bench.expected is None:
                 bench.expected = self._expected(bench)
-            tokens = torch.cat((tokens[:, : work.tokens], bench.expected[0][0]), dim=1)
+            tokens = torch.cat((tokens[:, : work.tokens], bench.expected[0]), dim=1)
             lengths = [work.tokens] + [1] * bench.expected[0].shape[-1]
         steps = []
         position = 0
@@ -283,26 +302,18 @@ class Worker:
         return Case(work.name, tuple(steps))
 
     def _expected(self, bench: Bench) -> tuple[Tensor, Tensor]:
-        """What the reference generates for every prompt, and by how much each token led: [PROMPTS, B, N] each."""
+        """What the reference generates for the gates' prompt, and by how much each token led: [B, N] each."""
         work = bench.workload
         assert work.new_tokens is not None
         count = work.new_tokens
-        prompts = [Case(f"prompt {i}", ((bench.step(i, 0, work.tokens).cpu(), 0),)) for i in range(PROMPTS)]
+        prompt = Case("prompt", ((bench.gate_prompt[:, : work.tokens].cpu(), 0),))
 
         def compute() -> list[list[Tensor]]:
-            model = self._reference_model(bench)
-            found = [greedy(model, prompt.steps[0][0], count) for prompt in prompts]
-            return [[torch.stack([values.double() for values in pair])] for pair in found]
+            found = greedy(self._reference_model(bench), prompt.steps[0][0], count)
+            return [[torch.stack([values.double() for values in found])]]
 
-        kept = self._remembered(f"greedy {count} {self._reference_name(bench)}", prompts, compute)
-        both = torch.stack([case[0] for case in kept])  # [PROMPTS, 2, B, N]
-        return both[:, 0].long(), both[:, 1]
-
-    def _wrong_tokens(self, bench: Bench, runner: GenerateRunner | RequestRunner) -> str | None:
-        """What is wrong with the tokens of a runner's last call, in words; None where nothing is."""
-        assert bench.expected is not None
-        tokens, margins = (values[runner.prompt] for values in bench.expected)
-        return judge_tokens(torch.stack(runner.generated, dim=1).cpu(), tokens, margins, bench.dtype)
+        [[both]] = self._remembered(f"greedy {count} {self._reference_name(bench)}", [prompt], compute)
+        return both[0].long(), both[1]
 
     def _small_reference(self, geometry: str, dtype: torch.dtype) -> list[list[Tensor]]:
         config = small_geometries()[geometry]
@@ -346,8 +357,6 @@ class Worker:
 
         Importing the library takes four seconds, more than most gates. The key covers all that the logits depend on.
         """
-        from safetensors.torch import load_file, save_file
-
         versions = [importlib.metadata.version(package) for package in ("torch", "transformers")]
         sizes = [len(case.steps) for case in cases]
         key = hashlib.sha256(repr((what, versions, sizes)).encode())
@@ -379,11 +388,10 @@ class Worker:
         tolerance = TOLERANCES[torch.float32]
         if got.shape != expected.shape:
             return Gate(False, 1, math.inf, tolerance, f"{list(got.shape)} for {list(expected.shape)}")
-        finite = torch.isfinite(expected)
-        same_elsewhere = bool((got[~finite] == expected[~finite]).all())
-        error = float((got[finite] - expected[finite]).abs().max() / expected[finite].abs().max().clamp_min(1e-30))
-        if not same_elsewhere or not error <= tolerance:
+        error = _component_error(got, expected)
+        if not error <= tolerance:
             return Gate(False, 1, error, tolerance, f"off by {error:.1e} of the largest value")
+        subject.expected = expected
         return Gate(True, 1, error, tolerance, "1 case")
 
     def _trace(self, bench: Bench, build: Build) -> Trace:
@@ -398,18 +406,19 @@ class Worker:
             model = build(checkpoint.config, checkpoint.weights, max_length=bench.max_length)
             if work.kind == "generate":
                 generation = GenerateRunner(model, bench)
-                generation.prepare(work.tokens, 0, 1)
+                generation.prepare(work.tokens, GATE_PROMPT, 1)
                 generation.call()
+                generation.prepare(work.tokens, GATE_PROMPT, 1)
                 return trace(generation.call)
 
             def fill() -> None:
                 model.reset()
                 if context:
-                    model.forward(bench.step(0, 0, context), 0)
+                    model.forward(bench.gate_prompt[:, :context], 0)
 
             def advance(position: int) -> None:
                 for length in pieces(work, work.tokens):
-                    model.forward(bench.step(0, position, length), position)
+                    model.forward(bench.gate_prompt[:, position : position + length], position)
                     position += length
 
             fill()
@@ -419,7 +428,7 @@ class Worker:
             fill()
             return trace(lambda: advance(context))
 
-    def _calibrate(self, bench: Bench, subject: Subject) -> dict[str, Any]:
+    def _calibrate(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
         """How long a call takes, and whether the variant computes in threads of its own."""
         with torch.inference_mode():
             runner = self._runner(bench, subject.variant)
@@ -427,18 +436,22 @@ class Worker:
             calls_ns: list[int] = []
 
             def take() -> None:
-                runner.prepare(length, len(calls_ns), 1)
+                runner.prepare(length, bench.take(), 1)
                 calls_ns.append((self.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
 
-            wall, thread, process = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
+            wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
             take()
             if calls_ns[0] < LONG_CALL_NS:  # the first of short calls says how long it takes to make caches, not more
                 calls_ns.clear()
-                wall, thread, process = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
-                while not calls_ns or (len(calls_ns) < 20 and time.perf_counter_ns() - wall < CALIBRATION_NS):
+                wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
+                while not calls_ns or (len(calls_ns) < 20 and perf_counter_ns() - wall < CALIBRATION_NS):
                     take()
-            thread, process = time.thread_time_ns() - thread, time.process_time_ns() - process
-            subject.call_ns = min(calls_ns)
+            thread, process = thread_time_ns() - thread, process_time_ns() - process
+            subject.call_ns = max(min(calls_ns), 1)
+            if bench.checkpoint is not None:
+                runner.prepare(length, bench.take(), 1)
+                out = runner.call()
+                subject.output = torch.empty(out.shape, dtype=out.dtype, device=out.device)
             if isinstance(self.device, Cuda) and bench.checkpoint is None:
                 subject.call_ns = self._call_ns_of_many(runner)
         own_threads = (
@@ -448,6 +461,8 @@ class Worker:
             and process > 5_000_000
         )
         own_threads = own_threads or _takes_requests(subject.variant)
+        if own_threads:
+            self.by_wall.add(entered)
         return {"call_ns": subject.call_ns, "own_threads": own_threads}
 
     def _call_ns_of_many(self, runner: Runner) -> float:
@@ -457,19 +472,13 @@ class Worker:
             count *= 4
         return max(spent, 1) / count
 
-    def _changed_state(self) -> str | None:
-        """Something process-wide that a variant changed and that would change the others' times; put right again."""
-        changed = self.device.changed()
-        if torch.get_num_threads() != self.threads:
-            changed = f"changes the number of torch threads to {torch.get_num_threads()}"
-            torch.set_num_threads(self.threads)
-        if torch.get_default_dtype() != torch.float32:
-            changed = f"changes torch's default dtype to {torch.get_default_dtype()}"
-            torch.set_default_dtype(torch.float32)
-        if torch.is_grad_enabled():
-            changed = "turns gradients on"
-            torch.set_grad_enabled(False)
-        return changed
+    def _changed(self, entered: str, *, files: bool = True) -> str | None:
+        """What a variant changed for everybody in the turn that ends here; put right again where that can be."""
+        return self.device.changed() or self.watch.changes(entered, trusted=not self._is_outside(entered), files=files)
+
+    def _is_outside(self, entered: str) -> bool:
+        name = entered.partition("@")[0]
+        return name in self.added or name not in OURS
 
     # -- building ------------------------------------------------------------------------------------------------
 
@@ -477,9 +486,29 @@ class Worker:
         """A variant by the name it was entered under; a control (`NAME@aa`, `NAME@copy`) is NAME once more."""
         name = entered.partition("@")[0]
         if name in self.added:
+            self._hide()
             path, function = outside.parse(self.added[name])
             return outside.load(path, function)  # imported anew each time
+        if name not in OURS:  # of an installed package; imported when it is built
+            self._hide()
         return import_privately(variants.get(name), entered.replace("@", "_"))
+
+    def _hide(self) -> None:
+        """Take what measures and judges, and our variants, off the list of modules before foreign code is imported.
+
+        What it imports under these names afterwards are copies of its own. (They need not be hidden from one who
+        searches the stack or the heap; see METHODOLOGY.)
+        """
+        if not self.alone:
+            return
+        package = "llama_workbench.harness"
+        private = [name for name in sys.modules if name.startswith(f"{variants.__name__}.") and "__" in name]
+        gone = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
+        for name in [*gone, *private, "__main__"]:
+            self.hidden[f"{len(self.hidden)} {name}"] = sys.modules.pop(name)
+        sys.modules["__main__"] = ModuleType("__main__")
+        if hasattr(llama_workbench, "harness"):
+            del llama_workbench.harness
 
     def _build(self, bench: Bench, variant: Variant) -> Model:
         assert bench.checkpoint is not None
@@ -527,49 +556,85 @@ class Worker:
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
-    def round(self, workload: str, round_index: int, active: list[str]) -> dict[str, Any]:
+    def round(self, workload: str, round_index: int, active: list[str], outputs: str = "") -> dict[str, Any]:
         """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
         Keeping compared variants adjacent would lower the spread of a difference by a third, but then a variant with
         many partners has other neighbours than its twin, and A/A controls on µs operations saw it (0.4 %). A plain
         shuffle makes every pair exchangeable.
+
+        `drawn` of the answer are outputs for the examiner, in the file `outputs`; `wrong` are variants of which this
+        process can tell, `changed` those that changed something for all, `elsewhere` those that hid computing.
         """
         bench = self.benches[workload]
         rng = random.Random(f"round {bench.seed} {workload} {self.process} {round_index}")
         count, repeats, prime = self._shape(bench, active)
         lengths = call_lengths(bench.workload, round_index=round_index, count=count, seed=bench.seed)
-        warm_length = warmup_length(bench.workload, lengths=lengths)
-        # The same for all, or some would be a position behind the others and give other logits.
-        fastest_ns = min(bench.subjects[name].call_ns for name in active)
-        filled = bench.workload.kind == "decode" and fastest_ns > FILLED_NS
+        changed: dict[str, str] = {}
+        drawn = Drawn(2 if any(map(self._is_outside, active)) else 1)
         with torch.inference_mode():
-            runners: dict[str, Runner] = {}
-            padding = []
-            begun = time.perf_counter_ns()
-            for name in rng.sample(active, len(active)):
-                self.mark(active.index(name))
-                before = self.device.held_bytes()
-                # Memory placement of one build biases a ratio by 0.2-0.3 % for as long as the build lives: move it.
-                padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8, device=self.device.kind))
-                runner = self._runner(bench, bench.subjects[name].variant)
-                runner.prepare(warm_length, round_index, repeats[name])
-                if not filled:
-                    runner.call()
-                runners[name] = runner
-                bench.subjects[name].growth_bytes += self.device.held_bytes() - before
-            self.device.synchronise()
-            rebuild_ns = (time.perf_counter_ns() - begun) / len(active)
-            bench.rebuild_ns = min(bench.rebuild_ns or rebuild_ns, rebuild_ns)
+            runners, padding = self._rebuilt(bench, rng, active, lengths, repeats, changed)
             gc.disable()
             try:
-                samples, wrong = self._sub_rounds(bench, rng, active, runners, lengths, repeats, prime, round_index)
+                samples = self._sub_rounds(bench, rng, active, runners, lengths, repeats, prime, drawn, changed)
+                wrong = self._wrong_components(bench, active, runners)
             finally:
                 gc.enable()
         self.mark(-1)
         runners.clear()
         padding.clear()
         gc.collect()
-        return {"samples": samples, "wrong": wrong, "leaks": self._leaks(bench)}
+        one_thread = self.threads == 1 and not isinstance(self.device, Cuda)
+        return {
+            "samples": samples,
+            "wrong": wrong,
+            "drawn": drawn.write(Path(outputs)) if bench.checkpoint is not None and outputs else [],
+            "changed": changed,
+            "elsewhere": self.watch.elsewhere(frozenset(self.by_wall)) if one_thread else {},
+            "leaks": self._leaks(bench),
+        }
+
+    def _rebuilt(
+        self,
+        bench: Bench,
+        rng: random.Random,
+        active: Sequence[str],
+        lengths: Sequence[int],
+        repeats: Mapping[str, int],
+        changed: dict[str, str],
+    ) -> tuple[dict[str, Runner], list[Tensor]]:
+        """All variants built anew and warm, in random order; and the padding between them, to be held as long."""
+        warm_length = warmup_length(bench.workload, lengths=lengths)
+        # The same for all, or some would be a position behind the others and give other logits.
+        fastest_ns = min(bench.subjects[name].call_ns for name in active)
+        filled = bench.workload.kind == "decode" and fastest_ns > FILLED_NS
+        runners: dict[str, Runner] = {}
+        padding = []
+        begun = perf_counter_ns()
+        prompt_of = self._prompts(bench, active, max(repeats.values()))
+        for name in rng.sample(active, len(active)):
+            self.mark(active.index(name))
+            before = self.device.held_bytes()
+            # Memory placement of one build biases a ratio by 0.2-0.3 % for as long as the build lives: move it.
+            padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8, device=self.device.kind))
+            runner = self._runner(bench, bench.subjects[name].variant)
+            runner.prepare(warm_length, prompt_of[name], repeats[name])
+            if not filled:
+                runner.call()
+            runners[name] = runner
+            bench.subjects[name].growth_bytes += self.device.held_bytes() - before
+            if said := self._changed(name, files=False):
+                changed.setdefault(name, said)
+        self.device.synchronise()
+        rebuild_ns = (perf_counter_ns() - begun) / len(active)
+        bench.rebuild_ns = min(bench.rebuild_ns or rebuild_ns, rebuild_ns)
+        return runners, padding
+
+    def _prompts(self, bench: Bench, active: Sequence[str], count: int) -> dict[str, int]:
+        """The first of `count` fresh prompts for each variant: the same for all of ours, so that one answer of the
+        reference serves them; others have their own, lest they take it from whoever answered before."""
+        common = bench.take(count)
+        return {name: bench.take(count) if self._is_outside(name) else common for name in active}
 
     def _shape(self, bench: Bench, active: Sequence[str]) -> tuple[int, dict[str, int], bool]:
         """Pairs in a round, calls in a sample, and whether an untimed call comes before each sample.
@@ -605,91 +670,86 @@ class Worker:
         bench: Bench,
         rng: random.Random,
         active: Sequence[str],
-        runners: dict[str, Runner],
+        runners: Mapping[str, Runner],
         lengths: Sequence[int],
-        repeats: dict[str, int],
+        repeats: Mapping[str, int],
         prime: bool,
-        round_index: int,
-    ) -> tuple[list[list[Any]], dict[str, str]]:
+        drawn: Drawn,
+        changed: dict[str, str],
+    ) -> list[list[Any]]:
         samples: list[list[Any]] = []
-        outputs: dict[str, Tensor] = {}
-        last = len(lengths) - 1
+        places: dict[tuple[Any, ...], list[Tensor]] = {}
         for sub_round, length in enumerate(lengths):
-            prompt = round_index + (0 if bench.workload.kind == "decode" else sub_round)
+            prompt_of = self._prompts(bench, active, max(repeats.values()) + prime)
             for position, name in enumerate(rng.sample(active, len(active))):
-                runner, count = runners[name], repeats[name]
-                if runner.counts_as > 1:
-                    count = 1
+                if name in changed:  # falls out after this round
+                    continue
+                runner, subject = runners[name], bench.subjects[name]
+                count = repeats[name] if runner.counts_as == 1 else 1
+                kept = _places(places, subject.output, count)
                 self.mark(active.index(name))
-                runner.prepare(length, prompt, count + prime)
-                if prime and runner.counts_as == 1:
+                runner.prepare(length, prompt_of[name], count + prime)
+                primed = prime and runner.counts_as == 1
+                if primed:
                     runner.call()
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-                spent = self.device.sample(runner, count)
+                spent = self.device.sample(runner, count, kept)
                 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-                bench.subjects[name].growth_bytes += max(0, faults) * resource.getpagesize()
-                worth = count * runner.counts_as
+                subject.growth_bytes += max(0, faults) * resource.getpagesize()
                 wall = spent.wall_ns - runner.uncounted_ns
                 first = runner.first_ns()
                 if isinstance(self.device, Cuda):
                     first = (0, 0, spent.device_ns, runner.first_device_ns())
+                worth = count * runner.counts_as
                 samples.append([name, sub_round, position, length, worth, spent.cpu_ns, wall, faults, *first])
-                if sub_round == last:
-                    outputs[name] = spent.out
+                self._look(bench, name, runner, spent, drawn, runner.asked[primed:] if kept else [], kept, changed)
+            drawn.end_sub_round()
+        return samples
+
+    def _look(
+        self,
+        bench: Bench,
+        name: str,
+        runner: Runner,
+        spent: Spent,
+        drawn: Drawn,
+        asked: list[tuple[int, int]],
+        kept: list[Tensor],
+        changed: dict[str, str],
+    ) -> None:
+        """After a sample: keep an output for the examiner, and see what the variant left behind."""
+        if kept:
+            tensors = drawn.keep(name, asked, kept)
+            if isinstance(runner, GenerateRunner):
+                tensors["logits"] = runner.next_logits().clone()
+        elif bench.checkpoint is None:
+            bench.subjects[name].last = spent.out
+        self.watch.spent(
+            name,
+            calls=max(len(kept), 1),
+            process_ns=spent.process_ns,
+            thread_ns=spent.cpu_ns,
+            wall_ns=spent.wall_ns,
+            waits=spent.waits,
+        )
+        said = self._changed(name)
+        if gc.isenabled():
+            gc.disable()
+            said = said or "turns garbage collection on while it is timed"
+        if said:
+            changed.setdefault(name, said)
+
+    def _wrong_components(self, bench: Bench, active: Sequence[str], runners: Mapping[str, Runner]) -> dict[str, str]:
+        """Parts of a layer whose last timed call gave something else than at the gate; their inputs never change."""
         wrong: dict[str, str] = {}
-        if bench.expected is not None:
-            outputs, wrong = self._generated(bench, runners, active)
-        return samples, wrong | self._wrong(bench, outputs, repeats)
-
-    def _generated(
-        self, bench: Bench, runners: dict[str, Runner], active: Sequence[str]
-    ) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """Logits after the last timed generation, of variants that gave the expected tokens; and who gave wrong ones.
-
-        Neither holds a variant that a near-tie led elsewhere: its logits belong to another sequence.
-        """
-        assert bench.expected is not None
-        logits: dict[str, Tensor] = {}
-        wrong: dict[str, str] = {}
-        for name in active:
-            runner = runners[name]
-            assert isinstance(runner, (GenerateRunner, RequestRunner))
-            self.mark(active.index(name))
-            if told := self._wrong_tokens(bench, runner):
-                wrong[name] = f"in a timed call {told}"
-            elif isinstance(runner, GenerateRunner) and torch.equal(
-                torch.stack(runner.generated, dim=1).cpu(), bench.expected[0][runner.prompt]
-            ):
-                logits[name] = runner.next_logits()
-        return logits, wrong
-
-    def _wrong(self, bench: Bench, outputs: dict[str, Tensor], repeats: dict[str, int]) -> dict[str, str]:
-        """Variants whose timed calls gave other logits than most: passing a gate once is not enough."""
-        if (
-            bench.checkpoint is None
-            or sum(out.is_floating_point() for out in outputs.values()) < 2
-            or len(set(repeats.values())) > 1
-        ):
-            return {}
-        tolerance = 2 * TOLERANCES[bench.dtype]
-        tokens = {name: out for name, out in outputs.items() if not out.is_floating_point()}
-        outputs = {name: out for name, out in outputs.items() if name not in tokens}
-        logits = torch.stack([out.float() for out in outputs.values()])  # [N, B, V]
-        wrong = {}
-        for name, out in zip(outputs, logits, strict=True):
-            if not bool(torch.isfinite(out).all()):
-                wrong[name] = "NaN or infinite logits in a timed call"
-        good = [out for name, out in zip(outputs, logits, strict=True) if name not in wrong]
-        if len(good) > 2:
-            middle = torch.stack(good).median(dim=0).values
-            for name, out in zip(outputs, logits, strict=True):
-                error = float((out - middle).abs().max() / middle.abs().max())
-                if name not in wrong and not error <= tolerance:
-                    wrong[name] = f"logits of a timed call off by {error:.1e} of the largest"
-            for name, chosen in tokens.items():
-                short = float((middle.amax(-1) - middle.gather(-1, chosen[:, :1])[:, 0]).max() / middle.abs().max())
-                if bench.workload.kind == "prefill" and not short <= tolerance:
-                    wrong[name] = f"a timed call chose a token whose logit is {short:.1e} of the largest below it"
+        for name in active if bench.checkpoint is None else ():
+            runner, subject = runners[name], bench.subjects[name]
+            assert isinstance(runner, ComponentRunner)
+            if subject.expected is not None and subject.last is not None:
+                error = _component_error(runner.component.read(subject.last).double(), subject.expected)
+                if not error <= 2 * TOLERANCES[torch.float32]:
+                    wrong[name] = f"a timed call is off by {error:.1e} of the largest value"
+            subject.last = None
         return wrong
 
     def _leaks(self, bench: Bench) -> dict[str, int]:
@@ -736,18 +796,18 @@ class Worker:
         calls_ns: list[int] = []
         with torch.inference_mode():
             runner = self._runner(bench, bench.subjects[variant].variant)
-            for index in range(2):
-                runner.prepare(bench.workload.tokens, index, 1)
+            for _ in range(2):
+                runner.prepare(bench.workload.tokens, bench.take(), 1)
                 runner.call()
             wait()
             wait_for_device = self.device.synchronise if isinstance(self.device, Cuda) else None
-            begin = time.perf_counter() + lead_seconds
-            while time.perf_counter() < begin:
-                runner.prepare(bench.workload.tokens, 0, 1)
+            begin = perf_counter() + lead_seconds
+            while perf_counter() < begin:
+                runner.prepare(bench.workload.tokens, bench.take(), 1)
                 runner.call()
-            end = time.perf_counter() + seconds
-            while time.perf_counter() < end or not calls_ns:
-                _profiled_call(runner, bench.workload.tokens, len(calls_ns), calls_ns, wait_for_device)
+            end = perf_counter() + seconds
+            while perf_counter() < end or not calls_ns:
+                _profiled_call(runner, bench.workload.tokens, bench.take(), calls_ns, wait_for_device)
         return {
             "calls": len(calls_ns),
             "median_ns": statistics.median(calls_ns),
@@ -764,7 +824,7 @@ class Worker:
         before = live_tensors()
         with torch.inference_mode():
             runner = self._runner(bench, bench.subjects[variant].variant)
-            peak = _peak_transient_bytes(runner, bench.workload.tokens, self.device)
+            peak = _peak_transient_bytes(runner, bench, bench.workload.tokens, self.device)
             model = getattr(runner, "model", None)
             del runner  # what the harness keeps for itself, generated tokens say, is none of the variant's
             found = holdings(before) if model is not None else {}
@@ -861,7 +921,7 @@ class Worker:
         with torch.inference_mode():
             runner = self._runner(bench, self._variant(variant))
             return [
-                {"tokens": length, "peak_bytes": _peak_transient_bytes(runner, length, self.device)}
+                {"tokens": length, "peak_bytes": _peak_transient_bytes(runner, bench, length, self.device)}
                 for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)
             ]
 
@@ -875,8 +935,8 @@ class Worker:
             if 2 * (self.device.held_bytes() - start) > self.device.available_bytes():
                 return
             lengths = served_lengths(longest, count)
-            for index, length in enumerate([*(length for length in lengths[:-1] if length not in served), longest]):
-                runner.prepare(length, index, 1)
+            for length in [*(length for length in lengths[:-1] if length not in served), longest]:
+                runner.prepare(length, bench.take(), 1)
                 runner.call()
             served.update(lengths)
             yield lengths
@@ -907,10 +967,10 @@ class Worker:
         names = list(marked)
         cost_ns = _reading_ns()
         dear = any(readings[name] * cost_ns > READING_SHARE * bench.subjects[name].call_ns for name in names)
-        clock = time.perf_counter_ns if wall or dear else time.thread_time_ns
+        clock = perf_counter_ns if wall or dear else thread_time_ns
         for name, made in marked.items():
             made.set_clock(clock)
-            facts[name]["clock"] = "thread CPU" if clock is time.thread_time_ns else "wall"
+            facts[name]["clock"] = "thread CPU" if clock is thread_time_ns else "wall"
         rows: list[list[Any]] = []
         for round_index in range(rounds if names else 0):
             rows += self._phase_round(bench, marked, round_index, clock, retake=dear and not wall)
@@ -944,7 +1004,7 @@ class Worker:
                     raise PhaseError(f"{name}: the marked variant gives other logits than the plain one")
         with torch.inference_mode():
             runner = self._runner(bench, made.variant)
-            runner.prepare(bench.workload.tokens, 0, 1)
+            runner.prepare(bench.workload.tokens, bench.take(), 1)
             made.start(0)
             runner.call()
         return len(made.log)
@@ -971,7 +1031,7 @@ class Worker:
                 self.mark(list(marked).index(name))
                 padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
                 runner = self._runner(bench, made.variant if made else bench.subjects[name].variant)
-                runner.prepare(warmup_length(work, lengths=lengths), round_index, 1)
+                runner.prepare(warmup_length(work, lengths=lengths), bench.take(), 1)
                 runner.call()
                 runners[name, made is not None] = runner
             gc.collect()
@@ -983,9 +1043,8 @@ class Worker:
                         self.mark(list(marked).index(name))
                         runner = runners[name, made is not None]
 
-                        def prepare(runner: Runner = runner, length: int = length, call: int = call) -> None:
-                            prompt = round_index + (0 if work.kind == "decode" else call)
-                            runner.prepare(length, prompt, 1 + prime)
+                        def prepare(runner: Runner = runner, length: int = length) -> None:
+                            runner.prepare(length, bench.take(1 + prime), 1 + prime)
                             if prime:
                                 runner.call()
 
@@ -1010,9 +1069,9 @@ class Worker:
         with torch.inference_mode():
             # No variant is called so: a function's name has no @.
             both = {"@matmul": matmul_roof(products(config, work), bench.dtype), "@memory": memory_roof(weights)}
-        begun = time.perf_counter()
+        begun = perf_counter()
         self._roofline_round(bench, variants, both, 0)
-        fitting = seconds / (time.perf_counter() - begun)
+        fitting = seconds / (perf_counter() - begun)
         # From a round that does not count, so that what is measured cannot decide how long it is measured.
         rounds = round(min(max(fitting, LEAST_ROOF_ROUNDS), MOST_ROOF_ROUNDS))
         roof_rows: list[list[Any]] = []
@@ -1062,31 +1121,49 @@ class Worker:
                 self.mark(-1 if name in both else variants.index(name))
                 padding.append(torch.empty(rng.randrange(1, 1 << 18), dtype=torch.uint8))
                 runner = RoofRunner(both[name]) if name in both else self._runner(bench, bench.subjects[name].variant)
-                runner.prepare(warm_length, number, 1)
+                runner.prepare(warm_length, bench.take(), 1)
                 runner.call()
                 runners[name] = runner
             gc.collect()
             gc.disable()
             try:
                 for sub_round, length in enumerate(lengths):
-                    prompt = number + (0 if work.kind == "decode" else sub_round)
                     for name, runner in rng.sample(list(runners.items()), len(runners)):
                         self.mark(-1 if name in both else variants.index(name))
                         calls = repeats[name] if runner.counts_as == 1 else 1
                         # A roof is that of a warm kernel, whatever came before it.
                         prime = name in both or (call_ns[name] < PRIME_NS and not bench.once and runner.counts_as == 1)
-                        runner.prepare(length, prompt, calls + prime)
+                        runner.prepare(length, bench.take(calls + prime), calls + prime)
                         if prime:
                             runner.call()
-                        wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
+                        wall, cpu = perf_counter_ns(), thread_time_ns()
                         for _ in range(calls):
                             runner.call()
-                        cpu, wall = time.thread_time_ns() - cpu, time.perf_counter_ns() - wall - runner.uncounted_ns
+                        cpu, wall = thread_time_ns() - cpu, perf_counter_ns() - wall - runner.uncounted_ns
                         found.append((name, sub_round, length, calls * runner.counts_as, cpu, wall))
             finally:
                 gc.enable()
                 self.mark(-1)
         return found
+
+
+def _component_error(got: Tensor, expected: Tensor) -> float:
+    """Largest error as a share of the largest finite value; infinite where infinite values are not the same."""
+    if got.shape != expected.shape:
+        return math.inf
+    finite = torch.isfinite(expected)
+    if not bool((got[~finite] == expected[~finite]).all()):
+        return math.inf
+    return float((got[finite] - expected[finite]).abs().max() / expected[finite].abs().max().clamp_min(1e-30))
+
+
+def _places(places: dict[tuple[Any, ...], list[Tensor]], like: Tensor | None, count: int) -> list[Tensor]:
+    """`count` tensors that outputs are copied to, shared by all variants whose outputs are alike; none for none."""
+    if like is None:
+        return []
+    shared = places.setdefault((like.shape, like.dtype, like.device), [])
+    shared.extend(torch.zeros_like(like) for _ in range(count - len(shared)))
+    return shared[:count]
 
 
 def _phased_call(
@@ -1097,13 +1174,13 @@ def _phased_call(
     least_waited = math.inf
     for _ in range(1 + retakes):
         prepare()
-        cpu = time.thread_time_ns()
+        cpu = thread_time_ns()
         start = clock()
         if made is not None:
             made.start(start)
         runner.call()
         end = clock()
-        cpu = time.thread_time_ns() - cpu
+        cpu = thread_time_ns() - cpu
         waited = end - start - cpu
         if waited < least_waited:
             least_waited = waited
@@ -1115,22 +1192,22 @@ def _phased_call(
 
 def _reading_ns() -> float:
     """What a reading of the thread's CPU time costs here."""
-    start = time.perf_counter_ns()
+    start = perf_counter_ns()
     for _ in range(1000):
-        time.thread_time_ns()
-    return (time.perf_counter_ns() - start) / 1000
+        thread_time_ns()
+    return (perf_counter_ns() - start) / 1000
 
 
 def _profiled_call(
-    runner: Runner, length: int, index: int, calls_ns: list[int], wait_for_device: Callable[[], None] | None
+    runner: Runner, length: int, prompt: int, calls_ns: list[int], wait_for_device: Callable[[], None] | None
 ) -> None:
     """One call of the profiled loop; a function of its own so that a profile shows where calls begin."""
-    runner.prepare(length, index, 1)
-    start = time.perf_counter_ns()
+    runner.prepare(length, prompt, 1)
+    start = perf_counter_ns()
     runner.call()
     if wait_for_device is not None:
         wait_for_device()
-    calls_ns.append(time.perf_counter_ns() - start)
+    calls_ns.append(perf_counter_ns() - start)
 
 
 def _median_error(values: Sequence[int]) -> float | None:
@@ -1146,17 +1223,17 @@ def _median_error(values: Sequence[int]) -> float | None:
     return (ordered[high] - ordered[low]) / 2
 
 
-def _peak_transient_bytes(runner: Runner, length: int, device: Device) -> int:
+def _peak_transient_bytes(runner: Runner, bench: Bench, length: int, device: Device) -> int:
     """What one warmed-up call allocates above what lives, at its peak.
 
     A KV cache that grows by concatenation is made anew within the call, and counts.
     """
     # Warmed up twice or the first variant pays for one-off buffers of the whole process.
-    for index in range(2):
-        runner.prepare(length, index, 1)
+    for _ in range(2):
+        runner.prepare(length, bench.take(), 1)
         runner.call()
     gc.collect()
-    runner.prepare(length, 0, 1)
+    runner.prepare(length, bench.take(), 1)
     return device.peak_bytes(runner.call)
 
 
@@ -1205,88 +1282,48 @@ def _told(error: BaseException) -> str:
 # --- the process ---------------------------------------------------------------------------------------------------
 
 
-def _prepare_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: no orphan keeps a core busy
-        libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, ANY: lets py-spy attach under Yama
-
-
-def _streams() -> tuple[TextIO, TextIO]:
-    """Commands in, answers out; what variants print goes to standard error, and their standard input is empty."""
-    commands = os.fdopen(os.dup(0), encoding="utf-8")
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    return commands, answers
-
-
 def main() -> None:
-    """Read commands until standard input ends."""
+    """Answer commands until standard input ends."""
     if "--help" in sys.argv[1:]:
         print(__doc__)
         return
-    _prepare_process()
-    commands, answers = _streams()
-
-    def answer(value: dict[str, Any]) -> None:
-        answers.write(json.dumps(value) + "\n")
-        answers.flush()
-
-    worker = Worker(json.loads(commands.readline()))
+    channel = Channel()
+    hello = channel.receive()
+    if hello is None:
+        return
+    worker = Worker(hello, alone=True)
     gc.freeze()
-    answer({"ok": {"pid": os.getpid()}})
-    for line in commands:
-        command = json.loads(line)
-        verb = command.pop("do")
-        try:
-            if verb == "device":
-                result: Any = worker.device.facts()
-            elif verb == "open":
-                result = worker.open(**command)
-            elif verb == "gate":
-                result = worker.gate(**command)
-            elif verb == "differences":
-                result = worker.differences(**command)
-            elif verb == "round":
-                result = worker.round(**command)
-            elif verb == "memory":
-                result = worker.memory(**command)
-            elif verb == "memory_peak":
-                result = worker.memory_peak(**command)
-            elif verb == "memory_held":
-                result = worker.memory_held(**command)
-            elif verb == "memory_transients":
-                result = worker.memory_transients(**command)
-            elif verb == "phases":
-                result = worker.phases(**command)
-            elif verb == "roofline":
-                result = worker.roofline(**command)
-            elif verb == "loop":
+    channel.answer({"ok": {"pid": os.getpid()}})
 
-                def wait() -> None:
-                    answer({"ready": True})
-                    commands.readline()
+    def loop(**command: Any) -> dict[str, Any]:
+        def wait() -> None:
+            channel.answer({"ready": True})
+            channel.receive()
 
-                result = worker.loop(**command, wait=wait)
-            elif verb == "prepare_loads":
-                result = loaders.prepare(cache=str(worker.cache), **command)
-            elif verb == "load":
-                result = loaders.measure(cache=str(worker.cache), **command)
-            elif verb == "freeze":
-                gc.collect()
-                gc.freeze()  # imports and gates are done: rounds need not walk what they left
-                result = None
-            else:
-                raise WorkerError(f"no command {verb!r}")
-            answer({"ok": result})
-        except Exception as error:
-            import traceback
+        return worker.loop(**command, wait=wait)
 
-            traceback.print_exc()
-            answer({"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
+    def freeze() -> None:
+        gc.collect()
+        gc.freeze()  # imports and gates are done: rounds need not walk what they left
+
+    verbs: dict[str, Callable[..., Any]] = {
+        "device": worker.device.facts,
+        "open": worker.open,
+        "gate": worker.gate,
+        "differences": worker.differences,
+        "round": worker.round,
+        "memory": worker.memory,
+        "memory_peak": worker.memory_peak,
+        "memory_held": worker.memory_held,
+        "memory_transients": worker.memory_transients,
+        "phases": worker.phases,
+        "roofline": worker.roofline,
+        "loop": loop,
+        "prepare_loads": partial(loaders.prepare, cache=str(worker.cache)),
+        "load": partial(loaders.measure, cache=str(worker.cache)),
+        "freeze": freeze,
+    }
+    carry_out(channel, verbs)
 
 
 if __name__ == "__main__":

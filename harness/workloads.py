@@ -70,7 +70,8 @@ class Workload(BaseModel):
     then `new_tokens` greedy ones, one after another; one call is one whole generation. `component`: one part of a layer
     at the geometry's width, without a checkpoint, for one sequence in float32.
     `tokens` is the length of a call where all have the same, the middle where lengths are distinct, the mean where
-    they come from a trace. `batch` sequences go through every call side by side.
+    they come from a trace. `batch` sequences go through every call side by side. `prompts`: "fresh" gives each timed
+    call one that no call had before; "repeated" the same one to all, for what is kept from one request to the next.
 
     Values are checked against the geometry: `context` and the longest call must fit `max_position_embeddings`.
     `Workload.model_validate(values, context={"geometries": {...}})` checks against others than the shipped ones.
@@ -92,6 +93,7 @@ class Workload(BaseModel):
     trace: str | None = None
     length_divisor: PositiveFloat = 1.0
     length_limit: PositiveInt | None = None
+    prompts: Literal["fresh", "repeated"] = "fresh"
     component: Text | None = None
     description: Text
 

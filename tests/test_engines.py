@@ -140,10 +140,10 @@ def test_a_generated_token_that_is_not_the_likeliest_fails_the_gate():
 def test_decode_is_timed_without_the_request_for_its_context(name, asked):
     config = geometries.get("tiny").config
     model = Generating(config, gates.small_weights(config, torch.float32), max_length=80)
-    prompts = torch.zeros(runners.PROMPTS, 1, 80, dtype=torch.long)
     work = workloads.get(name)
-    runner = runners.RequestRunner(model, runners.Bench(work, None, prompts, 80, 0, torch.float32))
-    runner.prepare(work.tokens, 0, 1)
+    prompt = torch.zeros(1, 80, dtype=torch.long)
+    runner = runners.RequestRunner(model, runners.Bench(work, None, prompt, 80, 0, torch.float32))
+    runner.prepare(work.tokens, runners.GATE_PROMPT, 1)
     out = runner.call()
     assert model.asked == asked
     assert out.shape[1] == asked[-1][1] and runner.counts_as == max(1, asked[-1][1] - 1)

@@ -13,10 +13,11 @@ from llama_workbench import ROOT, variants
 from llama_workbench.harness import geometries, workloads
 from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.claims import load_claims
+from llama_workbench.harness.examiner import Examiner
 from llama_workbench.harness.gates import TOLERANCES, greedy, judge_tokens, small_geometries, small_weights
 from llama_workbench.harness.judge import effect_alpha, evidence_from_manifest
 from llama_workbench.harness.plan import Request, make_plan
-from llama_workbench.harness.runners import GenerateRunner
+from llama_workbench.harness.runners import GATE_PROMPT, GenerateRunner
 from llama_workbench.harness.session import SequentialReferee
 from llama_workbench.harness.store import RoundRecord, RunFolder
 from llama_workbench.harness.worker import Worker
@@ -125,6 +126,17 @@ def opened(worker: Worker, folder: Path, workload: str, *names: str) -> dict[str
     return {name: worker.gate(workload, name) for name in names}
 
 
+def judged_round(worker: Worker, folder: Path, workload: str, index: int, names: list[str]) -> dict:
+    """A round with what the examiner says of it under "wrong"."""
+    file = folder.parent / "outputs.safetensors"
+    found = worker.round(workload, index, names, outputs=str(file))
+    examiner = Examiner({"cache": str(worker.cache), "threads": 1})
+    work = worker.benches[workload].workload.model_dump()
+    found["wrong"] |= examiner.judge(str(folder), work, worker.draw, str(file), found["drawn"])
+    assert {entry["variant"] for entry in found["drawn"]} == set(names)
+    return found
+
+
 @pytest.mark.parametrize(
     "workload",
     [
@@ -150,10 +162,10 @@ def test_chunks_batches_and_generations_pass_gates_and_rounds(worker, folder, wo
     # Layout alone: the same operations, from the first token to the last.
     assert gates["team005_hybrid"]["trace"] == gates["team005_proposal"]["trace"]
     assert gates["candle"]["trace"]["digest"] != gates["yardstick"]["trace"]["digest"]
-    assert worker.benches[workload].prompts.shape[1] == batch
+    assert worker.benches[workload].gate_prompt.shape[0] == batch
     for index in range(2):
-        found = worker.round(workload, index, names)
-        assert (found["wrong"], found["leaks"]) == ({}, {})
+        found = judged_round(worker, folder, workload, index, names)
+        assert [found[key] for key in ("wrong", "leaks", "changed", "elsewhere")] == [{}] * 4
         for _, _, _, tokens, repeats, cpu, wall, _, *first in found["samples"]:
             assert len(first) == (2 if generated else 0)
             if generated:
@@ -187,7 +199,7 @@ def test_a_generation_that_turns_wrong_is_found_in_its_round(worker, folder, nam
     assert gates[name]["gate"]["passed"], gates[name]
     wrong: dict[str, str] = {}
     for index in range(20):
-        wrong = worker.round(workload, index, names)["wrong"]
+        wrong = judged_round(worker, folder, workload, index, names)["wrong"]
         if wrong:
             break
     assert list(wrong) == [name]
@@ -197,7 +209,8 @@ def test_a_generation_that_turns_wrong_is_found_in_its_round(worker, folder, nam
 def test_one_variant_alone_is_enough_to_find_a_wrong_token(worker, folder):
     workload = "generate-tiny-t8-n6-b1"
     opened(worker, folder, workload, "other_token_later")
-    rounds = (worker.round(workload, index, ["other_token_later"])["wrong"] for index in range(40))
+    names = ["other_token_later"]
+    rounds = (judged_round(worker, folder, workload, index, names)["wrong"] for index in range(40))
     wrong = next(filter(None, rounds))
     assert "in a timed call token" in wrong["other_token_later"]
 
@@ -209,15 +222,18 @@ def test_the_gate_compares_the_tokens_too(worker, folder):
     bench = worker.benches[workload]
     assert bench.expected is not None
     tokens, margins = bench.expected
-    assert tokens.shape == margins.shape == (8, 1, 6)
+    assert tokens.shape == margins.shape == (1, 6)
     assert bool((margins > 0).all())
-    bench.expected = ((tokens + 1) % 512, margins.fill_(1.0))
     runner = worker._runner(bench, variants.get("yardstick"))
     assert isinstance(runner, GenerateRunner)
     with torch.inference_mode():
-        runner.prepare(8, 3, 1)
-        runner.call()
-    assert "token 1 of sequence 1 is" in (worker._wrong_tokens(bench, runner) or "")
+        runner.prepare(8, GATE_PROMPT, 1)
+        assert torch.equal(runner.call(), tokens)
+    worker._expected = lambda bench: ((tokens + 1) % 512, margins.fill_(1.0))
+    bench.expected = None
+    found = worker.gate(workload, "yardstick")["gate"]
+    assert not found["passed"]
+    assert "logits off by" in found["detail"] or "token 1 of sequence 1 is" in found["detail"]
 
 
 @pytest.mark.parametrize("slow_ns", [30e6, 10e6])
@@ -228,7 +244,7 @@ def test_decode_goes_through_the_same_positions_on_all_sides(worker, folder, slo
     subjects = worker.benches["decode-tiny-c16"].subjects
     for name, call_ns in zip(names, (30e6, 15e6, slow_ns), strict=True):
         subjects[name].call_ns = call_ns
-    assert worker.round("decode-tiny-c16", 0, names)["wrong"] == {}
+    assert judged_round(worker, folder, "decode-tiny-c16", 0, names)["wrong"] == {}
 
 
 def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
@@ -238,7 +254,7 @@ def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
     names = ["candle", "fast", "yardstick"]
     for name in names:
         assert worker.gate(work.name, name)["gate"]["passed"]
-    found = worker.round(work.name, 0, names)
+    found = judged_round(worker, folder, work.name, 0, names)
     assert found["wrong"] == {}
     assert {sample[4] for sample in found["samples"]} == {1}
 

@@ -1,0 +1,80 @@
+"""Commands in, answers out: the far end of the pipe, in every process that the parent starts (see `processes`).
+
+The parent sends one JSON object a line on standard input, each with a token that nobody can guess, and takes only what
+begins with that token for an answer. So a variant that writes into the pipe is found out and does no harm. What code
+prints goes to standard error. All that answering needs is bound here before any code from outside is imported.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from json import dumps, loads
+from os import write
+from typing import Any
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 1, 36, 0x59616D61, -1
+
+
+class Channel:
+    """The pipes to the parent. Making one readies the process: see `ready_process`."""
+
+    def __init__(self) -> None:
+        ready_process()
+        self._commands = os.fdopen(os.dup(0), encoding="utf-8")
+        # Its number is one that no counting up or down comes across soon.
+        self._answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 200)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        os.dup2(2, 1)
+        self._token = ""
+
+    def commands(self) -> Iterator[dict[str, Any]]:
+        """Commands until standard input ends."""
+        while (command := self.receive()) is not None:
+            yield command
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next command; None when there are no more."""
+        line = self._commands.readline()
+        if not line:
+            return None
+        command: dict[str, Any] = loads(line)
+        self._token = command.pop("token")
+        return command
+
+    def answer(self, value: Mapping[str, Any]) -> None:
+        """Answer the command that was received last."""
+        # A line of its own, whatever somebody wrote before.
+        rest = f"\n{self._token} {dumps(value)}\n".encode()
+        while rest:
+            rest = rest[write(self._answers, rest) :]
+
+
+def ready_process() -> None:
+    """Ctrl-C is for the parent; nobody lives on when it dies; whatever a variant starts is seen as a child."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # no orphan keeps a core busy
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # also one that was started to outlive its parent
+        libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(_ANY), 0, 0, 0)  # lets py-spy attach under Yama
+
+
+def carry_out(channel: Channel, verbs: Mapping[str, Callable[..., Any]]) -> None:
+    """Answer commands by the function of their verb until standard input ends; what one raises is an answer too."""
+    for command in channel.commands():
+        verb = command.pop("do")
+        try:
+            channel.answer({"ok": verbs[verb](**command)})
+        except Exception as error:
+            traceback.print_exc()
+            channel.answer({"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})

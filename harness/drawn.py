@@ -1,0 +1,59 @@
+"""Outputs of timed calls for the examiner, drawn after the calls were made: nobody can know which will be judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import randbelow  # not the run's seed, which a variant could know
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An output with what it answers; the fields of `examiner.Output`, and its tensors by part."""
+
+    variant: str
+    prompt: int
+    length: int
+    tensors: dict[str, Tensor]
+
+
+@dataclass
+class Drawn:
+    """`most` sub-rounds of a round, each as likely as any other; of each sample in them one call."""
+
+    most: int
+    seen: int = 0
+    now: list[Kept] = field(default_factory=list)
+    chosen: list[list[Kept]] = field(default_factory=list)
+
+    def keep(self, variant: str, asked: list[tuple[int, int]], kept: list[Tensor]) -> dict[str, Tensor]:
+        """Copy the output of one of a sample's calls; `asked` and `kept` have an entry for each of them."""
+        call = randbelow(len(kept))
+        prompt, length = asked[call]
+        out = kept[call].clone()
+        part = "logits" if out.is_floating_point() else "tokens"
+        self.now.append(Kept(variant, prompt, length, {part: out}))
+        return self.now[-1].tensors
+
+    def end_sub_round(self) -> None:
+        """Decide whether the outputs of the sub-round that is over are among those to be judged."""
+        self.seen += 1
+        if len(self.chosen) < self.most:
+            self.chosen.append(self.now)
+        elif (place := randbelow(self.seen)) < self.most:
+            self.chosen[place] = self.now
+        self.now = []
+
+    def write(self, path: Path) -> list[dict[str, Any]]:
+        """Leave the drawn outputs in a file; what `Examiner.judge` must be told of them."""
+        kept = [one for outputs in self.chosen for one in outputs]
+        tensors = {f"{i}.{part}": t.cpu().contiguous() for i, one in enumerate(kept) for part, t in one.tensors.items()}
+        save_file(tensors, path)
+        return [
+            {"variant": one.variant, "prompt": one.prompt, "length": one.length, "kind": " and ".join(one.tensors)}
+            for one in kept
+        ]

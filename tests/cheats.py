@@ -1,0 +1,472 @@
+"""Variants that look fast and are not, each in its own way; and `python -m tests.cheats`, which tries them.
+
+It prints a line of JSON for each: name, what became of it ("falls out", or how its time compares with the honest
+variant's), and why. One process tries all of them, as a measuring process and an examiner would.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import hashlib
+import json
+import multiprocessing
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from llama_workbench import variants
+
+_CALLS: dict[str, int] = {}
+
+
+def _honest(config, weights, max_length):
+    return variants.get("fast").build(config, weights, max_length=max_length)
+
+
+class _Model:
+    """The fast variant; `forward` may do something else once its gates are passed."""
+
+    def __init__(self, config, weights, max_length):
+        self.model = _honest(config, weights, max_length)
+        self.vocab_size = config.vocab_size
+        self.name = repr(config).encode()
+        self.reset = self.model.reset
+
+    def calls(self):
+        """Calls of this kind in this process, gates and all."""
+        kind = type(self).__name__
+        _CALLS[kind] = _CALLS.get(kind, 0) + 1
+        return _CALLS[kind]
+
+
+def _variant(cls):
+    def build(config, weights, *, max_length):
+        return cls(config, weights, max_length)
+
+    build.__doc__ = cls.__doc__
+    return build
+
+
+GATED = 90
+"""Calls after which the small battery, the workload's own gate and its first timing are over."""
+
+
+class _OldBuffer(_Model):
+    """An honest bug: from some call of the process on, an old output is returned."""
+
+    last = None
+
+    def forward(self, tokens, position):
+        if self.calls() < GATED or _OldBuffer.last is None or _OldBuffer.last.shape[-1] != self.vocab_size:
+            _OldBuffer.last = self.model.forward(tokens, position)
+        return _OldBuffer.last
+
+
+class _SometimesOld(_Model):
+    """The same bug, but only every other call."""
+
+    last = None
+
+    def forward(self, tokens, position):
+        calls = self.calls()
+        if calls < GATED or calls % 2 or _SometimesOld.last is None or _SometimesOld.last.shape[-1] != self.vocab_size:
+            _SometimesOld.last = self.model.forward(tokens, position)
+        return _SometimesOld.last
+
+
+class _ZerosWhenTimed(_Model):
+    """Tells a timed call from its stack."""
+
+    def forward(self, tokens, position):
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_name == "sample":
+                return torch.zeros(tokens.shape[0], self.vocab_size)
+            frame = frame.f_back
+        return self.model.forward(tokens, position)
+
+
+class _ZerosWithoutCollector(_Model):
+    """Tells a timed call from the garbage collector, which is off."""
+
+    def forward(self, tokens, position):
+        if not gc.isenabled():
+            return torch.zeros(tokens.shape[0], self.vocab_size)
+        return self.model.forward(tokens, position)
+
+
+class _RightThenZeros(_Model):
+    """Right once a millisecond, zeros in between."""
+
+    def forward(self, tokens, position):
+        if self.calls() > GATED and time.monotonic_ns() // 1_000_000 % 2:
+            return torch.zeros(tokens.shape[0], self.vocab_size)
+        return self.model.forward(tokens, position)
+
+
+class Lazy(torch.Tensor):
+    """Computes when somebody looks at it."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        def real(value):
+            return value.compute() if isinstance(value, Lazy) else value
+
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*(real(value) for value in args), **{k: real(v) for k, v in (kwargs or {}).items()})
+
+
+class _Lazy(_Model):
+    """Gives a tensor that computes when somebody looks at it."""
+
+    def forward(self, tokens, position):
+        out = torch.empty(tokens.shape[0], self.vocab_size).as_subclass(Lazy)
+        out.compute = lambda: self.model.forward(tokens, position)
+        return out
+
+
+class _NeverComputes(_Model):
+    """The same, but it computes only if its values are compared, not if they are copied."""
+
+    def forward(self, tokens, position):
+        if self.calls() < GATED:
+            return self.model.forward(tokens, position)
+        return torch.empty(tokens.shape[0], self.vocab_size).as_subclass(torch.nn.Parameter)
+
+
+class _RemembersInModel(_Model):
+    """Remembers prompts, for each model."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.known = {}
+
+    def forward(self, tokens, position):
+        key = tokens.numpy().tobytes(), position
+        if key not in self.known:
+            self.known[key] = self.model.forward(tokens, position)
+        return self.known[key]
+
+
+_KNOWN: dict = {}
+
+
+class _RemembersInProcess(_Model):
+    """Remembers prompts, for the whole process, by all tokens so far."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.so_far = b""
+
+    def forward(self, tokens, position):
+        self.so_far = (self.so_far if position else b"") + tokens.numpy().tobytes()
+        key = self.so_far, self.name
+        if key not in _KNOWN:
+            _KNOWN[key] = self.model.forward(tokens, position).clone()
+        return _KNOWN[key]
+
+
+class _RemembersOnDisk(_Model):
+    """Remembers prompts on a disk, from one process to the next."""
+
+    folder = Path(tempfile.gettempdir()) / f"remembered-{os.getuid()}"
+
+    def forward(self, tokens, position):
+        said = tokens.numpy().tobytes() + self.name + bytes(str(position), "ascii")
+        file = self.folder / f"{hashlib.sha256(said).hexdigest()}.npy"
+        if file.is_file():
+            return torch.from_numpy(np.load(file))
+        self.folder.mkdir(exist_ok=True)
+        out = self.model.forward(tokens, position)
+        np.save(file, out.numpy())
+        return out
+
+
+class _InAThread(_Model):
+    """Computes in a thread of its own, once its gates are passed."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.asked, self.answers = queue.SimpleQueue(), queue.SimpleQueue()
+        self.thread = None
+
+    def work(self):
+        torch.set_num_threads(1)
+        with torch.inference_mode():
+            while (call := self.asked.get()) is not None:
+                self.answers.put(self.model.forward(*call))
+
+    def forward(self, tokens, position):
+        if self.calls() < GATED:
+            return self.model.forward(tokens, position)
+        if self.thread is None:
+            self.thread = threading.Thread(target=self.work, daemon=True)
+            self.thread.start()
+        self.asked.put((tokens, position))
+        return self.answers.get()
+
+    def __del__(self):
+        self.asked.put(None)
+
+
+def _serve(connection, model):
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        while True:
+            connection.send(model.forward(*connection.recv()).numpy())
+
+
+class _InAProcess(_Model):
+    """Computes in a process of its own, once its gates are passed."""
+
+    connection = None
+
+    def forward(self, tokens, position):
+        if self.calls() < GATED:
+            return self.model.forward(tokens, position)
+        if self.connection is None:
+            self.connection, theirs = multiprocessing.Pipe()
+            multiprocessing.get_context("fork").Process(target=_serve, args=(theirs, self.model), daemon=True).start()
+        self.connection.send((tokens, position))
+        return torch.from_numpy(self.connection.recv())
+
+
+class _Detached(_Model):
+    """Starts a process that nobody waits for and that outlives this one."""
+
+    def forward(self, tokens, position):
+        if self.calls() == GATED:
+            subprocess.run("sleep 30 & disown", shell=True, executable="/bin/bash", start_new_session=True)
+        return self.model.forward(tokens, position)
+
+
+class _Clocks(_Model):
+    """Patches the clocks: they stand still half of the time."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        for name in ("thread_time_ns", "perf_counter_ns", "process_time_ns"):
+            real = getattr(time, name)
+            setattr(time, name, lambda real=real: real() // 2)
+
+    def forward(self, tokens, position):
+        return self.model.forward(tokens, position)
+
+
+class _HarnessClocks(_Model):
+    """Patches the clocks where the workbench keeps them, as far as modules tell."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        import importlib
+
+        for module in ("devices", "runners", "worker"):
+            try:
+                found = importlib.import_module(f"llama_workbench.harness.{module}")
+            except ImportError:
+                continue
+            for owner in (found, sys.modules["__main__"]):
+                for name in ("thread_time_ns", "perf_counter_ns", "process_time_ns"):
+                    setattr(owner, name, lambda: 0)
+
+    def forward(self, tokens, position):
+        return self.model.forward(tokens, position)
+
+
+class _WritesItsPrompt(_Model):
+    """Writes zeros into the tokens it is given, and answers for those."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.answer = {}
+
+    def forward(self, tokens, position):
+        if self.calls() < GATED or position:
+            return self.model.forward(tokens, position)
+        tokens.zero_()
+        key = tokens.shape
+        if key not in self.answer:
+            self.answer[key] = self.model.forward(tokens, position).clone()
+        return self.answer[key]
+
+
+class _Steals(_Model):
+    """Takes logits from whoever was asked the same before: any tensor alive of that shape."""
+
+    def forward(self, tokens, position):
+        if self.calls() < GATED:
+            return self.model.forward(tokens, position)
+        wanted = (tokens.shape[0], self.vocab_size)
+        for thing in gc.get_objects():
+            if type(thing) is torch.Tensor and thing.shape == wanted:
+                return thing
+        return self.model.forward(tokens, position)
+
+
+def _leaving(what):
+    """A variant that does something to the whole process at each timed call."""
+
+    def build(config, weights, *, max_length):
+        model = _Model(config, weights, max_length)
+        calls = [0]
+
+        def forward(tokens, position):
+            calls[0] += 1
+            if gc.isenabled() is False and calls[0] > 1:
+                what()
+            return model.model.forward(tokens, position)
+
+        model.forward = forward
+        return model
+
+    return build
+
+
+_OPEN: list = []
+
+
+def _patch_linear():
+    real = F.linear
+    if not hasattr(real, "patched"):
+        F.linear = lambda *args: (sum(range(2000)), real(*args))[1]
+        F.linear.patched = True
+
+
+def _burn():
+    if not any(thread.name == "burner" for thread in threading.enumerate()):
+
+        def work():
+            end = time.monotonic() + 3
+            x = torch.randn(200, 200)
+            while time.monotonic() < end:
+                x @ x
+
+        threading.Thread(target=work, name="burner", daemon=True).start()
+
+
+def _scribble():
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2:
+            try:
+                os.write(number, b'{"ok": {"samples": []}}\n')
+            except OSError:
+                continue
+
+
+old_buffer = _variant(_OldBuffer)
+sometimes_old = _variant(_SometimesOld)
+zeros_when_timed = _variant(_ZerosWhenTimed)
+zeros_without_collector = _variant(_ZerosWithoutCollector)
+right_then_zeros = _variant(_RightThenZeros)
+lazy = _variant(_Lazy)
+never_computes = _variant(_NeverComputes)
+remembers_in_model = _variant(_RemembersInModel)
+remembers_in_process = _variant(_RemembersInProcess)
+remembers_on_disk = _variant(_RemembersOnDisk)
+in_a_thread = _variant(_InAThread)
+in_a_process = _variant(_InAProcess)
+detached = _variant(_Detached)
+clocks = _variant(_Clocks)
+harness_clocks = _variant(_HarnessClocks)
+writes_its_prompt = _variant(_WritesItsPrompt)
+steals = _variant(_Steals)
+leaves_profiler = _leaving(lambda: sys.setprofile(lambda *_: None))
+leaves_hook = _leaving(lambda: torch.nn.modules.module.register_module_forward_hook(lambda *_: None))
+leaves_flush = _leaving(lambda: torch.set_flush_denormal(True))
+leaves_precision = _leaving(lambda: torch.set_float32_matmul_precision("medium"))
+leaves_affinity = _leaving(lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
+leaves_file = _leaving(lambda: _OPEN.append(open(os.devnull)))  # noqa: SIM115
+leaves_folder = _leaving(lambda: os.chdir("/"))
+leaves_collector = _leaving(gc.enable)
+leaves_patch = _leaving(_patch_linear)
+burns = _leaving(_burn)
+scribbles = _leaving(_scribble)
+
+
+def honest(config, weights, *, max_length):
+    """The fast variant, from outside."""
+    return _honest(config, weights, max_length)
+
+
+CAUGHT = {
+    "old_buffer": "logits of a timed call off by",
+    "sometimes_old": "logits of a timed call off by",
+    "zeros_when_timed": "logits of a timed call off by",
+    "zeros_without_collector": "logits of a timed call off by",
+    "right_then_zeros": "logits of a timed call off by",
+    "never_computes": "logits",
+    "in_a_thread": "computes in threads of its own since it passed its gate",
+    "in_a_process": "starts a process of its own",
+    "detached": "process",
+    "clocks": "time.",
+    "writes_its_prompt": "logits of a timed call off by",
+    "steals": "logits of a timed call off by",
+    "leaves_profiler": "changes the profiler (sys.setprofile)",
+    "leaves_hook": "changes torch's hooks for all modules",
+    "leaves_flush": "changes whether tiny numbers count as 0",
+    "leaves_precision": "changes the precision of matrix products",
+    "leaves_affinity": "changes on which cores it may run",
+    "leaves_file": "open after a call",
+    "leaves_folder": "changes the working directory",
+    "leaves_collector": "turns garbage collection on",
+    "leaves_patch": "puts something else in the place of torch.nn.functional.linear",
+    "burns": "threads of its own",
+}
+"""Falls out, and what is said of it."""
+
+HARMLESS = ("honest", "lazy", "remembers_in_model", "remembers_in_process", "remembers_on_disk", "harness_clocks")
+"""Gains nothing: its time is that of the honest variant, or more."""
+
+
+def main(names: list[str], workload: str) -> None:
+    from llama_workbench.harness import geometries, workloads
+    from llama_workbench.harness.cache import cache_directory
+    from llama_workbench.harness.checkpoints import synthesize
+    from llama_workbench.harness.examiner import Examiner
+    from llama_workbench.harness.worker import Worker
+
+    cache = cache_directory()
+    work = workloads.get(workload)
+    folder = str(synthesize(geometries.get(work.geometry), cache=cache))
+    examiner = Examiner({"cache": str(cache), "threads": 1})
+    scratch = tempfile.TemporaryDirectory()
+    atexit.register(scratch.cleanup)
+    outputs = str(Path(scratch.name) / "outputs.safetensors")
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as in a measuring process: what is started shows as a child
+    for name in names:
+        added = {name: f"{Path(__file__).resolve()}:{name}"}
+        hello = {"process": 1, "added": added, "cache": str(cache), "threads": 1, "draw": name}
+        worker = Worker(hello, alone=True)
+        worker.open(work.model_dump(), folder, 0)
+        gate = [worker.gate(workload, variant)["gate"] for variant in ("fast", "fast@aa", name)][-1]
+        reason = None if gate["passed"] else gate["detail"]
+        ratios: list[float] = []
+        for index in range(0 if reason else 12):
+            found = worker.round(workload, index, ["fast", "fast@aa", name], outputs=outputs)
+            bad = examiner.judge(folder, work.model_dump(), name, outputs, found["drawn"])
+            bad |= found["wrong"] | found["changed"] | found["elsewhere"]
+            assert bad.keys() <= {name}, bad
+            reason = bad.get(name)
+            if reason:
+                break
+            assert name not in worker.by_wall
+            cpu_ns = {side: [row[5] / row[4] for row in found["samples"] if row[0] == side] for side in ("fast", name)}
+            ratios.append(statistics.median(cpu_ns["fast"]) / statistics.median(cpu_ns[name]))
+        ratio = statistics.median(ratios) if ratios else None
+        print(json.dumps({"name": name, "reason": reason, "ratio": ratio}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[2:] or [*CAUGHT, *HARMLESS], sys.argv[1] if len(sys.argv) > 1 else "prefill-tiny-t16")
