@@ -101,6 +101,7 @@ class Bookkeeping:
     seconds: float = 0.0
     first_seconds: float = 0.0
     device: str = "cpu"
+    confirmations: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As under "experiments" in run.json."""
@@ -115,6 +116,7 @@ class Bookkeeping:
             "gates": self.gates,
             "traces": self.traces,
             "trace_differences": self.trace_differences,
+            "confirmations": self.confirmations,
             "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
         }
 
@@ -212,12 +214,12 @@ class Measurement:
             yield
         finally:
             for group in self.groups:
-                self._end(group)
+                self.end(group)
             if self.examination is not None:
                 self.examination.close()
                 self.examination = None
 
-    def _end(self, group: Group) -> None:
+    def end(self, group: Group) -> None:
         """End the group's process, if it has one; `standing` begins another."""
         if group.process is not None:
             group.process.close()
@@ -302,14 +304,14 @@ class Measurement:
             cache=self.cache,
             log=self.logs / log,
             device=self.plan.device,
-            hello={"process": index, "added": dict(self.plan.added), "draw": self._draw(index)},
+            hello={"process": index, "added": dict(self.plan.added), "draw": self.draw_of(index)},
         )
 
-    def _draw(self, index: int) -> str:
+    def draw_of(self, index: int) -> str:
         """Which prompts a process times."""
         return f"{self.draw} {index}"
 
-    def _is_outside(self, entered: str) -> bool:
+    def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code."""
         name = entered.partition("@")[0]
         return name in self.plan.added or name not in presets()
@@ -333,6 +335,15 @@ class Measurement:
         extra = COMPILE_SECONDS if self._is_compiled(name) else 0.0
         return process.begin("gate", limit + extra, workload=workload.name, variant=name)
 
+    def gate_alone(self, process: WorkerProcess, group: Group, book: Bookkeeping, name: str) -> None:
+        """Let a process of its own gate a variant that passed before, so that it can be called there.
+
+        Raises WorkerFailed where it does not pass.
+        """
+        gate = self._begin_gate(process, group, book, name).result()["gate"]
+        if not gate["passed"]:
+            raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
+
     def _starting(self, group: Group, told: Callable[[Bookkeeping, str], None] = lambda book, name: None) -> Job:
         """Start (again) a group's process; variants that bring it down fall out until it stands."""
         for _ in range(1 + sum(len(book.experiment.entered()) for book in group.books)):
@@ -340,7 +351,7 @@ class Measurement:
                 yield from self._starting_once(group, told)
                 return
             except WorkerFailed as failure:
-                self._end(group)
+                self.end(group)
                 raise MeasureError(
                     f"the measuring process {failure.reason} (its output lies in the run's log/)"
                 ) from failure
@@ -349,7 +360,7 @@ class Measurement:
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
 
     def _starting_once(self, group: Group, told: Callable[[Bookkeeping, str], None]) -> Job:
-        self._end(group)
+        self.end(group)
         index = self._next_process()
         group.process = self._process(group, index, f"worker-{index}.log")
         group.processes = index
@@ -364,7 +375,7 @@ class Measurement:
                 }
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
-        for book, name in sorted(names, key=lambda entry: self._is_outside(entry[1])):
+        for book, name in sorted(names, key=lambda entry: self.is_outside(entry[1])):
             yield from self._gating(group, book, name, told)
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
@@ -497,8 +508,8 @@ class Measurement:
                 self._lost(group, book, active, failure)
                 continue
             bad = self._found_wrong(group, book, active, found)
-            if any(self._is_outside(name) for name in bad):
-                self._end(group)  # what it left in the process need not be known in full
+            if any(self.is_outside(name) for name in bad):
+                self.end(group)  # what it left in the process need not be known in full
             for name, reason in bad.items():
                 self.exclude(name, reason, book)
             if found["elsewhere"]:  # while others were timed
@@ -526,18 +537,18 @@ class Measurement:
         bad: dict[str, str] = {}
         if found["drawn"]:
             assert self.examination is not None and book.folder is not None
-            draw = self._draw(group.processes)
+            draw = self.draw_of(group.processes)
             try:
                 bad |= self.examination.judge(book.folder, book.experiment.workload, draw, found["drawn"])
             except WorkerFailed as failure:
                 raise MeasureError(
                     f"the process that judges outputs {failure.reason} (see log/examiner.log)"
                 ) from failure
-        foreign = [name for name in active if self._is_outside(name)]
+        foreign = [name for name in active if self.is_outside(name)]
         for index in group.process.noise():
             running = active[index] if index is not None and index < len(active) else None
             if running in foreign or len(foreign) == 1:
-                bad[running if running in foreign else foreign[0]] = INTRUDES  # type: ignore[index]
+                bad[running if running in foreign else foreign[0]] = INTRUDES
         bad |= found["wrong"] | found["changed"] | found["elsewhere"]
         for name, grown in found["leaks"].items():
             bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
@@ -549,7 +560,7 @@ class Measurement:
             self.exclude(active[failure.variant_index], failure.reason, book)
         else:
             raise MeasureError(f"the measuring process {failure.reason} between variants")
-        self._end(group)
+        self.end(group)
 
 
 class _Restart(Exception):

@@ -128,6 +128,10 @@ class WorkerProcess:
 
         return go
 
+    def cpu_ns(self) -> int:
+        """CPU time of the process so far, all its threads, by the kernel's count."""
+        return time.clock_gettime_ns((~self.pid << 3) | 2)  # the clock of another process: clock_getcpuclockid(3)
+
     def alive(self) -> bool:
         """False once the process has ended."""
         return self._process.poll() is None

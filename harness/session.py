@@ -25,8 +25,9 @@ from . import attribution, counts, geometries, judge, memory, verdicts
 from . import claims as claim_data
 from .cache import CacheError, cache_directory
 from .checks import CHECKS
-from .claims import Metric
+from .claims import Comparison, Metric
 from .confidence import first_interval, first_look, running_interval
+from .confirmation import confirm
 from .environment import fingerprint, usable_cores
 from .findings import find_out
 from .geometries import Geometry
@@ -182,6 +183,13 @@ class SequentialReferee:
             value = judge.round_value(ours, np.ones(len(common)), theirs, np.ones(len(common)))
             self.series.setdefault((workload, baseline, variant, metric), []).append(value)
 
+    def ratios(self) -> dict[Comparison, float]:
+        """t_baseline / t_variant of every comparison that has rounds: the median over them."""
+        return {
+            Comparison(workload, variant, baseline, metric): math.exp(float(np.median(values)))
+            for (workload, baseline, variant, metric), values in self.series.items()
+        }
+
     def _clock(self, workload: str, variants: Set[str]) -> judge.Clock:
         """As `judge.Evidence.clock` will have it."""
         if self.device != "cpu":
@@ -325,6 +333,7 @@ class Run:
             referee = SequentialReferee(self.plan, wall)
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
             measurement.run(referee, self._keep(), seconds=max(seconds, 1.0))
+            confirm(measurement, referee.ratios())
             self._find_out(measurement)
             if self.options.profile or self.options.profile_native:
                 from .profiles import run_passes

@@ -37,7 +37,7 @@ WAITING_SHARE = 0.2
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _TINY = float.fromhex("0x1p-1060")
 _HOOKS = [name for name in vars(modules) if name.startswith("_global_") and name.endswith("hooks")]
-_OPS = [name for name in dir(torch._C._VariableFunctions) if name in vars(torch) and not name.startswith("__")]  # type: ignore[attr-defined]
+_OPS = [name for name in dir(torch._C._VariableFunctions) if name in vars(torch) and not name.startswith("__")]
 
 
 class Setting(NamedTuple):
@@ -193,7 +193,7 @@ class Watch:
         if trusted:
             self._accept_files()
             return said
-        said = said or self._changed_name() or self._changed_files(files) or self._children()
+        said = said or self._changed_name() or self._children() or self._changed_files(files)
         for thread in _listed("task"):
             if thread not in self._threads:
                 self._threads.add(thread)

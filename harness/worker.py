@@ -152,6 +152,8 @@ class Worker:
         self.draw: str = hello.get("draw", "")
         self.by_wall: set[str] = set()  # entered names that compute in threads of their own, as their gates found
         self.hidden: dict[str, ModuleType] = {}
+        self.stretched: Runner | None = None
+        self.kept: list[Tensor] = []
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
         torch.set_grad_enabled(False)
@@ -178,10 +180,12 @@ class Worker:
         geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
         work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
         longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
-        text = {"vocab_size": checkpoint.config.vocab_size, "cache": self.cache}
-        ids = tokenizer.prompt_ids(Path(folder), count=work.batch, length=longest, seed=seed, **text)
+        words = checkpoint.config.vocab_size
+        ids = tokenizer.prompt_ids(
+            Path(folder), count=work.batch, length=longest, seed=seed, vocab_size=words, cache=self.cache
+        )
         prompts = Prompts(
-            tokenizer.text_ids(Path(folder), **text),
+            tokenizer.text_ids(Path(folder), vocab_size=words, cache=self.cache),
             batch=work.batch,
             draw=self.draw,
             repeated=work.prompts == "repeated",
@@ -814,6 +818,39 @@ class Worker:
             "median_error_ns": _median_error(calls_ns),
         }
 
+    def stretch(self, workload: str, variant: str, seconds: float, wait: Callable[[], None]) -> dict[str, Any]:
+        """As many calls as take about `seconds`, begun when `wait` returns, for the parent to time from outside.
+
+        None at all for 0 seconds, which says what the asking costs.
+        """
+        bench = self.benches[workload]
+        subject = bench.subjects[variant]
+        assert subject.output is not None
+        with torch.inference_mode():
+            if self.stretched is None:
+                self.stretched = self._runner(bench, subject.variant)
+            runner = self.stretched
+            count = max(round(seconds * 1e9 / subject.call_ns / runner.counts_as), seconds > 0)
+            if count and (bench.once or bench.workload.kind == "generate" or runner.counts_as > 1):
+                count = 1
+            elif bench.workload.kind == "decode":
+                count = min(count, DECODE_ROOM // 2)
+            kept = _places({}, subject.output, count)
+            runner.prepare(bench.workload.tokens, bench.take(count), count)
+            wait()
+            for place in kept:
+                place.copy_(runner.call())
+        self.kept = kept
+        return {"calls": count * runner.counts_as}
+
+    def stretch_outputs(self, variant: str, outputs: str) -> dict[str, Any]:
+        """Leave an output of the last stretch in a file for the examiner."""
+        drawn = Drawn(1)
+        assert self.stretched is not None
+        drawn.keep(variant, self.stretched.asked, self.kept)
+        drawn.end_sub_round()
+        return {"drawn": drawn.write(Path(outputs)), "changed": self._changed(variant, files=False)}
+
     def memory(self, workload: str, variant: str) -> dict[str, Any]:
         """Peak bytes that one warmed-up call allocates above what lives already, on the device (`peak_bytes` of it).
 
@@ -1061,7 +1098,7 @@ class Worker:
         """Samples of both roofs and of all variants side by side, in the form of `roofline.Record`; about `seconds`."""
         bench = self.benches[workload]
         assert bench.checkpoint is not None
-        if bench.prompts.device.type != "cpu":
+        if bench.gate_prompt.device.type != "cpu":
             raise WorkerError("the roofs are those of the CPU: on other devices none are measured")
         config, work, item_bytes = bench.checkpoint.config, bench.workload, bench.dtype.itemsize
         weights = weight_bytes(config, item_bytes=item_bytes)
@@ -1295,12 +1332,9 @@ def main() -> None:
     gc.freeze()
     channel.answer({"ok": {"pid": os.getpid()}})
 
-    def loop(**command: Any) -> dict[str, Any]:
-        def wait() -> None:
-            channel.answer({"ready": True})
-            channel.receive()
-
-        return worker.loop(**command, wait=wait)
+    def wait() -> None:
+        channel.answer({"ready": True})
+        channel.receive()
 
     def freeze() -> None:
         gc.collect()
@@ -1318,7 +1352,9 @@ def main() -> None:
         "memory_transients": worker.memory_transients,
         "phases": worker.phases,
         "roofline": worker.roofline,
-        "loop": loop,
+        "loop": partial(worker.loop, wait=wait),
+        "stretch": partial(worker.stretch, wait=wait),
+        "stretch_outputs": worker.stretch_outputs,
         "prepare_loads": partial(loaders.prepare, cache=str(worker.cache)),
         "load": partial(loaders.measure, cache=str(worker.cache)),
         "freeze": freeze,

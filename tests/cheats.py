@@ -21,6 +21,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,7 +68,7 @@ GATED = 90
 class _OldBuffer(_Model):
     """An honest bug: from some call of the process on, an old output is returned."""
 
-    last = None
+    last: Any = None
 
     def forward(self, tokens, position):
         if self.calls() < GATED or _OldBuffer.last is None or _OldBuffer.last.shape[-1] != self.vocab_size:
@@ -77,7 +79,7 @@ class _OldBuffer(_Model):
 class _SometimesOld(_Model):
     """The same bug, but only every other call."""
 
-    last = None
+    last: Any = None
 
     def forward(self, tokens, position):
         calls = self.calls()
@@ -90,7 +92,7 @@ class _ZerosWhenTimed(_Model):
     """Tells a timed call from its stack."""
 
     def forward(self, tokens, position):
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_name == "sample":
                 return torch.zeros(tokens.shape[0], self.vocab_size)
@@ -119,6 +121,8 @@ class _RightThenZeros(_Model):
 class Lazy(torch.Tensor):
     """Computes when somebody looks at it."""
 
+    compute: Any
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         def real(value):
@@ -132,7 +136,7 @@ class _Lazy(_Model):
     """Gives a tensor that computes when somebody looks at it."""
 
     def forward(self, tokens, position):
-        out = torch.empty(tokens.shape[0], self.vocab_size).as_subclass(Lazy)
+        out: Any = torch.empty(tokens.shape[0], self.vocab_size).as_subclass(Lazy)
         out.compute = lambda: self.model.forward(tokens, position)
         return out
 
@@ -199,8 +203,9 @@ class _InAThread(_Model):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.asked, self.answers = queue.SimpleQueue(), queue.SimpleQueue()
-        self.thread = None
+        self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.thread: Any = None
 
     def work(self):
         torch.set_num_threads(1)
@@ -285,6 +290,26 @@ class _HarnessClocks(_Model):
         return self.model.forward(tokens, position)
 
 
+_HIDDEN_NS = [0]
+
+
+class _ClocksByFrame(_Model):
+    """Takes three quarters of its own time off the clocks of the workbench, which it finds by way of the stack."""
+
+    def forward(self, tokens, position):
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            names = frame.f_globals
+            for name in ("thread_time_ns", "perf_counter_ns", "process_time_ns"):
+                if getattr(names.get(name), "__module__", "") == "time":
+                    names[name] = lambda real=names[name]: real() - _HIDDEN_NS[0]
+            frame = frame.f_back
+        start = time.thread_time_ns()
+        logits = self.model.forward(tokens, position)
+        _HIDDEN_NS[0] += (time.thread_time_ns() - start) * 3 // 4
+        return logits
+
+
 class _WritesItsPrompt(_Model):
     """Writes zeros into the tokens it is given, and answers for those."""
 
@@ -319,7 +344,7 @@ def _leaving(what):
     """A variant that does something to the whole process at each timed call."""
 
     def build(config, weights, *, max_length):
-        model = _Model(config, weights, max_length)
+        model: Any = _Model(config, weights, max_length)
         calls = [0]
 
         def forward(tokens, position):
@@ -339,9 +364,8 @@ _OPEN: list = []
 
 def _patch_linear():
     real = F.linear
-    if not hasattr(real, "patched"):
+    if real.__name__ != "<lambda>":
         F.linear = lambda *args: (sum(range(2000)), real(*args))[1]
-        F.linear.patched = True
 
 
 def _burn():
@@ -380,6 +404,7 @@ in_a_process = _variant(_InAProcess)
 detached = _variant(_Detached)
 clocks = _variant(_Clocks)
 harness_clocks = _variant(_HarnessClocks)
+clocks_by_frame = _variant(_ClocksByFrame)
 writes_its_prompt = _variant(_WritesItsPrompt)
 steals = _variant(_Steals)
 leaves_profiler = _leaving(lambda: sys.setprofile(lambda *_: None))

@@ -54,6 +54,7 @@ PIPELINE = (
     "processes",
     "examination",
     "measure",
+    "confirmation",
     "store",
     "profiles",
     "confidence",
