@@ -18,6 +18,8 @@ from pydantic_core import PydanticCustomError
 from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
+from .files import SMALL_BYTES, parse_toml, read_bytes, short, shortened
+
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 
 Text = Annotated[str, Field(min_length=1)]
@@ -129,11 +131,14 @@ def _geometry(name: str, table: object, *, file: str) -> Geometry:
 
 Model = TypeVar("Model", bound=BaseModel)
 
+MOST_MISTAKES = 20
+"""Of one table are told."""
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file. Raises `DataError` if there is no such file or it is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(read_bytes(path, at_most=SMALL_BYTES).decode("utf-8"))
     except OSError as error:
         raise DataError(f"{shown(path)}: cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -145,12 +150,12 @@ def checked(
 ) -> Model:
     """`values` as a `model`. Raises `DataError`, a line a mistake: file, table, key, value, what was expected."""
     if not isinstance(values, Mapping):
-        raise DataError(f"{file}: {table} = {values!r}, expected a table")
+        raise DataError(f"{file}: {shortened(table)} = {short(values)}, expected a table")
     try:
         return model.model_validate(dict(values), context=dict(context or {}))
     except ValidationError as error:
-        lines = [f"{file}: {table}: {_mistake(model, dict(details))}" for details in error.errors()]
-        raise DataError("\n".join(lines)) from None
+        mistakes = [shortened(_mistake(model, dict(details)), 800) for details in error.errors()[:MOST_MISTAKES]]
+        raise DataError("\n".join(f"{file}: {shortened(table)}: {mistake}" for mistake in mistakes)) from None
 
 
 def impossible(key: str, value: object, expected: str) -> PydanticCustomError:
@@ -176,15 +181,15 @@ def _mistake(model: type[BaseModel], error: dict[str, Any]) -> str:
     details = error.get("ctx", {})
     match error["type"]:
         case "impossible":
-            return f"{details['key']} = {details['value']!r}, expected {details['expected']}"
+            return f"{details['key']} = {short(details['value'])}, expected {details['expected']}"
         case "missing":
             return f"{key} is missing"
         case "extra_forbidden":
             known = model.model_fields if len(error["loc"]) == 1 else _RopeScaling.model_fields
-            return f"{key} = {value!r}: no such key; {nearest(str(error['loc'][-1]), known)}"
+            return f"{key} = {short(value)}: no such key; {nearest(str(error['loc'][-1]), known)}"
         case "literal_error":
             names = details["expected"].replace(" or ", ", ").replace("'", "").split(", ")
             hint = f"; {nearest(value, names)}" if isinstance(value, str) else ""
-            return f"{key} = {value!r}, expected {details['expected']}{hint}"
+            return f"{key} = {short(value)}, expected {details['expected']}{hint}"
         case _:
-            return f"{key} = {value!r}, expected {error['msg'].removeprefix('Input should be ')}"
+            return f"{key} = {short(value)}, expected {error['msg'].removeprefix('Input should be ')}"

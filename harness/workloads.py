@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from llama_workbench import ROOT
 
+from .files import short, shortened
 from .geometries import DataError, Geometry, Text, checked, geometries, impossible, nearest, read_toml, shown
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
@@ -24,6 +26,9 @@ TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
 
 DECODE_ROOM = 64
 """Positions after the context that the decode calls of a round may use, one each."""
+
+MOST_WORKLOADS = 1000
+"""Of a file; the lists of a table make one for each combination."""
 
 # Keys that may hold a list: one workload for each value.
 _LISTS = ("geometry", "tokens", "new_tokens", "context", "chunk", "batch", "threads")
@@ -168,18 +173,24 @@ def workloads(
     file = shown(path)
     tables = read_toml(path)
     for key in tables.keys() - {"workload"}:
-        raise DataError(f"{file}: [{key}]: no such table; {nearest(key, ['workload'])}")
+        raise DataError(f"{file}: [{shortened(key)}]: no such table; {nearest(key, ['workload'])}")
     found: dict[str, Workload] = {}
     families = tables.get("workload", [])
     if not isinstance(families, list) or not all(isinstance(family, dict) for family in families):
-        raise DataError(f"{file}: workload = {families!r}, expected tables with the heading [[workload]]")
+        raise DataError(f"{file}: workload = {short(families)}, expected tables with the heading [[workload]]")
+    members = 0
     for number, family in enumerate(families, start=1):
-        label = f"[[workload]] {number}" + (f" ({family['name']})" if isinstance(family.get("name"), str) else "")
+        label = f"[[workload]] {number}"
+        if isinstance(family.get("name"), str):
+            label += f" ({shortened(family['name'])})"
+        members += math.prod(len(family[key]) for key in _LISTS if isinstance(family.get(key), list))
+        if members > MOST_WORKLOADS:
+            raise DataError(f"{file}: {label}: makes {members:,} workloads, expected at most {MOST_WORKLOADS} in a file")
         for member in _members(family):
             workload = checked(Workload, member, file=file, table=label, context=context)
             if workload.name in found:
                 raise DataError(
-                    f"{file}: {label}: name = {workload.name!r} occurs twice, expected a name of its own "
+                    f"{file}: {label}: name = {short(workload.name)} occurs twice, expected a name of its own "
                     "(a list of tokens needs {tokens} in the name, a list of contexts {context})"
                 )
             found[workload.name] = workload

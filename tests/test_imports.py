@@ -19,6 +19,7 @@ PIPELINE = (
     "environment",
     "regions",
     "phase_map",
+    "files",
     "claims",
     "counts",
     "geometries",
@@ -77,6 +78,7 @@ PURE = (
 )  # fmt: skip
 WITHOUT_TORCH = (
     *PURE,
+    "files",
     "claims",
     "counts",
     "published",
