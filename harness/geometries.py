@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from llama_workbench import ROOT
@@ -23,6 +23,20 @@ from .files import SMALL_BYTES, parse_toml, read_bytes, short, shortened
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 
 Text = Annotated[str, Field(min_length=1)]
+
+LARGEST_COUNT = 2**31 - 1
+MOST_LAYERS = 1000
+EPSILON = (0.0, 1.0)
+"""Of a norm: above and below; the squares that it is added to are about 1."""
+
+THETA = (1.0, 1e12)
+"""Of RoPE: at least and at most; with less than 1 the angles of later pairs would grow instead of shrink."""
+
+FACTOR = (0.0, 1e9)
+"""Of RoPE scaling: above and at most."""
+
+_Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
+_Factor = Annotated[float, Field(gt=FACTOR[0], le=FACTOR[1])]
 
 
 class DataError(ValueError):
@@ -68,10 +82,17 @@ def parameter_count(config: LlamaConfig) -> int:
 class _RopeScaling(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
-    factor: PositiveFloat
-    low_freq_factor: PositiveFloat
-    high_freq_factor: PositiveFloat
-    original_max_position_embeddings: PositiveInt
+    factor: _Factor
+    low_freq_factor: _Factor
+    high_freq_factor: _Factor
+    original_max_position_embeddings: _Count
+
+    @model_validator(mode="after")
+    def _step_has_a_width(self) -> _RopeScaling:
+        if self.low_freq_factor >= self.high_freq_factor:
+            expected = f"more than low_freq_factor = {self.low_freq_factor:g}"
+            raise impossible("rope_scaling.high_freq_factor", self.high_freq_factor, expected)
+        return self
 
 
 class _Shape(BaseModel):
@@ -81,16 +102,16 @@ class _Shape(BaseModel):
 
     description: Text
     source: Text
-    vocab_size: PositiveInt
-    hidden_size: PositiveInt
-    intermediate_size: PositiveInt
-    num_hidden_layers: PositiveInt
-    num_attention_heads: PositiveInt
-    num_key_value_heads: PositiveInt | None = None
-    head_dim: PositiveInt | None = None
-    max_position_embeddings: PositiveInt
-    rms_norm_eps: PositiveFloat = 1e-5
-    rope_theta: PositiveFloat = 10_000.0
+    vocab_size: _Count
+    hidden_size: _Count
+    intermediate_size: _Count
+    num_hidden_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)]
+    num_attention_heads: _Count
+    num_key_value_heads: _Count | None = None
+    head_dim: _Count | None = None
+    max_position_embeddings: _Count
+    rms_norm_eps: Annotated[float, Field(gt=EPSILON[0], lt=EPSILON[1])] = 1e-5
+    rope_theta: Annotated[float, Field(ge=THETA[0], le=THETA[1])] = 10_000.0
     rope_scaling: _RopeScaling | None = None
     tie_word_embeddings: bool = False
 
