@@ -280,7 +280,9 @@ def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for key in ("name", "description"):
             for placeholder in _LISTS:
                 if isinstance(member.get(key), str):
-                    member[key] = member[key].replace("{" + placeholder + "}", str(member.get(placeholder, "")))
+                    value = member.get(placeholder, "")
+                    told = value if isinstance(value, str) else short(value)
+                    member[key] = member[key].replace("{" + placeholder + "}", told)
         yield member
 
 
