@@ -650,7 +650,9 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _is_file_name(name: object) -> bool:
     """Whether it can name a file in the folder: no path, and no longer than file systems take."""
-    return isinstance(name, str) and name.isprintable() and Path(name).name == name and len(name.encode()) <= 255
+    if not isinstance(name, str) or not name.isprintable() or name in ("", ".."):
+        return False
+    return Path(name).name == name and len(name.encode()) <= 255
 
 
 def _read_header(path: Path) -> _File:

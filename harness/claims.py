@@ -583,7 +583,10 @@ def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> 
 def _dotted(location: Sequence[str | int]) -> str:
     text = ""
     for step in location:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += "." * bool(text) + shortened(step, 80)
     return text
 
 

@@ -45,7 +45,7 @@ _CHAIN = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}){{{MOST_DEPTH}}}")
 def open_regular(path: Path) -> BinaryIO:
     """A file opened for reading its bytes, if it is a regular one. Never waits.
 
-    Raises OSError, its `strerror` fit to be shown, for a folder, a named pipe, a socket or a device, and as `open` does.
+    Raises OSError as `open` does, and for a folder, a named pipe, a socket or a device; its `strerror` can be shown.
     """
     try:
         _demand_regular(os.stat(path))  # before it is opened: a device may do something already when it is

@@ -251,7 +251,9 @@ def opened(path: Path, shapes: Callable[[LlamaConfig], Mapping[str, tuple[int, .
     if found:
         name = min(found)
         problem = "unexpected bias, Llama has none" if name.endswith(".bias") else "unexpected tensor"
-        raise GGUFError(f"{path}: {shortened(name)}: {problem} for {config.num_hidden_layers} layers; take another model")
+        raise GGUFError(
+            f"{path}: {shortened(name)}: {problem} for {config.num_hidden_layers} layers; take another model"
+        )
     header = reader.data[: reader.data_offset].tobytes()
     kind = gguf_metadata.value(path, reader, Keys.Tokenizer.MODEL, str, "missing")
     return GGUFModel(path, config, _name(path, reader), entries, header, shortened(kind))

@@ -253,7 +253,9 @@ def read_tokenizer_fields(path: Path, reader: GGUFReader) -> TokenizerFields:
     keys = Keys.Tokenizer
     model = value(path, reader, keys.MODEL, str)
     if model not in (BYTE_LEVEL, SENTENCEPIECE):
-        fail(path, f"{keys.MODEL} = {short(model)}, expected 'gpt2' (byte-level BPE) or 'llama' (SentencePiece)", FOLDER)
+        fail(
+            path, f"{keys.MODEL} = {short(model)}, expected 'gpt2' (byte-level BPE) or 'llama' (SentencePiece)", FOLDER
+        )
     split = "default"
     if model == BYTE_LEVEL:
         name = value(path, reader, keys.PRE, str)

@@ -185,7 +185,9 @@ def workloads(
             label += f" ({shortened(family['name'])})"
         members += math.prod(len(family[key]) for key in _LISTS if isinstance(family.get(key), list))
         if members > MOST_WORKLOADS:
-            raise DataError(f"{file}: {label}: makes {members:,} workloads, expected at most {MOST_WORKLOADS} in a file")
+            raise DataError(
+                f"{file}: {label}: makes {members:,} workloads, expected at most {MOST_WORKLOADS} in a file"
+            )
         for member in _members(family):
             workload = checked(Workload, member, file=file, table=label, context=context)
             if workload.name in found:
