@@ -35,7 +35,7 @@ THETA = (1.0, 1e12)
 FACTOR = (0.0, 1e9)
 """Of RoPE scaling: above and at most."""
 
-_Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
+Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
 _Factor = Annotated[float, Field(gt=FACTOR[0], le=FACTOR[1])]
 
 
@@ -85,7 +85,7 @@ class _RopeScaling(BaseModel):
     factor: _Factor
     low_freq_factor: _Factor
     high_freq_factor: _Factor
-    original_max_position_embeddings: _Count
+    original_max_position_embeddings: Count
 
     @model_validator(mode="after")
     def _step_has_a_width(self) -> _RopeScaling:
@@ -102,14 +102,14 @@ class _Shape(BaseModel):
 
     description: Text
     source: Text
-    vocab_size: _Count
-    hidden_size: _Count
-    intermediate_size: _Count
+    vocab_size: Count
+    hidden_size: Count
+    intermediate_size: Count
     num_hidden_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)]
-    num_attention_heads: _Count
-    num_key_value_heads: _Count | None = None
-    head_dim: _Count | None = None
-    max_position_embeddings: _Count
+    num_attention_heads: Count
+    num_key_value_heads: Count | None = None
+    head_dim: Count | None = None
+    max_position_embeddings: Count
     rms_norm_eps: Annotated[float, Field(gt=EPSILON[0], lt=EPSILON[1])] = 1e-5
     rope_theta: Annotated[float, Field(ge=THETA[0], le=THETA[1])] = 10_000.0
     rope_scaling: _RopeScaling | None = None

@@ -14,12 +14,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from llama_workbench import ROOT
 
 from .files import short, shortened
-from .geometries import DataError, Geometry, Text, checked, geometries, impossible, nearest, read_toml, shown
+from .geometries import (
+    LARGEST_COUNT,
+    Count,
+    DataError,
+    Geometry,
+    Text,
+    checked,
+    geometries,
+    impossible,
+    nearest,
+    read_toml,
+    shown,
+)
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
@@ -42,8 +54,8 @@ class Trace(BaseModel):
     description: Text
     source: Text
     counts: Text
-    requests: PositiveInt
-    at_most: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(min_length=1)
+    requests: Count
+    at_most: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _ascending(self) -> Trace:
@@ -86,17 +98,17 @@ class Workload(BaseModel):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     kind: Literal["prefill", "decode", "generate", "component"]
     geometry: Text
-    tokens: PositiveInt
-    new_tokens: PositiveInt | None = None
-    chunk: PositiveInt | None = None
-    batch: PositiveInt = 1
-    context: Annotated[int, Field(ge=0)] = 0
+    tokens: Count
+    new_tokens: Count | None = None
+    chunk: Count | None = None
+    batch: Count = 1
+    context: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    threads: PositiveInt = 1
+    threads: Count = 1
     lengths: Literal["repeated", "distinct", "trace"] = "repeated"
     trace: str | None = None
-    length_divisor: PositiveFloat = 1.0
-    length_limit: PositiveInt | None = None
+    length_divisor: Annotated[float, Field(ge=1e-3, le=1e6)] = 1.0
+    length_limit: Count | None = None
     component: Text | None = None
     description: Text
 

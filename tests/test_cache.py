@@ -18,6 +18,8 @@ from llama_workbench import ROOT
 from llama_workbench.harness import geometries
 from llama_workbench.harness.cache import CacheError, cache_directory, unwritable
 from llama_workbench.harness.checkpoints import load, synthesize
+from llama_workbench.harness.plan import Request
+from llama_workbench.harness.session import Options, Run, plan_run
 from llama_workbench.harness.tokenizer import train
 from llama_workbench.variants.engines.files import EngineError
 from llama_workbench.variants.engines.files import folder as engine_folder
@@ -95,8 +97,7 @@ def test_a_checkpoint_and_a_tokenizer_are_had_without(checkpoint: Path, small_di
     assert json.loads(train(300, cache=small_disk))["model"]["type"] == "BPE"
 
 
-@pytest.mark.parametrize("place", ["no folder", "full"])
-def test_reference_logits_are_had_without(place: str, tmp_path: Path) -> None:
+def test_reference_logits_are_had_without(tmp_path: Path) -> None:
     code = """
         import resource, sys
         from pathlib import Path
@@ -104,22 +105,18 @@ def test_reference_logits_are_had_without(place: str, tmp_path: Path) -> None:
         from llama_workbench.harness.gates import Case
         from llama_workbench.harness.worker import Worker
         worker = object.__new__(Worker)
-        worker.cache = Path(sys.argv[1])
-        if sys.argv[2] == "full":
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         case = Case("a", ((torch.zeros(1, 1, dtype=torch.long), 0),))
         logits = [[torch.ones(1, 9999)]]
-        again = worker._remembered("what", [case], lambda: logits)
-        print(again is logits)
+        for worker.cache in map(Path, sys.argv[1:]):
+            print(worker._remembered("what", [case], lambda: logits) is logits)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # a disk that fills up
     """
-    cache = tmp_path / "cache"
-    if place == "no folder":
-        cache.touch()
+    (tmp_path / "file").touch()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", textwrap.dedent(code), str(cache), place]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
-    assert done.stdout == "True\n", done.stderr
-    assert [path for path in cache.rglob("*") if path.is_file()] == []
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "file"), str(tmp_path / "full")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert done.stdout == "True\nTrue\n", done.stderr
+    assert [path for path in (tmp_path / "full").rglob("*") if path.is_file()] == []
 
 
 def test_a_run_measures_without_a_cache_and_says_so_once(checkpoint: Path, tmp_path: Path) -> None:
@@ -144,23 +141,47 @@ def test_a_run_measures_without_a_cache_and_says_so_once(checkpoint: Path, tmp_p
 # --- what needs it ---
 
 
-def test_weights_that_must_be_written_fail_before_anything_is_measured(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    words = ("--compare", "fast", "yardstick", "--workloads=decode-tiny-c16", "--budget=3")
-    code, said = benchmark(tmp_path / "file", tmp_path / "run", *words)
-    assert code == 3
-    assert f"could not measure: {tmp_path / 'file'}/checkpoints/tiny-" in said
-    assert FIX in said
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["experiments"] == []
+def measured(run: Path, request: Request) -> None:
+    """A run that is to fail before it starts any process."""
+    options = Options(run_dir=run, budget_seconds=3.0)
+    Run(plan_run(request, options), options, Silent()).measure()
 
 
-@pytest.mark.parametrize(("claim", "metric"), [("gguf-loads", "check"), ("weight-loading-bottleneck", "loading")])
-def test_checks_and_loading_fail_before_anything_is_measured(claim: str, metric: str, tmp_path: Path) -> None:
+class Silent:
+    def phase(self, text: str) -> None:
+        assert text == "checkpoints"
+
+    def note(self, text: str) -> None:
+        pass
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (
+            Request(compare=("fast", "yardstick"), workloads=("decode-tiny-c16",)),
+            "file/checkpoints/tiny-float32-seed0-.*: cannot be written, .* bytes are needed",
+        ),
+        (Request(claims=("gguf-loads",)), 'file: cannot be written .*, and claims with metric = "check" need it'),
+        (
+            Request(claims=("weight-loading-bottleneck",)),
+            'file: cannot be written .*, and claims with metric = "loading" need it',
+        ),
+    ],
+    ids=["weights", "check", "loading"],
+)
+def test_what_needs_it_fails_before_anything_is_measured(
+    request_: Request, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
-    code, said = benchmark(tmp_path / "file", tmp_path / "run", f"--claims={claim}", "--budget=3")
-    assert code == 3
-    assert f"could not measure: {tmp_path / 'file'}: cannot be written (" in said
-    assert f'claims with metric = "{metric}" need it; {FIX}' in said
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(CacheError, match=rf"{said}.*; {FIX}"):
+        measured(tmp_path / "run", request_)
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (manifest["status"], manifest["experiments"]) == ("failed", [])
 
 
 def test_an_engine_that_cannot_have_its_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
