@@ -207,7 +207,8 @@ class GGUFModel:
         """
         entry = self.entries[name]
         if entry.tensor_type.name in _QUANTIZED:
-            values = torch.from_numpy(dequantize(entry.data, entry.tensor_type))
+            with np.errstate(all="ignore"):  # a scale that is none gives NaN, which is looked for in all tensors
+                values = torch.from_numpy(dequantize(entry.data, entry.tensor_type))
         elif entry.tensor_type == GGMLQuantizationType.BF16:  # unknown to numpy, so the reader gives bytes
             values = torch.from_numpy(entry.data).view(torch.bfloat16)
         else:

@@ -104,7 +104,8 @@ def opened(path: Path) -> GGUFReader:
         with open_regular(path) as file:
             start = file.read(24)
             _check_counts(path, start, os.fstat(file.fileno()).st_size)
-        reader = _Reader(path, "c")
+        with np.errstate(over="ignore"):  # of a place beyond 2^64, see `_check_places`
+            reader = _Reader(path, "c")
     except OSError as error:
         fail(path, f"cannot be read ({error.strerror})", "check the path")
     except EOFError as error:
@@ -117,7 +118,19 @@ def opened(path: Path) -> GGUFReader:
         fail(path, "written for the other byte order", "convert it: python -m gguf.scripts.gguf_convert_endian")
     if (parts := value(path, reader, Keys.Split.LLM_KV_SPLIT_COUNT, int, 1)) > 1:
         fail(path, f"one of {parts} parts, expected a whole model", "join them: llama-gguf-split --merge FIRST OUT")
+    _check_places(path, reader)
     return reader
+
+
+def _check_places(path: Path, reader: GGUFReader) -> None:
+    """Refuse tensors that do not lie one behind the other in their order, as llama.cpp does: one place is damaged."""
+    expected = 0
+    for tensor in reader.tensors:
+        found = int(tensor.field.parts[-1][0])
+        if found != expected:
+            said = f"begins {found} bytes into the tensors, expected {expected}, behind the one before"
+            fail(f"{path}: {shortened(tensor.name)}", said, AGAIN)
+        expected += -(-int(tensor.n_bytes) // int(reader.alignment)) * int(reader.alignment)
 
 
 def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:

@@ -416,6 +416,17 @@ def test_a_number_out_of_all_bounds_in_a_gguf_file(key: str, value: Any, said: s
     refused(gguf, cache, said)
 
 
+@pytest.mark.parametrize("place", [0, 32, 2**64 - 512], ids=["another tensor", "in between", "around the end"])
+@pytest.mark.filterwarnings("error")
+def test_a_gguf_tensor_that_lies_elsewhere(place: int, gguf: Path, cache: Path) -> None:
+    field = GGUFReader(gguf).tensors[2].field
+    start = field.offset + sum(part.nbytes for part in field.parts[:-1])
+    content = gguf.read_bytes()
+    gguf.write_bytes(content[:start] + struct.pack("<Q", place) + content[start + 8 :])
+    name = GGUFReader(gguf).tensors[2].name if place < 2**63 else ""
+    refused(gguf, cache, rf"{name}: begins {place} bytes into the tensors, expected \d+, behind the one before")
+
+
 def test_words_of_a_gguf_tokenizer_that_are_numbers(gguf: Path, cache: Path, tmp_path: Path) -> None:
     file = changed_file(gguf, tmp_path / "changed.gguf", fields={"tokenizer.ggml.merges": [1, 2, 3]})
     with pytest.raises(TokenizerError, match=r"tokenizer\.ggml\.merges has 1, expected str in every place"):
