@@ -12,6 +12,11 @@ from pathlib import Path
 
 import platformdirs
 
+FIX = "make room, or set WORKBENCH_CACHE to a folder on another disk"
+
+TRIAL_BYTES = 1 << 20
+"""More than any of the small things that are kept (logits, tokenised text) takes."""
+
 
 class CacheError(OSError):
     """The cache directory cannot take a file. The text names folder, bytes needed, and the fix."""
@@ -20,7 +25,23 @@ class CacheError(OSError):
 def cache_directory() -> Path:
     """Its path: `WORKBENCH_CACHE`, else the user's cache folder. It need not exist."""
     chosen = os.environ.get("WORKBENCH_CACHE")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("llama-workbench")
+    if not chosen:
+        return platformdirs.user_cache_path("llama-workbench")
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError as error:  # ~somebody, who is not known here
+        raise CacheError(f"WORKBENCH_CACHE = {chosen}: {error}; set it to a folder that can be written") from error
+
+
+def unwritable(folder: Path) -> str:
+    """Why nothing can be kept in a folder, in a few words; empty where it can. Tried with `TRIAL_BYTES`."""
+    try:
+        with partial_folder(folder, "trial", needed_bytes=TRIAL_BYTES) as trial:
+            (trial / "trial").write_bytes(bytes(TRIAL_BYTES))
+    except CacheError as error:
+        cause = error.__cause__
+        return str(getattr(cause, "strerror", None) or cause)
+    return ""
 
 
 @contextmanager
@@ -42,8 +63,7 @@ def partial_folder(parent: Path, name: str, *, needed_bytes: int) -> Iterator[Pa
         raise
     except OSError as error:
         raise CacheError(
-            f"{parent / name}: cannot be written, {needed_bytes:,} bytes are needed ({error.strerror or error}); "
-            "make room, or set WORKBENCH_CACHE to a folder on another disk"
+            f"{parent / name}: cannot be written, {needed_bytes:,} bytes are needed ({error.strerror or error}); {FIX}"
         ) from error
     finally:
         if folder is not None:

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +28,8 @@ from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
 from . import gguf_files, tokenizer
 from .cache import CacheError, cache_directory, partial_folder
-from .geometries import DataError, Geometry, parameter_count
+from .files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short, shortened
+from .geometries import EPSILON, FACTOR, LARGEST_COUNT, MOST_LAYERS, THETA, DataError, Geometry, parameter_count
 from .gguf_metadata import GGUFError, is_gguf
 
 RECIPE = 1
@@ -64,6 +66,32 @@ class Checkpoint:
     digest: str
     parameters: int
     synthetic: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was taken from a checkpoint's files: of a changed number nobody can tell that it is wrong but who knows it.
+
+    `dtypes` are those of the weights in the files, most bytes first; `tokenizer` is its kind under its format's name.
+    """
+
+    config: LlamaConfig
+    dtypes: tuple[str, ...]
+    tokenizer: str
+
+
+def described(facts: Facts) -> str:
+    """A checkpoint's facts in one line."""
+    config = facts.config
+    scaling = "" if config.rope_scaling is None else f" (llama3 scaling by {config.rope_scaling.factor:g})"
+    tied = ", tied head" if config.tie_word_embeddings else ""
+    return (
+        f"{config.num_hidden_layers} layers, width {config.hidden_size} (feed-forward {config.intermediate_size}), "
+        f"{config.num_attention_heads} heads of {config.head_dim}, {config.num_key_value_heads} KV heads, "
+        f"context {config.max_position_embeddings}, epsilon {config.rms_norm_eps:g}, "
+        f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}, "
+        f"{' and '.join(facts.dtypes)}, tokenizer {facts.tokenizer}"
+    )
 
 
 # --- synthetic checkpoints ---
@@ -241,11 +269,11 @@ def load(
     if is_gguf(path):
         return _load_gguf(path, dtype, torch.device(device), cache)
     raw, config, files, entries = _checked_folder(path, cache)
+    label = _synthetic_label(files)
     weights: dict[str, Tensor] = {}
     for file in files:
         for name, tensor in _tensors(file, [name for name in file.entries if entries.get(name) is file]):
             weights[name] = _converted(tensor, dtype, torch.device(device), file.path, name)
-    label = _synthetic_label(files)
     return Checkpoint(
         name=str(label["geometry"]) if label else path.resolve().name,
         config=config,
@@ -258,8 +286,38 @@ def load(
 
 def check(source: Path | str, *, cache: Path | None = None) -> LlamaConfig:
     """Everything that `load` checks, without loading: the shape of a usable checkpoint, or a `CheckpointError`."""
+    return facts(source, cache=cache).config
+
+
+def facts(source: Path | str, *, cache: Path | None = None) -> Facts:
+    """What a usable checkpoint says of itself; checks what `load` checks, without loading, and raises as it does."""
     path = Path(source)
-    return _checked_gguf(path, cache).config if is_gguf(path) else _checked_folder(path, cache)[1]
+    if is_gguf(path):
+        model = _checked_gguf(path, cache)
+        sizes = [(entry.tensor_type.name, int(entry.n_bytes)) for entry in model.entries.values()]
+        return Facts(model.config, _by_size(sizes), model.tokenizer)
+    _, config, files, entries = _checked_folder(path, cache)
+    _synthetic_label(files)
+    stored = [file.entries[name] for name, file in entries.items()]
+    return Facts(config, _by_size([(each.dtype, each.end - each.start) for each in stored]), _tokenizer_kind(path))
+
+
+def _by_size(sizes: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    """Names with the sum of their bytes largest first."""
+    total: dict[str, int] = {}
+    for name, size in sizes:
+        total[name] = total.get(name, 0) + size
+    return tuple(sorted(total, key=lambda name: -total[name]))
+
+
+def _tokenizer_kind(folder: Path) -> str:
+    """Model type of a folder's tokenizer.json; whether it can be used is asked when prompts are cut."""
+    try:
+        return shortened(str(parse_json(read_bytes(folder / tokenizer.FILE, at_most=TOKENIZER_BYTES))["model"]["type"]))
+    except OSError:
+        return "missing"
+    except (ValueError, TypeError, KeyError):
+        return "unreadable"
 
 
 def _with_head(weights: Mapping[str, Tensor], config: LlamaConfig) -> dict[str, Tensor]:
@@ -280,12 +338,17 @@ def write_gguf(folder: Path, file: Path, *, format: gguf_files.Format = "F32", c
 
     def end(key: str) -> int | None:
         found = raw.get(key)
-        return found[0] if isinstance(found, list) else found  # of several, the first is the one to write
+        found = found[0] if isinstance(found, list) and found else found  # of several, the first is the one to write
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
+            _fail(folder / _CONFIG, f"{key} = {short(found)}, expected an id", _COPY_CONFIG)
+        return found
 
     try:
-        content = (folder / tokenizer.FILE).read_text(encoding="utf-8")
+        content = read_bytes(folder / tokenizer.FILE, at_most=TOKENIZER_BYTES).decode("utf-8")
     except OSError as error:
         _fail(folder / tokenizer.FILE, f"cannot be read ({error.strerror})", "copy it from the checkpoint's source")
+    except UnicodeDecodeError as error:
+        _fail(folder / tokenizer.FILE, f"not UTF-8 ({error})", "copy it from the checkpoint's source again")
     with _as_checkpoint_error(folder):
         return gguf_files.write(
             file,
@@ -342,12 +405,8 @@ def _as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
 def _checked_folder(
     folder: Path, cache: Path | None
 ) -> tuple[dict[str, Any], LlamaConfig, list[_File], dict[str, _File]]:
-    if not folder.is_dir():
-        _fail(
-            folder,
-            "is a file" if folder.exists() else "no such folder",
-            "name a folder with config.json and safetensors, or a .gguf file",
-        )
+    if problem := _no_folder(folder):
+        _fail(shortened(str(folder)), problem, "name a folder with config.json and safetensors, or a .gguf file")
     raw = _read_json(folder / _CONFIG)
     config = _llama_config(folder / _CONFIG, raw)
     files = [_read_header(file) for file in _weight_files(folder)]
@@ -359,6 +418,16 @@ def _checked_folder(
     if config.tie_word_embeddings:
         _check_tied(files)
     return raw, config, files, entries
+
+
+def _no_folder(path: Path) -> str:
+    """What is in the way of reading a folder; empty where nothing is."""
+    try:
+        return "" if stat.S_ISDIR(path.stat().st_mode) else "is a file"
+    except FileNotFoundError:
+        return "no such folder"
+    except (OSError, ValueError) as error:
+        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 @dataclass(frozen=True)
@@ -380,7 +449,7 @@ class _File:
     header: bytes
     data_start: int
     entries: dict[str, _Entry]
-    metadata: dict[str, Any]
+    metadata: dict[str, str]
 
 
 def _fail(where: Path | str, problem: str, fix: str) -> NoReturn:
@@ -412,7 +481,7 @@ def _shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_bytes(path, at_most=CONFIG_BYTES).decode("utf-8"))
     except OSError as error:
         _fail(path, f"cannot be read ({error.strerror})", "copy it from the checkpoint's source")
     except ValueError as error:
@@ -427,16 +496,18 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
     if raw.get("model_type") != "llama":
         _fail(
-            path, f"model_type = {raw.get('model_type')!r}, expected 'llama'", "only Llama checkpoints can be measured"
+            path,
+            f"model_type = {short(raw.get('model_type'))}, expected 'llama'",
+            "only Llama checkpoints can be measured",
         )
     if raw.get("quantization_config") is not None:
         method = raw["quantization_config"].get("quant_method") if isinstance(raw["quantization_config"], dict) else "?"
-        _fail(path, f"quantised weights (quant_method = {method!r}), expected plain ones", _DEQUANTISE)
+        _fail(path, f"quantised weights (quant_method = {short(method)}), expected plain ones", _DEQUANTISE)
     for key, expected in _FIXED.items():
         if raw.get(key) not in (None, expected):
             _fail(
                 path,
-                f"{key} = {raw[key]!r}, expected {expected!r}",
+                f"{key} = {short(raw[key])}, expected {expected!r}",
                 _NO_VARIANT,
             )
 
@@ -448,6 +519,9 @@ def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
     if heads % key_value_heads:
         _fail(path, f"num_key_value_heads = {key_value_heads}, expected a divisor of {heads} heads", _COPY_CONFIG)
     theta, scaling = _rope(path, raw)
+    tied = raw.get("tie_word_embeddings")
+    if tied is not None and not isinstance(tied, bool):
+        _fail(path, f"tie_word_embeddings = {short(tied)}, expected true or false", _COPY_CONFIG)
     config = LlamaConfig(
         vocab_size=_number(path, raw, "vocab_size"),
         hidden_size=hidden_size,
@@ -457,10 +531,10 @@ def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
         num_key_value_heads=key_value_heads,
         head_dim=_number(path, raw, "head_dim", hidden_size // heads),
         max_position_embeddings=_number(path, raw, "max_position_embeddings"),
-        rms_norm_eps=_real(path, raw, "rms_norm_eps"),
+        rms_norm_eps=_real(path, raw, "rms_norm_eps", EPSILON),
         rope_theta=theta,
         rope_scaling=scaling,
-        tie_word_embeddings=raw.get("tie_word_embeddings") is True,
+        tie_word_embeddings=tied is True,
     )
     if config.head_dim % 2:
         _fail(path, f"head_dim = {config.head_dim}, expected an even number (RoPE turns pairs)", _COPY_CONFIG)
@@ -482,17 +556,20 @@ def _rope(path: Path, raw: Mapping[str, Any]) -> tuple[float, RopeScaling | None
     spellings: list[tuple[str, Mapping[str, Any]]] = []
     for key in ("rope_scaling", "rope_parameters"):
         if raw.get(key) is not None and not isinstance(raw[key], dict):
-            _fail(path, f"{key} = {raw[key]!r}, expected an object or null", _COPY_CONFIG)
+            _fail(path, f"{key} = {short(raw[key])}, expected an object or null", _COPY_CONFIG)
         for inner, value in (raw.get(key) or {}).items():
             if isinstance(value, dict) or (inner == "partial_rotary_factor" and value not in (None, 1.0)):
-                _fail(path, f"{key}.{inner} = {value!r}, expected one RoPE over all dimensions and layers", _NO_VARIANT)
+                said = f"{key}.{shortened(inner)} = {short(value)}, expected one RoPE over all dimensions and layers"
+                _fail(path, said, _NO_VARIANT)
         if raw.get(key):
             spellings.append((key, raw[key]))
     thetas = {
-        f"{key}.rope_theta": _real(path, values, "rope_theta") for key, values in spellings if "rope_theta" in values
+        f"{key}.rope_theta": _real(path, values, "rope_theta", THETA)
+        for key, values in spellings
+        if "rope_theta" in values
     }
     if raw.get("rope_theta") is not None:
-        thetas["rope_theta"] = _real(path, raw, "rope_theta")
+        thetas["rope_theta"] = _real(path, raw, "rope_theta", THETA)
     scalings = {key: _scaling(path, key, values) for key, values in spellings}
     for found in (thetas, scalings):
         if len(set(found.values())) > 1:
@@ -506,11 +583,14 @@ def _scaling(path: Path, key: str, values: Mapping[str, Any]) -> RopeScaling | N
     if kind == "default":
         return None
     if kind != "llama3":
-        _fail(path, f"{key}.rope_type = {kind!r}, expected 'llama3' or 'default'", _NO_VARIANT)
+        _fail(path, f"{key}.rope_type = {short(kind)}, expected 'llama3' or 'default'", _NO_VARIANT)
+    low, high = (_real(path, values, name, FACTOR) for name in ("low_freq_factor", "high_freq_factor"))
+    if low >= high:
+        _fail(path, f"{key}.high_freq_factor = {high:g}, expected more than low_freq_factor = {low:g}", _COPY_CONFIG)
     return RopeScaling(
-        factor=_real(path, values, "factor"),
-        low_freq_factor=_real(path, values, "low_freq_factor"),
-        high_freq_factor=_real(path, values, "high_freq_factor"),
+        factor=_real(path, values, "factor", FACTOR),
+        low_freq_factor=low,
+        high_freq_factor=high,
         original_max_position_embeddings=_number(path, values, "original_max_position_embeddings"),
     )
 
@@ -519,23 +599,24 @@ def _number(path: Path, raw: Mapping[str, Any], key: str, default: int | None = 
     value = raw.get(key)
     if value is None and default is not None:
         return default
+    if value is None:
+        _fail(path, f"{key} is missing", _COPY_CONFIG)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        _fail(
-            path,
-            f"{key} is missing" if value is None else f"{key} = {value!r}, expected a positive integer",
-            _COPY_CONFIG,
-        )
+        _fail(path, f"{key} = {short(value)}, expected a positive integer", _COPY_CONFIG)
+    if value > LARGEST_COUNT:
+        _fail(path, f"{key} = {short(value)}, expected at most {LARGEST_COUNT}", _COPY_CONFIG)
     return value
 
 
-def _real(path: Path, raw: Mapping[str, Any], key: str) -> float:
-    value = raw.get(key)
+def _real(path: Path, raw: Mapping[str, Any], key: str, bounds: tuple[float, float]) -> float:
+    """A number within `bounds`, the ends among them, and above 0."""
+    value, (low, high) = raw.get(key), bounds
+    if value is None:
+        _fail(path, f"{key} is missing", _COPY_CONFIG)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        _fail(
-            path,
-            f"{key} is missing" if value is None else f"{key} = {value!r}, expected a positive number",
-            _COPY_CONFIG,
-        )
+        _fail(path, f"{key} = {short(value)}, expected a positive number", _COPY_CONFIG)
+    if not low <= value <= high:
+        _fail(path, f"{key} = {short(value)}, expected {low:g} to {high:g}", _COPY_CONFIG)
     return float(value)
 
 
@@ -548,9 +629,14 @@ def _weight_files(folder: Path) -> list[Path]:
     if (folder / _INDEX).exists():
         places = _read_json(folder / _INDEX).get("weight_map")
         places = places if isinstance(places, dict) else {}
-        names = sorted({str(name) for name in places.values()})
-        if not names or any(Path(name).name != name for name in names):
-            _fail(folder / _INDEX, "no weight_map from tensors to files", "copy it from the checkpoint's source again")
+        again = "copy it from the checkpoint's source again"
+        if not places:
+            _fail(folder / _INDEX, "no weight_map from tensors to files", again)
+        for tensor, name in places.items():
+            if not _is_file_name(name):
+                said = f"weight_map puts {shortened(tensor)} into {short(name)}, expected the name of a file beside it"
+                _fail(folder / _INDEX, said, again)
+        names = sorted(set(places.values()))
         for name in names:
             if not (folder / name).exists():
                 count = sum(place == name for place in places.values())
@@ -562,25 +648,33 @@ def _weight_files(folder: Path) -> list[Path]:
     _fail(folder, f"neither {_SINGLE} nor {_INDEX}", "fetch the weights too")
 
 
+def _is_file_name(name: object) -> bool:
+    """Whether it can name a file in the folder: no path, and no longer than file systems take."""
+    if not isinstance(name, str) or not name.isprintable() or name in ("", ".."):
+        return False
+    return Path(name).name == name and len(name.encode()) <= 255
+
+
 def _read_header(path: Path) -> _File:
     """Header of a safetensors file; the file's size must be what its header says."""
     again = "fetch the file again"
     try:
-        size_bytes = path.stat().st_size
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
             start = file.read(8)
             if start == b"version ":
                 _fail(path, "a Git LFS pointer, not the file", "run: git lfs pull")
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else size_bytes
             if 8 + length > size_bytes:
                 _fail(path, f"truncated: {size_bytes} bytes, not even the header is whole", again)
+            if length > CONFIG_BYTES:
+                _fail(path, f"has a header of {length:,} bytes, expected at most {CONFIG_BYTES:,}", again)
             header = file.read(length)
-        content = json.loads(header)
-        metadata = dict(content.pop("__metadata__", {}))
-        entries = {
-            str(name): _Entry(str(entry["dtype"]), tuple(entry["shape"]), *map(int, entry["data_offsets"]))
-            for name, entry in content.items()
-        }
+        content = parse_json(header)
+        metadata = content.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+            raise ValueError(f"__metadata__ = {short(metadata)}, expected texts by name")
+        entries = {name: _entry(name, entry) for name, entry in content.items()}
         promised = 8 + length + max((entry.end for entry in entries.values()), default=0)
     except OSError as error:
         _fail(path, f"cannot be read ({error.strerror})", again)
@@ -594,20 +688,33 @@ def _read_header(path: Path) -> _File:
     return _File(path, size_bytes, header, 8 + length, entries, metadata)
 
 
+def _entry(name: str, raw: Any) -> _Entry:
+    """One tensor of a header. Raises ValueError for anything else."""
+    match raw:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [start, end]}:
+            if all(type(number) is int and 0 <= number < 2**63 for number in (*shape, start, end)):
+                return _Entry(dtype, tuple(shape), start, end)
+    raise ValueError(f"{shortened(name)} = {short(raw)}, expected a tensor's dtype, shape and data_offsets")
+
+
 def _checked_entries(folder: Path, config: LlamaConfig, files: list[_File]) -> dict[str, _File]:
     """Which file each weight comes from; every name, dtype and shape is as `config` says."""
+    tensors = sum(len(file.entries) for file in files)
+    if config.num_hidden_layers > (most := min(tensors, MOST_LAYERS)):  # or listing them might take for ever
+        said = f"num_hidden_layers = {config.num_hidden_layers}, expected at most {most} with {tensors} tensors there"
+        _fail(folder / _CONFIG, said, _COPY_CONFIG)
     shapes = _shapes(config)
     if config.tie_word_embeddings:
         del shapes["lm_head.weight"]  # may be there all the same, see _check_tied
     found: dict[str, _File] = {}
     for file in files:
         for name, entry in file.entries.items():
-            where = f"{file.path}: {name}"
+            where = f"{file.path}: {shortened(name)}"
             if name in shapes:
                 if entry.dtype not in _DTYPES:
-                    _fail(where, f"dtype {entry.dtype}, expected one of {', '.join(_DTYPES)}", _DEQUANTISE)
+                    _fail(where, f"dtype {shortened(entry.dtype)}, expected one of {', '.join(_DTYPES)}", _DEQUANTISE)
                 if entry.shape != shapes[name]:
-                    said = f"shape {list(entry.shape)}, expected {list(shapes[name])} by {_CONFIG}"
+                    said = f"shape {short(list(entry.shape))}, expected {list(shapes[name])} by {_CONFIG}"
                     _fail(where, said, "config.json and weights are of different models; fetch both again")
                 if name in found:
                     _fail(
@@ -645,7 +752,7 @@ def _tensors(file: _File, names: list[str]) -> Iterator[tuple[str, Tensor]]:
             for name in names:
                 yield name, opened.get_tensor(name)
     except SafetensorError as error:
-        _fail(file.path, f"damaged ({error})", "fetch the file again")
+        _fail(file.path, f"damaged ({shortened(str(error))})", "fetch the file again")
 
 
 def _check_tied(files: list[_File]) -> None:
@@ -701,7 +808,7 @@ def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]], *, cache: P
 
 def _remembered(memory: Path) -> dict[str, Any]:
     try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
+        known = parse_json(read_bytes(memory, at_most=TOKENIZER_BYTES).decode("utf-8"))
     except (OSError, ValueError):  # none yet, or damaged: check again
         return {}
     return known if isinstance(known, dict) else {}
@@ -709,8 +816,14 @@ def _remembered(memory: Path) -> dict[str, Any]:
 
 def _synthetic_label(files: list[_File]) -> dict[str, Any] | None:
     text = files[0].metadata.get(_SYNTHETIC)
-    label = json.loads(text) if text else None
-    return label if isinstance(label, dict) else None
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        match label := parse_json(text):
+            case {"geometry": str(name)} if name.isprintable() and 0 < len(name) <= 100:
+                return dict(label)
+    where = f"{files[0].path}: __metadata__.{_SYNTHETIC} = {short(text)}"
+    _fail(where, "no label of weights drawn here", "write the file anew without it")
 
 
 def _digest(raw: Mapping[str, Any], files: list[_File], *, with_values: bool) -> str:

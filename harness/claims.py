@@ -57,6 +57,7 @@ from pydantic import (
     model_validator,
 )
 
+from .files import SMALL_BYTES, parse_toml, read_bytes, short, shortened
 from .phase_map import DENOMINATORS
 from .regions import Range, Region
 
@@ -143,6 +144,13 @@ _EXPECTED = {
 }
 _EXPECTED_ITEM = {"who": "a name", "assumes": "a text", "baseline": _NAME, "workloads": _NAME, "phases": "a phase"}
 _CHOICES = {"evidence": ("architecture", "operations", "context"), "metric": (*TIMES, *READINGS), "device": DEVICES}
+
+
+MOST_ENTRIES = 100
+"""Of a list: hypotheses of a claim, workloads of a hypothesis. The claims that ship have nine hypotheses at most."""
+
+MOST_FAULTS = 20
+"""Of one file are told; who has more has another kind of file."""
 
 
 class ClaimError(ValueError):
@@ -447,7 +455,10 @@ def elsewhere(hypothesis: Hypothesis | Reading, device: str) -> str:
 
 def load_claims(folder: Path) -> list[Claim]:
     """All claims of `folder`, in order of file names. Raises ClaimError with every fault of every file in it."""
-    paths = sorted(Path(folder).glob("*.toml"))
+    try:
+        paths = sorted(Path(folder).glob("*.toml"))
+    except OSError as error:
+        raise ClaimError([f"{shortened(str(folder))}: cannot be read ({error.strerror})"]) from error
     if not paths:
         raise ClaimError([f"{folder}: no claims here: expected one or more .toml files"])
     claims: list[Claim] = []
@@ -472,7 +483,7 @@ def load_claims(folder: Path) -> list[Claim]:
 def read_claim(path: Path) -> Claim:
     """Read one file. Raises ClaimError that names the file, and the line and column or the key at fault."""
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path, at_most=SMALL_BYTES)
     except OSError as error:
         raise ClaimError([f"{path}: cannot be read ({error.strerror})"]) from error
     try:
@@ -482,9 +493,7 @@ def read_claim(path: Path) -> Claim:
         column = error.start - raw.rfind(b"\n", 0, error.start)
         raise ClaimError([f"{path}:{line}:{column}: not UTF-8 text, which TOML has to be"]) from error
     try:
-        table = tomllib.loads(text)
-    except RecursionError as error:
-        raise ClaimError([f"{path}: not valid TOML: nested too deeply"]) from error
+        table = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise ClaimError([_syntax_problem(path, text, str(error))]) from error
     return check_claim(table, str(path))
@@ -494,6 +503,8 @@ def check_claim(table: Any, where: str) -> Claim:
     """Check one claim that was read already; `where` stands at the start of each problem of a ClaimError."""
     if not isinstance(table, Mapping):
         raise ClaimError([f"{where} = {_shown(table)}: expected a table of keys"])
+    if long := [f"{where}: {shortened(place)}: {found}" for place, found in _long_lists(table)]:
+        raise ClaimError(long[:MOST_FAULTS])
     try:
         return Claim.model_validate(table)
     except ValidationError as error:
@@ -501,7 +512,22 @@ def check_claim(table: Any, where: str) -> Claim:
         # A list whose items are all faulty is reported once more as too short; that would only confuse.
         inner = {fault["loc"][:depth] for fault in faults for depth in range(1, len(fault["loc"]))}
         told = [fault for fault in faults if not (fault["type"] == "too_short" and fault["loc"] in inner)]
-        raise ClaimError(dict.fromkeys(_problem(where, table, fault) for fault in told)) from error
+        problems = dict.fromkeys(_problem(where, table, fault) for fault in told[:MOST_FAULTS])
+        more = [f"{where}: and {len(told) - MOST_FAULTS} more faults"] if len(told) > MOST_FAULTS else []
+        raise ClaimError([*(shortened(problem, len(where) + 800) for problem in problems), *more]) from error
+
+
+def _long_lists(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lists of more than `MOST_ENTRIES`: each workload goes with each baseline, of each hypothesis."""
+    for key, value in table.items():
+        if not isinstance(value, list):
+            continue
+        if len(value) > MOST_ENTRIES:
+            yield key, f"has {len(value):,} entries, expected at most {MOST_ENTRIES}"
+            continue
+        for index, inner in enumerate(value):
+            if isinstance(inner, Mapping):
+                yield from ((f"{key}[{index}].{place}", found) for place, found in _long_lists(inner))
 
 
 def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
@@ -557,7 +583,10 @@ def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> 
 def _dotted(location: Sequence[str | int]) -> str:
     text = ""
     for step in location:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += "." * bool(text) + shortened(step, 80)
     return text
 
 
@@ -578,7 +607,10 @@ def _in_file(table: Any, location: Sequence[str | int]) -> tuple[tuple[str | int
 def _shown(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # a number of too many digits, or nested deep
+        return short(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -12,15 +12,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
+from .files import SMALL_BYTES, parse_toml, read_bytes, short, shortened
+
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 
 Text = Annotated[str, Field(min_length=1)]
+
+LARGEST_COUNT = 2**31 - 1
+MOST_LAYERS = 1000
+EPSILON = (0.0, 1.0)
+"""Of a norm: above and below; the squares that it is added to are about 1."""
+
+THETA = (1.0, 1e12)
+"""Of RoPE: at least and at most; with less than 1 the angles of later pairs would grow instead of shrink."""
+
+FACTOR = (0.0, 1e9)
+"""Of RoPE scaling: above and at most."""
+
+Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
+_Factor = Annotated[float, Field(gt=FACTOR[0], le=FACTOR[1])]
 
 
 class DataError(ValueError):
@@ -66,10 +82,17 @@ def parameter_count(config: LlamaConfig) -> int:
 class _RopeScaling(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
-    factor: PositiveFloat
-    low_freq_factor: PositiveFloat
-    high_freq_factor: PositiveFloat
-    original_max_position_embeddings: PositiveInt
+    factor: _Factor
+    low_freq_factor: _Factor
+    high_freq_factor: _Factor
+    original_max_position_embeddings: Count
+
+    @model_validator(mode="after")
+    def _step_has_a_width(self) -> _RopeScaling:
+        if self.low_freq_factor >= self.high_freq_factor:
+            expected = f"more than low_freq_factor = {self.low_freq_factor:g}"
+            raise impossible("rope_scaling.high_freq_factor", self.high_freq_factor, expected)
+        return self
 
 
 class _Shape(BaseModel):
@@ -79,16 +102,16 @@ class _Shape(BaseModel):
 
     description: Text
     source: Text
-    vocab_size: PositiveInt
-    hidden_size: PositiveInt
-    intermediate_size: PositiveInt
-    num_hidden_layers: PositiveInt
-    num_attention_heads: PositiveInt
-    num_key_value_heads: PositiveInt | None = None
-    head_dim: PositiveInt | None = None
-    max_position_embeddings: PositiveInt
-    rms_norm_eps: PositiveFloat = 1e-5
-    rope_theta: PositiveFloat = 10_000.0
+    vocab_size: Count
+    hidden_size: Count
+    intermediate_size: Count
+    num_hidden_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)]
+    num_attention_heads: Count
+    num_key_value_heads: Count | None = None
+    head_dim: Count | None = None
+    max_position_embeddings: Count
+    rms_norm_eps: Annotated[float, Field(gt=EPSILON[0], lt=EPSILON[1])] = 1e-5
+    rope_theta: Annotated[float, Field(ge=THETA[0], le=THETA[1])] = 10_000.0
     rope_scaling: _RopeScaling | None = None
     tie_word_embeddings: bool = False
 
@@ -129,11 +152,14 @@ def _geometry(name: str, table: object, *, file: str) -> Geometry:
 
 Model = TypeVar("Model", bound=BaseModel)
 
+MOST_MISTAKES = 20
+"""Of one table are told."""
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file. Raises `DataError` if there is no such file or it is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(read_bytes(path, at_most=SMALL_BYTES).decode("utf-8"))
     except OSError as error:
         raise DataError(f"{shown(path)}: cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -145,12 +171,12 @@ def checked(
 ) -> Model:
     """`values` as a `model`. Raises `DataError`, a line a mistake: file, table, key, value, what was expected."""
     if not isinstance(values, Mapping):
-        raise DataError(f"{file}: {table} = {values!r}, expected a table")
+        raise DataError(f"{file}: {shortened(table)} = {short(values)}, expected a table")
     try:
         return model.model_validate(dict(values), context=dict(context or {}))
     except ValidationError as error:
-        lines = [f"{file}: {table}: {_mistake(model, dict(details))}" for details in error.errors()]
-        raise DataError("\n".join(lines)) from None
+        mistakes = [shortened(_mistake(model, dict(details)), 800) for details in error.errors()[:MOST_MISTAKES]]
+        raise DataError("\n".join(f"{file}: {shortened(table)}: {mistake}" for mistake in mistakes)) from None
 
 
 def impossible(key: str, value: object, expected: str) -> PydanticCustomError:
@@ -176,15 +202,15 @@ def _mistake(model: type[BaseModel], error: dict[str, Any]) -> str:
     details = error.get("ctx", {})
     match error["type"]:
         case "impossible":
-            return f"{details['key']} = {details['value']!r}, expected {details['expected']}"
+            return f"{details['key']} = {short(details['value'])}, expected {details['expected']}"
         case "missing":
             return f"{key} is missing"
         case "extra_forbidden":
             known = model.model_fields if len(error["loc"]) == 1 else _RopeScaling.model_fields
-            return f"{key} = {value!r}: no such key; {nearest(str(error['loc'][-1]), known)}"
+            return f"{key} = {short(value)}: no such key; {nearest(str(error['loc'][-1]), known)}"
         case "literal_error":
             names = details["expected"].replace(" or ", ", ").replace("'", "").split(", ")
             hint = f"; {nearest(value, names)}" if isinstance(value, str) else ""
-            return f"{key} = {value!r}, expected {details['expected']}{hint}"
+            return f"{key} = {short(value)}, expected {details['expected']}{hint}"
         case _:
-            return f"{key} = {value!r}, expected {error['msg'].removeprefix('Input should be ')}"
+            return f"{key} = {short(value)}, expected {error['msg'].removeprefix('Input should be ')}"

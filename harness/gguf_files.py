@@ -22,6 +22,7 @@ from gguf import (
     GGMLQuantizationType,
     GGUFReader,
     GGUFWriter,
+    Keys,
     LlamaFileType,
     ReaderTensor,
     dequantize,
@@ -36,6 +37,7 @@ from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, add_shape, rope_factors
 
 from . import gguf_metadata, gguf_tokenizer
+from .files import short, shortened
 from .gguf_metadata import ARCHITECTURE, GGUFError
 
 Format = Literal["F32", "F16", "Q8_0"]
@@ -186,7 +188,8 @@ def _add_tokenizer(writer: GGUFWriter, fields: gguf_tokenizer.TokenizerFields) -
 class GGUFModel:
     """A GGUF file that was found to be a whole Llama; nothing of its weights is read yet.
 
-    `entries` are its tensors by Hugging Face name, the head only where it is stored; `header` is all before them.
+    `entries` are its tensors by Hugging Face name, the head only where it is stored; `header` is all before them;
+    `tokenizer` is the kind of its tokenizer, under llama.cpp's name.
     """
 
     path: Path
@@ -194,6 +197,7 @@ class GGUFModel:
     name: str
     entries: Mapping[str, ReaderTensor]
     header: bytes
+    tokenizer: str
 
     def tensor(self, name: str) -> Tensor:
         """One weight under its Hugging Face name, in Hugging Face's order of rows, on the CPU.
@@ -203,7 +207,8 @@ class GGUFModel:
         """
         entry = self.entries[name]
         if entry.tensor_type.name in _QUANTIZED:
-            values = torch.from_numpy(dequantize(entry.data, entry.tensor_type))
+            with np.errstate(all="ignore"):  # a scale that is none gives NaN, which is looked for in all tensors
+                values = torch.from_numpy(dequantize(entry.data, entry.tensor_type))
         elif entry.tensor_type == GGMLQuantizationType.BF16:  # unknown to numpy, so the reader gives bytes
             values = torch.from_numpy(entry.data).view(torch.bfloat16)
         else:
@@ -230,7 +235,7 @@ def opened(path: Path, shapes: Callable[[LlamaConfig], Mapping[str, tuple[int, .
         entry = found.pop(names[ours], None)
         if entry is None:
             raise GGUFError(f"{path}: missing tensor {names[ours]} of shape {list(shape)}; fetch the file again")
-        where = f"{path}: {entry.name}"
+        where = f"{path}: {shortened(entry.name)}"
         if entry.tensor_type.name not in (*_PLAIN, *_QUANTIZED):
             known = ", ".join((*_PLAIN, *_QUANTIZED))
             raise GGUFError(
@@ -240,16 +245,22 @@ def opened(path: Path, shapes: Callable[[LlamaConfig], Mapping[str, tuple[int, .
         stored = tuple(reversed(entry.shape.tolist()))
         if stored != shape:
             raise GGUFError(
-                f"{where}: shape {list(stored)}, expected {list(shape)} by the metadata; fetch the file again"
+                f"{where}: shape {short(list(stored))}, expected {list(shape)} by the metadata; fetch the file again"
             )
         entries[ours] = entry
     found.pop(ROPE_FACTORS, None)
     if found:
         name = min(found)
         problem = "unexpected bias, Llama has none" if name.endswith(".bias") else "unexpected tensor"
-        raise GGUFError(f"{path}: {name}: {problem} for {config.num_hidden_layers} layers; take another model")
-    return GGUFModel(path, config, _name(path, reader), entries, reader.data[: reader.data_offset].tobytes())
+        raise GGUFError(
+            f"{path}: {shortened(name)}: {problem} for {config.num_hidden_layers} layers; take another model"
+        )
+    header = reader.data[: reader.data_offset].tobytes()
+    kind = gguf_metadata.value(path, reader, Keys.Tokenizer.MODEL, str, "missing")
+    return GGUFModel(path, config, _name(path, reader), entries, header, shortened(kind))
 
 
 def _name(path: Path, reader: GGUFReader) -> str:
-    return str(gguf_metadata.value(path, reader, "general.name", str, path.stem))
+    """What the file calls itself; its own name where that says nothing."""
+    told = gguf_metadata.value(path, reader, "general.name", str, "")
+    return shortened(told, 100) if told.strip() else path.stem

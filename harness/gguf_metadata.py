@@ -9,6 +9,8 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import math
+import os
+import struct
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,9 +23,16 @@ from numpy.typing import NDArray
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, rope_factors, wavelengths
 
-from .geometries import DataError
+from .files import open_regular, short, shortened
+from .geometries import EPSILON, FACTOR, LARGEST_COUNT, MOST_LAYERS, THETA, DataError
 
 ARCHITECTURE = "llama"
+
+MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
+"""Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""
+
+_LEAST_KEY_BYTES, _LEAST_TENSOR_BYTES = 13, 24
+"""Length, kind and value of a key without a name; length, dimensions, kind and place of a tensor without one."""
 
 AGAIN = "fetch the file again"
 _CONVERT = "write it with llama.cpp's convert_hf_to_gguf.py from a Llama checkpoint"
@@ -44,8 +53,11 @@ class _Reader(GGUFReader):
     """The library's reader, made strict and fast.
 
     It takes a slice beyond the end of the file for a short one and counts on, to 2^64 where a length is damaged.
-    And it makes four arrays an entry of a list, which takes seconds for the words of a tokenizer.
+    And it makes four arrays an entry of a list, which takes seconds for the words of a tokenizer. Lists of lists, which
+    no Llama has, are refused.
     """
+
+    _texts_left = MOST_TEXTS
 
     def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> NDArray[Any]:
         self._demand(int(offset) + int(count) * np.dtype(dtype).itemsize)
@@ -67,7 +79,11 @@ class _Reader(GGUFReader):
             whole = self._get(start, scalar, count)
             return 12 + whole.nbytes, [whole], [0], types
         if kind != GGUFValueType.STRING:
-            return super()._get_field_parts(orig_offs, raw_type)
+            raise ValueError("a list of lists, expected one of numbers or of texts")
+        self._demand(start + 8 * count)
+        self._texts_left -= count
+        if self._texts_left < 0:
+            raise ValueError(f"more than {MOST_TEXTS:,} texts in lists")
         content, parts, end = np.asarray(self.data), [], start
         for _ in range(count):
             self._demand(end + 8)
@@ -85,26 +101,56 @@ def opened(path: Path) -> GGUFReader:
     not GGUF 2 or 3.
     """
     try:
-        with path.open("rb") as file:
-            start = file.read(8)
-        if start == b"version ":
-            fail(path, "a Git LFS pointer, not the file", "run: git lfs pull")
-        if start[:4] != b"GGUF":
-            fail(path, f"not a GGUF file (starts with {start[:4]!r}, expected b'GGUF')", _CONVERT)
-        reader = _Reader(path, "c")
+        with open_regular(path) as file:
+            start = file.read(24)
+            _check_counts(path, start, os.fstat(file.fileno()).st_size)
+        with np.errstate(over="ignore"):  # of a place beyond 2^64, see `_check_places`
+            reader = _Reader(path, "c")
     except OSError as error:
         fail(path, f"cannot be read ({error.strerror})", "check the path")
     except EOFError as error:
         fail(path, str(error), AGAIN)
-    except (ValueError, IndexError, KeyError, OverflowError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
         if isinstance(error, GGUFError):
             raise
-        fail(path, f"damaged ({error})", AGAIN)
+        fail(path, f"damaged ({shortened(str(error))})", AGAIN)
     if reader.byte_order != "I":
         fail(path, "written for the other byte order", "convert it: python -m gguf.scripts.gguf_convert_endian")
     if (parts := value(path, reader, Keys.Split.LLM_KV_SPLIT_COUNT, int, 1)) > 1:
         fail(path, f"one of {parts} parts, expected a whole model", "join them: llama-gguf-split --merge FIRST OUT")
+    _check_places(path, reader)
     return reader
+
+
+def _check_places(path: Path, reader: GGUFReader) -> None:
+    """Refuse tensors that do not lie one behind the other in their order, as llama.cpp does: one place is damaged."""
+    expected = 0
+    for tensor in reader.tensors:
+        found = int(tensor.field.parts[-1][0])
+        if found != expected:
+            said = f"begins {found} bytes into the tensors, expected {expected}, behind the one before"
+            fail(f"{path}: {shortened(tensor.name)}", said, AGAIN)
+        expected += -(-int(tensor.n_bytes) // int(reader.alignment)) * int(reader.alignment)
+
+
+def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
+    """Refuse a file by its first 24 bytes: another format, or more keys or tensors than can be in it."""
+    if start[:8] == b"version ":
+        fail(path, "a Git LFS pointer, not the file", "run: git lfs pull")
+    if start[:4] != b"GGUF":
+        fail(path, f"not a GGUF file (starts with {start[:4]!r}, expected b'GGUF')", _CONVERT)
+    if len(start) < 24:
+        return  # the reader says where it ends
+    version, tensors, keys = struct.unpack("=4xIQQ", start)
+    if version & 0xFFFF == 0:  # of the other byte order; told by the reader, which turns the counts
+        version, tensors, keys = struct.unpack(">4xIQQ" if sys.byteorder == "little" else "<4xIQQ", start)
+    for name, count, most, least in (
+        ("tensors", tensors, MOST_TENSORS, _LEAST_TENSOR_BYTES),
+        ("keys", keys, MOST_KEYS, _LEAST_KEY_BYTES),
+    ):
+        room = min(most, size_bytes // least)
+        if count > room:
+            fail(path, f"{count} {name}, expected at most {room} in {size_bytes} bytes", AGAIN)
 
 
 def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
@@ -114,18 +160,23 @@ def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
 
 def value(path: Path, reader: GGUFReader, key: str, kind: type, default: Any = None) -> Any:
     """The value of a key as int, float, bool, str or list; `default` where there is none, an error without one."""
-    field = reader.get_field(key)
-    if field is None:
+    found = _contents(path, reader, key)
+    if found is None:
         if default is None:
             fail(path, f"{key} is missing", AGAIN)
         return default
-    try:
-        found = field.contents()
-    except UnicodeDecodeError as error:
-        fail(path, f"{key} is not UTF-8 ({error})", AGAIN)
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        fail(path, f"{key} = {found!r}, expected {kind.__name__}", AGAIN)
+        fail(path, f"{key} = {short(found)}, expected {kind.__name__}", AGAIN)
     return found
+
+
+def _contents(path: Path, reader: GGUFReader, key: str) -> Any:
+    """The value of a key, whatever it is; None where there is none."""
+    field = reader.get_field(key)
+    try:
+        return None if field is None else field.contents()
+    except UnicodeDecodeError as error:
+        fail(path, f"{key} is not UTF-8 ({shortened(str(error))})", AGAIN)
 
 
 # --- the model's shape ---
@@ -152,31 +203,36 @@ def llama_config(path: Path, reader: GGUFReader) -> LlamaConfig:
     """
     name = value(path, reader, Keys.General.ARCHITECTURE, str)
     if name != ARCHITECTURE:
-        fail(path, f"{Keys.General.ARCHITECTURE} = {name!r}, expected {ARCHITECTURE!r}", _NO_VARIANT)
+        fail(path, f"{Keys.General.ARCHITECTURE} = {short(name)}, expected {ARCHITECTURE!r}", _NO_VARIANT)
     for template, neutral in _NEUTRAL.items():
         key = template.format(arch=ARCHITECTURE)
-        if (field := reader.get_field(key)) is not None and field.contents() not in neutral:
-            fail(path, f"{key} = {field.contents()!r}, expected {neutral[-1]!r}", _NO_VARIANT)
+        if (found := _contents(path, reader, key)) is not None and found not in neutral:
+            fail(path, f"{key} = {short(found)}, expected {neutral[-1]!r}", _NO_VARIANT)
 
     def number(template: str, default: int | None = None) -> int:
         key = template.format(arch=ARCHITECTURE)
-        field = reader.get_field(key)
-        found: Any = default if field is None else field.contents()
+        found = _contents(path, reader, key)
+        if found is None:
+            found = default
         if isinstance(found, list) and len(set(found)) == 1:
             found = found[0]
         if isinstance(found, list):
-            fail(path, f"{key} = {found}, expected the same in every layer", _NO_VARIANT)
+            fail(path, f"{key} = {short(found)}, expected the same in every layer", _NO_VARIANT)
         if found is None:
             fail(path, f"{key} is missing", AGAIN)
         if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-            fail(path, f"{key} = {found!r}, expected a positive integer", AGAIN)
+            fail(path, f"{key} = {short(found)}, expected a positive integer", AGAIN)
+        if found > LARGEST_COUNT:
+            fail(path, f"{key} = {found}, expected at most {LARGEST_COUNT}", AGAIN)
         return found
 
-    def real(template: str, default: float | None = None) -> float:
+    def real(template: str, bounds: tuple[float, float], default: float | None = None) -> float:
         key = template.format(arch=ARCHITECTURE)
         found = value(path, reader, key, float, default)
         if not 0 < found < math.inf:
             fail(path, f"{key} = {found!r}, expected a positive number", AGAIN)
+        if not bounds[0] <= found <= bounds[1]:
+            fail(path, f"{key} = {found!r}, expected {bounds[0]:g} to {bounds[1]:g}", AGAIN)
         return float(str(np.float32(found)))
 
     heads, hidden = number(Keys.Attention.HEAD_COUNT), number(Keys.LLM.EMBEDDING_LENGTH)
@@ -191,23 +247,28 @@ def llama_config(path: Path, reader: GGUFReader) -> LlamaConfig:
         if (other := number(template, head_dim)) != head_dim:
             key = template.format(arch=ARCHITECTURE)
             fail(path, f"{key} = {other}, expected {head_dim} as in the keys", _NO_VARIANT)
-    theta = real(Keys.Rope.FREQ_BASE, 10_000.0)
+    layers = number(Keys.LLM.BLOCK_COUNT)
+    if layers > (most := min(len(reader.tensors), MOST_LAYERS)):  # or listing what it asks for might take for ever
+        key = Keys.LLM.BLOCK_COUNT.format(arch=ARCHITECTURE)
+        fail(path, f"{key} = {layers}, expected at most {most} with {len(reader.tensors)} tensors in the file", AGAIN)
+    theta = real(Keys.Rope.FREQ_BASE, THETA, 10_000.0)
     embedding = next((tensor for tensor in reader.tensors if tensor.name == "token_embd.weight"), None)
     if embedding is None:
         fail(path, "missing tensor token_embd.weight", AGAIN)
-    original = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
+    original_key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
+    original = number(Keys.Rope.SCALING_ORIG_CTX_LEN) if value(path, reader, original_key, int, 0) else None
     return LlamaConfig(
         vocab_size=int(embedding.shape[-1]),
         hidden_size=hidden,
         intermediate_size=number(Keys.LLM.FEED_FORWARD_LENGTH),
-        num_hidden_layers=number(Keys.LLM.BLOCK_COUNT),
+        num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=key_value_heads,
         head_dim=head_dim,
         max_position_embeddings=number(Keys.LLM.CONTEXT_LENGTH),
-        rms_norm_eps=real(Keys.Attention.LAYERNORM_RMS_EPS),
+        rms_norm_eps=real(Keys.Attention.LAYERNORM_RMS_EPS, EPSILON),
         rope_theta=theta,
-        rope_scaling=_rope_scaling(path, reader, theta, head_dim, value(path, reader, original, int, 0) or None),
+        rope_scaling=_rope_scaling(path, reader, theta, head_dim, original),
         tie_word_embeddings=all(tensor.name != "output.weight" for tensor in reader.tensors),
     )
 
@@ -233,7 +294,7 @@ def _rope_scaling(
     if np.all(factors == 1):
         return None
     unknown = "not Llama-3 scaling (1 for short wavelengths, one factor for long ones, a smooth step between)"
-    if not (np.all(np.isfinite(factors)) and np.all(factors >= 1)):
+    if not (np.all(factors >= 1) and np.all(factors <= FACTOR[1])):
         fail(where, unknown, _NO_VARIANT)
     for scaling in _guesses(factors, wavelengths(theta, head_dim), original):
         if np.allclose(rope_factors(scaling, theta, head_dim), factors, rtol=1e-5, atol=0):

@@ -32,6 +32,7 @@ from typing import Any
 from gguf import GGUFReader, Keys, TokenType
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from .files import short, shortened
 from .gguf_metadata import AGAIN, FOLDER, fail, opened, value
 
 BYTE_LEVEL, SENTENCEPIECE = "gpt2", "llama"
@@ -92,9 +93,9 @@ def tokenizer_fields(
     described = json.loads(original.to_str())
     model = described["model"]
     if model.get("type") != "BPE":
-        fail(where, f"model.type = {model.get('type')!r}, expected 'BPE'", FOLDER)
+        fail(where, f"model.type = {short(model.get('type'))}, expected 'BPE'", FOLDER)
     words = {word_id: word for word, word_id in original.get_vocab(with_added_tokens=True).items()}
-    if max(words) >= vocab_size:
+    if max(words, default=0) >= vocab_size:
         said = f"has the id {max(words)}, expected ids below the model's vocab_size = {vocab_size}"
         fail(where, said, "take the tokenizer.json that belongs to the checkpoint")
     added = original.get_added_tokens_decoder()
@@ -252,29 +253,32 @@ def read_tokenizer_fields(path: Path, reader: GGUFReader) -> TokenizerFields:
     keys = Keys.Tokenizer
     model = value(path, reader, keys.MODEL, str)
     if model not in (BYTE_LEVEL, SENTENCEPIECE):
-        fail(path, f"{keys.MODEL} = {model!r}, expected 'gpt2' (byte-level BPE) or 'llama' (SentencePiece)", FOLDER)
+        fail(
+            path, f"{keys.MODEL} = {short(model)}, expected 'gpt2' (byte-level BPE) or 'llama' (SentencePiece)", FOLDER
+        )
     split = "default"
     if model == BYTE_LEVEL:
         name = value(path, reader, keys.PRE, str)
         split = _ALIASES.get(name, name)
         if split not in _SPLITS:
-            fail(path, f"{keys.PRE} = {name!r}, expected one of {', '.join((*_SPLITS, *_ALIASES))}", FOLDER)
-    tokens = value(path, reader, keys.LIST, list)
-    types = value(path, reader, keys.TOKEN_TYPE, list, [int(TokenType.NORMAL)] * len(tokens))
+            fail(path, f"{keys.PRE} = {short(name)}, expected one of {', '.join((*_SPLITS, *_ALIASES))}", FOLDER)
+    tokens: list[str] = _list(path, reader, keys.LIST, str)
+    types: list[int] = _list(path, reader, keys.TOKEN_TYPE, int, [int(TokenType.NORMAL)] * len(tokens))
     if len(tokens) != len(types):
         fail(path, f"{keys.TOKEN_TYPE} has {len(types)} entries, expected {len(tokens)}, one a token", AGAIN)
     used = [token for token, kind in zip(tokens, types, strict=True) if kind != TokenType.UNUSED]
     if len(set(used)) != len(used):
         again = Counter(used).most_common(1)[0][0]
-        fail(path, f"{keys.LIST} has {again!r} twice, expected every token once", AGAIN)
-    merges, known = value(path, reader, keys.MERGES, list, []), set(used)
+        fail(path, f"{keys.LIST} has {short(again)} twice, expected every token once", AGAIN)
+    merges: list[str] = _list(path, reader, keys.MERGES, str, [])
+    known = set(used)
     for merge in merges:
         left, _, right = merge.partition(" ")
         if not {left, right, left + right} <= known:
-            fail(path, f"{keys.MERGES} has {merge!r}, expected two tokens that make a third", AGAIN)
+            fail(path, f"{keys.MERGES} has {short(merge)}, expected two tokens that make a third", AGAIN)
     scores: list[float] = []
     if model == SENTENCEPIECE and not merges:
-        scores = value(path, reader, keys.SCORES, list)
+        scores = _list(path, reader, keys.SCORES, float)
         merges = _merges(path, tokens, types, scores)
 
     def end(key: str) -> int | None:
@@ -298,6 +302,15 @@ def read_tokenizer_fields(path: Path, reader: GGUFReader) -> TokenizerFields:
         add_bos=value(path, reader, keys.ADD_BOS, bool, model == SENTENCEPIECE or split == "llama-bpe"),
         add_eos=value(path, reader, keys.ADD_EOS, bool, False),
     )
+
+
+def _list(path: Path, reader: GGUFReader, key: str, kind: type, default: list[Any] | None = None) -> list[Any]:
+    """The entries of a list, all of one kind; raises as `value` does."""
+    found: list[Any] = value(path, reader, key, list, default)
+    for entry in found:
+        if not isinstance(entry, kind) or isinstance(entry, bool):
+            fail(path, f"{key} has {short(entry)}, expected {kind.__name__} in every place", AGAIN)
+    return found
 
 
 def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]) -> list[str]:
@@ -325,11 +338,15 @@ def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Seq
     made = sorted((token for token in ways if ways[token]), key=lambda token: -normal[token])
     for better, worse in itertools.pairwise(made):
         if not normal[better] > normal[worse] or not math.isfinite(normal[worse]):
-            said = f"{key} is {normal[better]:g} for {better!r} and {normal[worse]:g} for {worse!r}"
+            said = f"{key} is {normal[better]:g} for {short(better)} and {normal[worse]:g} for {short(worse)}"
             fail(path, f"{said}, expected another one for each word that is made of others", FOLDER)
     return [way for token in made for way in ways[token]]
 
 
 def tokenizer_json(path: Path) -> str:
     """The text of a tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and the above do."""
-    return rebuilt(read_tokenizer_fields(path, opened(path))).to_str()
+    fields = read_tokenizer_fields(path, opened(path))
+    try:
+        return rebuilt(fields).to_str()
+    except Exception as error:  # the library raises plain Exception
+        fail(path, f"{Keys.Tokenizer.LIST} makes no tokenizer ({shortened(str(error))})", AGAIN)

@@ -266,6 +266,9 @@ def _footer(verdicts: Sequence[Json], manifest: Json) -> list[str]:
             "A ratio is t_baseline / t_variant: above 1 the variant is faster. "
             f"With {100 * (1 - alpha):g} % confidence all intervals hold at once."
         )
+    for name, checkpoint in (manifest.get("checkpoints") or {}).items():
+        if isinstance(checkpoint, dict) and isinstance(checkpoint.get("facts"), str):
+            lines.append(one_text_line(f"Checkpoint {name}: {checkpoint['facts']}.", 600))
     environment = manifest.get("environment")
     if environment:
         lines.append(f"Measured on {one_line(environment)}{_measured_for(manifest)}.")

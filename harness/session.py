@@ -23,7 +23,7 @@ from llama_workbench import variants
 
 from . import attribution, counts, geometries, judge, memory, verdicts
 from . import claims as claim_data
-from .cache import CacheError, cache_directory
+from .cache import FIX, CacheError, cache_directory, unwritable
 from .checks import CHECKS
 from .claims import Comparison, Metric
 from .confidence import first_interval, first_look, running_interval
@@ -106,15 +106,16 @@ def _check_quantity(claim: str, reading: claim_data.Reading) -> None:
 
 
 def _real_geometry(options: Options) -> Geometry | None:
-    """The shape of `--checkpoint`, once its tensors are known to be all there, well-shaped and finite."""
+    """The shape of `--checkpoint`, once its tensors are known to be all there, well-shaped and finite.
+
+    Its description is what was taken from the files, in one line.
+    """
     if options.checkpoint is None:
         return None
-    from .checkpoints import check as check_checkpoint
+    from .checkpoints import described, facts
 
-    folder = options.checkpoint
-    return Geometry(
-        _safe_name(folder), check_checkpoint(folder), f"real checkpoint {folder.name}", "given by --checkpoint"
-    )
+    found = facts(options.checkpoint)
+    return Geometry(_safe_name(options.checkpoint), found.config, described(found), "given by --checkpoint")
 
 
 def _safe_name(folder: Path) -> str:
@@ -289,6 +290,7 @@ class Run:
         threads = max((e.workload.threads for e in plan.experiments), default=1)
         self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device)
         self.measurement: Measurement | None = None
+        self.checkpoint_facts: dict[str, dict[str, str]] = {}
 
     def measure(self) -> Result:
         """Everything: checkpoints, gates, rounds, passes, verdicts. Ctrl-C ends the rounds and keeps what there is."""
@@ -310,6 +312,7 @@ class Run:
         self._write_manifest("running")
         self.folder.write_json("claims.json", [claim.model_dump(mode="json") for claim in self.plan.claims])
         self.progress.phase("checkpoints")
+        self._check_cache()
         folders, parameters = self._checkpoints()
         logs = self.folder.path / "log"
         logs.mkdir(exist_ok=True)
@@ -420,6 +423,21 @@ class Run:
             )
             self.folder.write_json(LOADING, records)
 
+    def _check_cache(self) -> None:
+        """Say once what a cache that takes nothing means; `CacheError` where something that is asked for needs it.
+
+        Checkpoints that are not there yet need it too, and writing them says so.
+        """
+        if not (why := unwritable(self.cache)):
+            return
+        if needs := sorted({reading.metric for reading in self.plan.readings} & {"check", "loading"}):
+            asked = " and ".join(f'metric = "{metric}"' for metric in needs)
+            raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {asked} need it; {FIX}")
+        self.progress.note(
+            f"cache: {self.cache} cannot be written ({why}): nothing is kept there, and each process does the work "
+            f"again; {FIX}"
+        )
+
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
         from .checkpoints import synthesize
@@ -435,6 +453,8 @@ class Run:
                 assert real is not None
                 folders[workload.geometry] = self.options.checkpoint.resolve()
                 parameters[workload.geometry] = geometries.parameter_count(real.config)
+                self.progress.note(f"checkpoint {real.name}: {real.description}")
+                self.checkpoint_facts[workload.geometry] = {"facts": real.description}
                 continue
             geometry = geometries.get(workload.geometry)
             folders[workload.geometry] = synthesize(
@@ -477,7 +497,10 @@ class Run:
             "alpha": judge.ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "environment": self.environment | ({"device": measurement.device} if measurement else {}),
-            "checkpoints": measurement.checkpoints if measurement else {},
+            "checkpoints": {
+                name: {**found, **self.checkpoint_facts.get(name, {})}
+                for name, found in (measurement.checkpoints if measurement else {}).items()
+            },
             "experiments": [book.to_json() for book in measurement.books] if measurement else [],
             "excluded": [
                 {"variant": name, "reason": reason}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .cache import CacheError, cache_directory, partial_folder
+from .files import TOKENIZER_BYTES, read_bytes, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 LARGEST_VOCABULARY = 8192  # the text is 0.5 MB: more words than this would each be seen a handful of times
 
 FILE = "tokenizer.json"
+
+_BELONGS = "put the tokenizer.json that belongs to this checkpoint into its folder"
 
 
 class TokenizerError(ValueError):
@@ -59,8 +62,8 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
         )
     folder = (cache or cache_directory()) / "tokenizers"
     file = folder / f"{size}-{_text_digest()[:16]}-{__version__}.json"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
+    with suppress(OSError):
+        return read_bytes(file, at_most=TOKENIZER_BYTES).decode("utf-8")
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -99,8 +102,7 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
     largest = int(ids.max())
     if largest >= vocab_size:
         raise TokenizerError(
-            f"{file}: gives the id {largest}, expected ids below the model's vocab_size = {vocab_size}; "
-            "put the tokenizer.json that belongs to this checkpoint into its folder"
+            f"{file}: gives the id {largest}, expected ids below the model's vocab_size = {vocab_size}; {_BELONGS}"
         )
     return ids
 
@@ -116,7 +118,7 @@ def _content(checkpoint: Path) -> tuple[Path, bytes]:
             raise TokenizerError(str(error)) from error
     file = checkpoint / FILE
     try:
-        return file, file.read_bytes()
+        return file, read_bytes(file, at_most=TOKENIZER_BYTES)
     except OSError as error:
         raise TokenizerError(
             f"{file}: cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json; copy it there, or "
@@ -134,7 +136,11 @@ def _text_ids(file: Path, content: bytes, *, cache: Path) -> NDArray[np.int32]:
         pass
     tokenizer = _tokenizer(file, content)
     encoded = tokenizer.encode_batch(text(), add_special_tokens=False)
-    ids = np.array([word for topic in encoded for word in topic.ids], dtype=np.int32)
+    wide = np.array([word for topic in encoded for word in topic.ids], dtype=np.int64)
+    largest = int(wide.max(initial=0))
+    if largest > np.iinfo(np.int32).max:
+        raise TokenizerError(f"{file}: gives the id {largest}, expected ids of a model's words; {_BELONGS}")
+    ids = wide.astype(np.int32)
     if not len(ids):
         raise TokenizerError(
             f"{file}: gives no ids at all for {len(text())} pages of text, expected a tokenizer for text"
@@ -160,7 +166,7 @@ def _tokenizer(file: Path, content: bytes) -> Tokenizer:
         tokenizer = Tokenizer.from_buffer(content)
     except Exception as error:  # the library raises plain Exception
         raise TokenizerError(
-            f"{file}: not a tokenizer.json ({error}); take the file from the checkpoint's source again"
+            f"{file}: not a tokenizer.json ({shortened(str(error))}); take the file from the checkpoint's source again"
         ) from error
     tokenizer.no_truncation()  # a folder's file may ask for either; the text is to be kept whole
     tokenizer.no_padding()

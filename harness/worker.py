@@ -18,8 +18,8 @@ import random
 import resource
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
@@ -38,6 +38,7 @@ from llama_workbench.variants import Build, Model, Variant, components, outside
 from llama_workbench.variants.presets import presets
 
 from . import geometries, loaders, tokenizer
+from .cache import CacheError, partial_folder
 from .channel import Channel, carry_out
 from .checkpoints import Checkpoint, load
 from .devices import Cuda, Device, Spent, device_of
@@ -361,6 +362,8 @@ class Worker:
 
         Importing the library takes four seconds, more than most gates. The key covers all that the logits depend on.
         """
+        from safetensors import SafetensorError
+
         versions = [importlib.metadata.version(package) for package in ("torch", "transformers")]
         sizes = [len(case.steps) for case in cases]
         key = hashlib.sha256(repr((what, versions, sizes)).encode())
@@ -368,20 +371,18 @@ class Worker:
             for tokens, position in case.steps:
                 key.update(tokens.contiguous().numpy().tobytes() + bytes(str((tuple(tokens.shape), position)), "ascii"))
         path = self.cache / "reference" / f"{key.hexdigest()[:32]}.safetensors"
-        if path.is_file():
+        if os.path.isfile(path):  # unlike the path's own question this one is answered where nothing may be looked at
             try:
                 tensors = load_file(path)
                 return [[tensors[f"{i}.{j}"] for j in range(size)] for i, size in enumerate(sizes)]
             except Exception as error:  # a damaged file is only a file to be made again
                 print(f"{path.name}: {error}; computed again", file=sys.stderr)
         logits = compute()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as temporary:
-            pass
-        save_file(
-            {f"{i}.{j}": t.contiguous() for i, row in enumerate(logits) for j, t in enumerate(row)}, temporary.name
-        )
-        os.replace(temporary.name, path)
+        named = {f"{i}.{j}": t.contiguous() for i, row in enumerate(logits) for j, t in enumerate(row)}
+        # A cache that takes nothing costs the same work next time; the run has said so, once.
+        with suppress(CacheError, SafetensorError), partial_folder(path.parent, path.name, needed_bytes=0) as place:
+            save_file(named, place / path.name)
+            os.replace(place / path.name, path)
         return logits
 
     def _component_gate(self, bench: Bench, subject: Subject) -> Gate:

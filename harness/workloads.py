@@ -7,23 +7,40 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from llama_workbench import ROOT
 
-from .geometries import DataError, Geometry, Text, checked, geometries, impossible, nearest, read_toml, shown
+from .files import short, shortened
+from .geometries import (
+    LARGEST_COUNT,
+    Count,
+    DataError,
+    Geometry,
+    Text,
+    checked,
+    geometries,
+    impossible,
+    nearest,
+    read_toml,
+    shown,
+)
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
 
 DECODE_ROOM = 64
 """Positions after the context that the decode calls of a round may use, one each."""
+
+MOST_WORKLOADS = 1000
+"""Of a file; the lists of a table make one for each combination."""
 
 # Keys that may hold a list: one workload for each value.
 _LISTS = ("geometry", "tokens", "new_tokens", "context", "chunk", "batch", "threads")
@@ -37,8 +54,8 @@ class Trace(BaseModel):
     description: Text
     source: Text
     counts: Text
-    requests: PositiveInt
-    at_most: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(min_length=1)
+    requests: Count
+    at_most: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _ascending(self) -> Trace:
@@ -82,17 +99,17 @@ class Workload(BaseModel):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     kind: Literal["prefill", "decode", "generate", "component"]
     geometry: Text
-    tokens: PositiveInt
-    new_tokens: PositiveInt | None = None
-    chunk: PositiveInt | None = None
-    batch: PositiveInt = 1
-    context: Annotated[int, Field(ge=0)] = 0
+    tokens: Count
+    new_tokens: Count | None = None
+    chunk: Count | None = None
+    batch: Count = 1
+    context: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    threads: PositiveInt = 1
+    threads: Count = 1
     lengths: Literal["repeated", "distinct", "trace"] = "repeated"
     trace: str | None = None
-    length_divisor: PositiveFloat = 1.0
-    length_limit: PositiveInt | None = None
+    length_divisor: Annotated[float, Field(ge=1e-3, le=1e6)] = 1.0
+    length_limit: Count | None = None
     prompts: Literal["fresh", "repeated"] = "fresh"
     component: Text | None = None
     description: Text
@@ -170,18 +187,26 @@ def workloads(
     file = shown(path)
     tables = read_toml(path)
     for key in tables.keys() - {"workload"}:
-        raise DataError(f"{file}: [{key}]: no such table; {nearest(key, ['workload'])}")
+        raise DataError(f"{file}: [{shortened(key)}]: no such table; {nearest(key, ['workload'])}")
     found: dict[str, Workload] = {}
     families = tables.get("workload", [])
     if not isinstance(families, list) or not all(isinstance(family, dict) for family in families):
-        raise DataError(f"{file}: workload = {families!r}, expected tables with the heading [[workload]]")
+        raise DataError(f"{file}: workload = {short(families)}, expected tables with the heading [[workload]]")
+    members = 0
     for number, family in enumerate(families, start=1):
-        label = f"[[workload]] {number}" + (f" ({family['name']})" if isinstance(family.get("name"), str) else "")
+        label = f"[[workload]] {number}"
+        if isinstance(family.get("name"), str):
+            label += f" ({shortened(family['name'])})"
+        members += math.prod(len(family[key]) for key in _LISTS if isinstance(family.get(key), list))
+        if members > MOST_WORKLOADS:
+            raise DataError(
+                f"{file}: {label}: makes {members:,} workloads, expected at most {MOST_WORKLOADS} in a file"
+            )
         for member in _members(family):
             workload = checked(Workload, member, file=file, table=label, context=context)
             if workload.name in found:
                 raise DataError(
-                    f"{file}: {label}: name = {workload.name!r} occurs twice, expected a name of its own "
+                    f"{file}: {label}: name = {short(workload.name)} occurs twice, expected a name of its own "
                     "(a list of tokens needs {tokens} in the name, a list of contexts {context})"
                 )
             found[workload.name] = workload
@@ -271,7 +296,9 @@ def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for key in ("name", "description"):
             for placeholder in _LISTS:
                 if isinstance(member.get(key), str):
-                    member[key] = member[key].replace("{" + placeholder + "}", str(member.get(placeholder, "")))
+                    value = member.get(placeholder, "")
+                    told = value if isinstance(value, str) else short(value)
+                    member[key] = member[key].replace("{" + placeholder + "}", told)
         yield member
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import platformdirs
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from ..config import LlamaConfig
@@ -42,22 +43,28 @@ def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write:
     """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time.
 
     Whole or not at all: it is written under another name and renamed. `kind` counts up when what is written changes.
+    Raises EngineError where it cannot be written.
     """
     root = os.environ.get("WORKBENCH_CACHE")
     parent = (Path(root).expanduser() if root else platformdirs.user_cache_path("llama-workbench")) / "engines"
     target = parent / f"{kind}-{identity(config, weights)}"
     if target.is_dir():
         return target
-    parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".partial-{kind}-", dir=parent))
+    partial: Path | None = None
     try:
+        parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".partial-{kind}-", dir=parent))
         write(partial)
         partial.rename(target)
-    except OSError:
+    except (OSError, SafetensorError) as error:
         if not target.is_dir():  # another process was first otherwise
-            raise
+            raise EngineError(
+                f"{parent}: the engine's weights cannot be written ({getattr(error, 'strerror', None) or error}); "
+                "make room, or set WORKBENCH_CACHE to a folder on another disk"
+            ) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
     return target
 
 

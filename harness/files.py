@@ -1,0 +1,155 @@
+"""Files that anybody may have written: opened only where they are plain ones of a likely size, read within bounds.
+
+A named pipe would be waited for without end, a device gives bytes without end, a text may be gigabytes long, nested
+thousands deep or hold a number of a million digits. Each of these ends here in an error with a short text.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import reprlib
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any, BinaryIO
+
+SMALL_BYTES = 1 << 18
+"""A claim, or a file of workloads or geometries. The largest that ship have 8 KB."""
+
+CONFIG_BYTES = 1 << 23
+"""A config.json, an index of shards, the header of a safetensors file."""
+
+TOKENIZER_BYTES = 1 << 26
+"""A tokenizer.json; the largest of Llamas have 17 MB."""
+
+MOST_DEPTH = 50
+"""Tables within tables."""
+
+_KINDS = (
+    (stat.S_ISFIFO, errno.EINVAL, "a named pipe"),
+    (stat.S_ISSOCK, errno.EINVAL, "a socket"),
+    (stat.S_ISCHR, errno.EINVAL, "a device"),
+    (stat.S_ISBLK, errno.EINVAL, "a device"),
+)
+
+# A chain of keys with dots between: tomllib takes time and memory in the square of its length.
+_PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
+_CHAIN = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}){{{MOST_DEPTH}}}")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file opened for reading its bytes, if it is a regular one. Never waits.
+
+    Raises OSError as `open` does, and for a folder, a named pipe, a socket or a device; its `strerror` can be shown.
+    """
+    try:
+        _demand_regular(os.stat(path))  # before it is opened: a device may do something already when it is
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except ValueError as error:  # a zero byte in the path
+        raise OSError(errno.EINVAL, "no path of a file") from error
+    try:
+        _demand_regular(os.fstat(descriptor))  # another one may have taken its place
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _demand_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    for is_kind, number, name in _KINDS:
+        if is_kind(status.st_mode):
+            raise OSError(number, f"is {name}, expected a file")
+
+
+def read_bytes(path: Path, *, at_most: int) -> bytes:
+    """The content of a regular file. Raises OSError as `open_regular` does, and where there is more than `at_most`."""
+    with open_regular(path) as file:
+        content = file.read(at_most + 1)
+        if len(content) > at_most:
+            size = max(os.fstat(file.fileno()).st_size, len(content))
+            raise OSError(errno.EFBIG, f"has {size:,} bytes, expected at most {at_most:,}")
+    return content
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML text; unlike the library's, every fault is a TOMLDecodeError with a short text."""
+    if found := _CHAIN.search(text):
+        line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
+        raise tomllib.TOMLDecodeError(f"a key of more than {MOST_DEPTH} parts (at line {line}, column {column})")
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        told, at, place = str(error).rpartition(" (at ")
+        raise tomllib.TOMLDecodeError(f"{shortened(told)}{at}{place}" if at else shortened(place)) from None
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("nested too deeply") from None
+    except ValueError:  # Python's own limit; a mistake in the text would have been told as one
+        raise tomllib.TOMLDecodeError("a number of too many digits") from None
+    if _is_deep(tables):
+        raise tomllib.TOMLDecodeError("nested too deeply")
+    return tables
+
+
+def parse_json(content: bytes | str) -> Any:
+    """The value of a JSON text; unlike the library's, every fault is a ValueError with a short text."""
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(shortened(str(error))) from None
+    if _is_deep(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether tables and lists lie more than `MOST_DEPTH` deep in each other; asked level by level, not in itself."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MOST_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+# --- values as errors show them ---
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxtuple = 3, 3, 6, 6
+        self.maxstring = self.maxother = self.maxlong = 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 1000 else f"a number of {x.bit_length():,} bits"
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        if level <= 0 and x:
+            return "{...}"
+        told = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in list(x)[: self.maxdict]]
+        return f"{{{', '.join(told)}{', ...' if len(x) > self.maxdict else ''}}}"
+
+
+def short(value: object) -> str:
+    """`repr` of a value out of a file, in one line of about a hundred letters, whatever it is."""
+    return shortened(_Short().repr(value), 100)
+
+
+def shortened(text: str, longest: int = 200) -> str:
+    """A text in one line without control characters, its middle left out where it is longer than `longest`."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text[: 10 * longest])
+    return line if len(line) <= longest else f"{line[: longest - 23]}...{line[-20:]}"

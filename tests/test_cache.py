@@ -1,0 +1,192 @@
+"""A cache that takes nothing: full, read-only, no folder at all. Who can does without it; the rest says so first."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from llama_workbench import ROOT
+from llama_workbench.harness import geometries
+from llama_workbench.harness.cache import CacheError, cache_directory, unwritable
+from llama_workbench.harness.checkpoints import load, synthesize
+from llama_workbench.harness.plan import Request
+from llama_workbench.harness.session import Options, Run, plan_run
+from llama_workbench.harness.tokenizer import train
+from llama_workbench.variants.engines.files import EngineError
+from llama_workbench.variants.engines.files import folder as engine_folder
+
+FIX = "make room, or set WORKBENCH_CACHE to a folder on another disk"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("given")
+    return Path(shutil.copytree(synthesize(geometries.get("tiny"), cache=folder), folder / "my-llama"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    if shutil.which("mount") is None:
+        pytest.skip("no mount command here")
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(mounted)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield mounted
+    subprocess.run(["umount", str(mounted)], check=True)
+
+
+def benchmark(cache: Path, run: Path, *words: str) -> tuple[int, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", *words, f"--run-dir={run}"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+        env=ours | {"WORKBENCH_CACHE": str(cache)},
+    )  # fmt: skip
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+# --- is it one? ---
+
+
+def test_a_folder_that_takes_files_is_no_problem(tmp_path: Path) -> None:
+    assert unwritable(tmp_path / "new" / "folder") == ""
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+def test_what_takes_no_files_is_told_why(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert unwritable(tmp_path / "file") in ("File exists", "Not a directory")
+    assert unwritable(tmp_path / "file" / "below") == "Not a directory"
+    assert unwritable(Path("/proc/nowhere")) != ""
+
+
+def test_a_full_disk_is_told(small_disk: Path) -> None:
+    (small_disk / "large").write_bytes(bytes((2 << 20) - 8192))
+    assert unwritable(small_disk) == "only 8,192 bytes are free"
+
+
+def test_a_read_only_disk_is_told(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert unwritable(small_disk) == "Read-only file system"
+
+
+def test_a_home_that_nobody_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_CACHE", "~nobody-of-this-name/cache")
+    with pytest.raises(CacheError, match=r"WORKBENCH_CACHE = ~nobody-of-this-name/cache: .*; set it to a folder"):
+        cache_directory()
+
+
+# --- doing without ---
+
+
+def test_a_checkpoint_and_a_tokenizer_are_had_without(checkpoint: Path, small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert load(checkpoint, cache=small_disk).parameters == 166_208
+    assert json.loads(train(300, cache=small_disk))["model"]["type"] == "BPE"
+
+
+def test_reference_logits_are_had_without(tmp_path: Path) -> None:
+    code = """
+        import resource, sys
+        from pathlib import Path
+        import torch
+        from llama_workbench.harness.gates import Case
+        from llama_workbench.harness.worker import Worker
+        worker = object.__new__(Worker)
+        case = Case("a", ((torch.zeros(1, 1, dtype=torch.long), 0),))
+        logits = [[torch.ones(1, 9999)]]
+        for worker.cache in map(Path, sys.argv[1:]):
+            print(worker._remembered("what", [case], lambda: logits) is logits)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # a disk that fills up
+    """
+    (tmp_path / "file").touch()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "file"), str(tmp_path / "full")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert done.stdout == "True\nTrue\n", done.stderr
+    assert [path for path in (tmp_path / "full").rglob("*") if path.is_file()] == []
+
+
+def test_a_run_measures_without_a_cache_and_says_so_once(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, said = benchmark(
+        tmp_path / "file", tmp_path / "run", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16",
+        f"--checkpoint={checkpoint}", "--budget=3",
+    )  # fmt: skip
+    assert code == 0, said
+    assert said.count("cannot be written (") == 1
+    assert f"cache: {tmp_path / 'file'} cannot be written (" in said
+    assert FIX in said
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert manifest["excluded"] == [item for each in manifest["experiments"] for item in each["excluded"]] == []
+    assert manifest["experiments"][0]["rounds"] > 0
+    # and what was taken from the checkpoint: at the start, in the run, under the verdicts
+    (facts,) = [each["facts"] for each in manifest["checkpoints"].values()]
+    assert facts.startswith("2 layers, width 64 (feed-forward 176), 4 heads of 16, 4 KV heads, context 128")
+    assert said.count(f"heckpoint my-llama: {facts}") == 2
+
+
+# --- what needs it ---
+
+
+def measured(run: Path, request: Request) -> None:
+    """A run that is to fail before it starts any process."""
+    options = Options(run_dir=run, budget_seconds=3.0)
+    Run(plan_run(request, options), options, Silent()).measure()
+
+
+class Silent:
+    def phase(self, text: str) -> None:
+        assert text == "checkpoints"
+
+    def note(self, text: str) -> None:
+        pass
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (
+            Request(compare=("fast", "yardstick"), workloads=("decode-tiny-c16",)),
+            "file/checkpoints/tiny-float32-seed0-.*: cannot be written, .* bytes are needed",
+        ),
+        (Request(claims=("gguf-loads",)), 'file: cannot be written .*, and claims with metric = "check" need it'),
+        (
+            Request(claims=("weight-loading-bottleneck",)),
+            'file: cannot be written .*, and claims with metric = "loading" need it',
+        ),
+    ],
+    ids=["weights", "check", "loading"],
+)
+def test_what_needs_it_fails_before_anything_is_measured(
+    request_: Request, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(CacheError, match=rf"{said}.*; {FIX}"):
+        measured(tmp_path / "run", request_)
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (manifest["status"], manifest["experiments"]) == ("failed", [])
+
+
+def test_an_engine_that_cannot_have_its_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
+    config = geometries.get("tiny").config
+    with pytest.raises(EngineError, match=rf"file/engines: the engine's weights cannot be written \(.*\); {FIX}"):
+        engine_folder("none-1", config, {"a": torch.ones(3)}, lambda path: None)

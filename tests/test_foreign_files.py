@@ -1,0 +1,487 @@
+"""Files that strangers wrote: no plain file, too large, too deep, numbers out of all bounds. One line each, at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf import GGUFReader
+
+from llama_workbench.harness import geometries, workloads
+from llama_workbench.harness.checkpoints import (
+    CheckpointError,
+    check,
+    described,
+    facts,
+    load,
+    open_gguf,
+    synthesize,
+    write_gguf,
+)
+from llama_workbench.harness.claims import MOST_FAULTS, ClaimError, check_claim, load_claims, read_claim
+from llama_workbench.harness.files import SMALL_BYTES, open_regular, parse_json, parse_toml, short
+from llama_workbench.harness.geometries import DataError
+from llama_workbench.harness.tokenizer import TokenizerError, prompt_ids
+from tests.fuzz.foreign import CLAIM
+from tests.test_gguf import changed_file
+
+TINY = geometries.get("tiny")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def folder(cache: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(synthesize(TINY, cache=cache), tmp_path / "my-llama"))
+
+
+@pytest.fixture
+def gguf(cache: Path, tmp_path: Path) -> Path:
+    whole = cache / "tiny.gguf"
+    if not whole.exists():
+        write_gguf(synthesize(TINY, cache=cache), whole, cache=cache)
+    return Path(shutil.copy(whole, tmp_path / "mine.gguf"))
+
+
+@pytest.fixture(autouse=True)
+def _no_hang() -> Iterator[None]:
+    """What would be waited for without end fails instead."""
+
+    def ring(*_: object) -> None:
+        raise AssertionError("hangs")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# --- what is no plain file ---
+
+
+def prompts(path: Path) -> Any:
+    return prompt_ids(path.parent, count=1, length=5, seed=0, vocab_size=512, cache=path.parent / "kept")
+
+
+READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
+    "config.json": (lambda path: check(path.parent, cache=path.parent), CheckpointError),
+    "model.safetensors": (lambda path: check(path.parent, cache=path.parent), CheckpointError),
+    "model.safetensors.index.json": (lambda path: check(path.parent, cache=path.parent), CheckpointError),
+    "tokenizer.json": (prompts, TokenizerError),
+    "mine.gguf": (lambda path: check(path, cache=path.parent), CheckpointError),
+    "claim.toml": (lambda path: load_claims(path.parent), ClaimError),
+    "workloads.toml": (workloads.workloads, DataError),
+    "geometries.toml": (geometries.geometries, DataError),
+}
+
+
+def no_file(kind: str, path: Path) -> str:
+    """Puts something else in a file's place; what an error says of it."""
+    match kind:
+        case "named pipe":
+            os.mkfifo(path)
+            return "cannot be read (is a named pipe, expected a file)"
+        case "device":
+            path.symlink_to("/dev/zero")
+            return "cannot be read (is a device, expected a file)"
+        case "folder":
+            path.mkdir()
+            return "cannot be read (Is a directory)"
+        case "loop":
+            path.symlink_to(path)
+            return "cannot be read (Too many levels of symbolic links)"
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (name, kind)
+        for name in READERS
+        for kind in ("named pipe", "device", "folder", "loop")
+        if (name, kind) != ("model.safetensors.index.json", "loop")  # a link to nothing is no index
+    ],
+)
+def test_what_is_no_plain_file_is_refused_before_it_is_read(name: str, kind: str, folder: Path) -> None:
+    if name == "model.safetensors.index.json":
+        (folder / "model.safetensors").unlink()
+    (folder / name).unlink(missing_ok=True)
+    said = no_file(kind, folder / name)
+    if (name, kind) == ("model.safetensors", "loop"):
+        said = "neither model.safetensors nor"
+    read, error = READERS[name]
+    with pytest.raises(error) as caught:
+        read(folder / name)
+    assert said in str(caught.value)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name not in ("model.safetensors", "mine.gguf")])
+def test_a_file_of_gigabytes_is_refused_before_it_is_read(name: str, folder: Path) -> None:
+    if name == "model.safetensors.index.json":
+        (folder / "model.safetensors").unlink()
+    (folder / name).touch()
+    os.truncate(folder / name, 1 << 33)
+    read, error = READERS[name]
+    with pytest.raises(error, match=r"cannot be read \(has 8,589,934,592 bytes, expected at most [\d,]+\)"):
+        read(folder / name)
+
+
+def test_a_shard_that_is_a_named_pipe_is_refused(folder: Path, cache: Path) -> None:
+    places = {"model.norm.weight": "a.safetensors"}
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    os.mkfifo(folder / "a.safetensors")
+    with pytest.raises(CheckpointError, match=r"a\.safetensors: cannot be read \(is a named pipe, expected a file\)"):
+        check(folder, cache=cache)
+
+
+def test_a_socket_and_a_path_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind("s")
+        with pytest.raises(OSError, match="is a socket, expected a file"):
+            open_regular(Path("s"))
+    with pytest.raises(OSError, match="no path of a file"):
+        open_regular(Path("a\0b"))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".gguf"])
+def test_a_checkpoint_with_a_name_that_is_too_long_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"cannot be read \(File name too long\)"):
+        check(tmp_path / name, cache=tmp_path)
+
+
+def test_a_loop_in_place_of_a_checkpoint_or_of_claims_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(CheckpointError, match="loop: cannot be read"):
+        check(tmp_path / "loop", cache=tmp_path)
+    with pytest.raises(ClaimError, match="loop: no claims here"):
+        load_claims(tmp_path / "loop")
+    with pytest.raises(ClaimError, match=r"cannot be read|no claims here"):
+        load_claims(tmp_path / ("x" * 300))
+
+
+# --- claims ---
+
+
+def claim_problems(folder: Path, old: str, new: str) -> tuple[str, ...]:
+    assert old in CLAIM
+    (folder / "claim.toml").write_text(CLAIM.replace(old, new))
+    with pytest.raises(ClaimError) as caught:
+        read_claim(folder / "claim.toml")
+    for line in caught.value.problems:
+        assert line.startswith(f"{folder / 'claim.toml'}")
+        assert len(line.splitlines()) == 1
+        assert len(line) < 1200
+    return caught.value.problems
+
+
+def test_a_claim_with_a_number_of_5000_digits(tmp_path: Path) -> None:
+    for number in ("9" * 5000, "-" + "9" * 5000):
+        (told,) = claim_problems(tmp_path, "[6, 11.5]", f"[6, {number}]")
+        assert told.endswith("not valid TOML: a number of too many digits")
+    (told,) = claim_problems(tmp_path, "[6, 11.5]", f"0x{'f' * 5000}")  # this many TOML's reader takes
+    assert "gain_percent = a number of 20,000 bits: expected [low, high]" in told
+
+
+@pytest.mark.parametrize("deep", ["[" * 5000 + "]" * 5000, "{ " + ".".join("a" * 5000) + " = 1 }", "{ a = " * 60 + "1"])
+def test_a_claim_nested_5000_deep(deep: str, tmp_path: Path) -> None:
+    (told,) = claim_problems(tmp_path, "[6, 11.5]", deep + " }" * deep.count("{ a ="))
+    assert "not valid TOML: nested too deeply" in told or "not valid TOML: a key of more than 50 parts" in told
+
+
+def test_a_claim_with_a_table_5000_deep(tmp_path: Path) -> None:
+    (told,) = claim_problems(tmp_path, "[[hypothesis]]", f"[{'.'.join('a' * 5000)}]")
+    assert ":9:2: not valid TOML: a key of more than 50 parts" in told
+
+
+def test_a_stored_claim_nested_deep_is_told_as_well() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ClaimError, match=r"here: title = \[\[\["):
+        check_claim({"title": deep}, "here")
+
+
+def test_a_claim_with_5000_hypotheses(tmp_path: Path) -> None:
+    table = "\n[[hypothesis]]\nmetric = 1\n"
+    (told,) = claim_problems(tmp_path, "claimed = [2, 3]", table * 5000 + "claimed = [2, 3]")
+    assert told.endswith("claim.toml: hypothesis: has 5,003 entries, expected at most 100")
+    (told,) = claim_problems(tmp_path, '["prefill-15m-t8", "decode-15m-c64"]', str([f"w{i}" for i in range(5000)]))
+    assert "hypothesis[0].workloads: has 5,000 entries, expected at most 100" in told
+
+
+def test_of_a_claim_with_hundreds_of_faults_the_first_are_told(tmp_path: Path) -> None:
+    odd = "\n".join(f"key{number} = 1" for number in range(500))
+    told = claim_problems(tmp_path, 'title = "One file is faster"', odd)
+    assert len(told) == MOST_FAULTS + 1
+    assert told[-1].endswith("claim.toml: and 481 more faults")
+
+
+def test_a_key_that_breaks_lines_is_told_in_one(tmp_path: Path) -> None:
+    (told,) = claim_problems(tmp_path, "assumes = []", f'assumes = []\n"a\\n\\u2028b{"y" * 5000}" = 1')
+    assert "unknown key" in told
+
+
+def test_a_claim_beyond_its_size_is_refused(tmp_path: Path) -> None:
+    (told,) = claim_problems(tmp_path, "assumes = []", "assumes = []\n#" + "x" * SMALL_BYTES)
+    assert "expected at most 262,144" in told
+
+
+# --- Hugging Face folders ---
+
+
+def edit_json(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def refused(source: Path, cache: Path, said: str) -> None:
+    with pytest.raises(CheckpointError, match=said) as caught:
+        load(source, cache=cache)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("rms_norm_eps", 1e24, r"rms_norm_eps = 1e\+24, expected 0 to 1"),
+        ("rms_norm_eps", 10**400, r"rms_norm_eps = a number of 1,329 bits, expected 0 to 1"),
+        ("rope_theta", 1e24, r"rope_theta = 1e\+24, expected 1 to 1e\+12"),
+        ("rope_theta", 10**400, r"rope_theta = a number of 1,329 bits, expected"),
+        ("rope_theta", 5e-324, r"rope_theta = 5e-324, expected 1 to 1e\+12"),
+        ("num_hidden_layers", 10**9, r"num_hidden_layers = 1000000000, expected at most 21 with 21 tensors there"),
+        ("num_hidden_layers", 10**400, r"num_hidden_layers = a number of 1,329 bits, expected at most 2147483647"),
+        ("max_position_embeddings", 2**31, r"max_position_embeddings = 2147483648, expected at most 2147483647"),
+        ("vocab_size", [[]] * 9999, r"vocab_size = \[\[\], .*\.\.\.\], expected a positive integer"),
+        ("hidden_act", "x" * 9999, r"hidden_act = 'xxx.*xxx', expected 'silu'"),
+        ("tie_word_embeddings", "true", r"tie_word_embeddings = 'true', expected true or false"),
+        (
+            "rope_parameters",
+            {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0},
+            r"rope_parameters\.high_freq_factor = 4, expected more than low_freq_factor = 4",
+        ),
+    ],
+)  # fmt: skip
+def test_a_number_out_of_all_bounds_in_a_config(key: str, value: Any, said: str, folder: Path, cache: Path) -> None:
+    edit_json(folder / "config.json", **{"rope_parameters": None} | {key: value})
+    refused(folder, cache, said)
+
+
+def test_a_config_nested_deep(folder: Path, cache: Path) -> None:
+    (folder / "config.json").write_text('{"model_type":' + "[" * 100_000 + "]" * 100_000 + "}")
+    refused(folder, cache, r"config\.json: not JSON \(nested too deeply\)")
+
+
+def edit_header(folder: Path, edit: Callable[[dict[str, Any]], object], old: str = "", new: str = "") -> None:
+    """Change the JSON in front of the tensors; `old` to `new` in its text at last."""
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    edit(header)
+    text = json.dumps(header).replace(old, new).encode() if old else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + content[end:])
+
+
+NORM = "model.norm.weight"
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda header: header.update(__metadata__="text"), r"__metadata__ = 'text', expected texts by name"),
+        (lambda header: header.update(__metadata__={"a": {"b": 1}}), r"__metadata__ = \{'a': \{'b': 1\}\}, expected"),
+        (lambda header: header.update(__metadata__=7), r"__metadata__ = 7, expected texts by name"),
+        (lambda header: header["__metadata__"].update(llama_workbench="{"), r"llama_workbench = '\{': no label of"),
+        (lambda header: header["__metadata__"].update(llama_workbench="{}"), r"llama_workbench = '\{\}': no label of"),
+        (lambda header: header["__metadata__"].update(llama_workbench='{"geometry": 1}'), r"no label of weights"),
+        (lambda header: header[NORM].update(data_offsets=[0, 1e999]), r"model\.norm\.weight = .*expected a tensor's"),
+        (lambda header: header[NORM].update(data_offsets=[-4, 252]), r"model\.norm\.weight = .*expected a tensor's"),
+        (lambda header: header[NORM].update(shape="64"), r"model\.norm\.weight = .*expected a tensor's dtype, shape"),
+        (lambda header: header.update({"x" * 99_999: 1}), r"x{100}.* = 1, expected a tensor's dtype"),
+    ],
+)
+def test_a_safetensors_header_of_other_kinds(
+    edit: Callable[[Any], object], said: str, folder: Path, cache: Path
+) -> None:
+    edit_header(folder, edit)
+    refused(folder, cache, said)
+
+
+def test_a_safetensors_header_nested_deep(folder: Path, cache: Path) -> None:
+    for depth in (60, 100_000):
+        edit_header(folder, lambda header: header[NORM].update(shape="DEEP"), '"DEEP"', "[" * depth + "]" * depth)
+        refused(folder, cache, r"not a safetensors file \(nested too deeply\)")
+
+
+def test_a_safetensors_header_of_megabytes(folder: Path, cache: Path) -> None:
+    edit_header(folder, lambda header: header["__metadata__"].update(padding="x" * (9 << 20)))
+    refused(folder, cache, r"has a header of 9,\d+,\d+ bytes, expected at most 8,388,608")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a/b", "../b", "a\nb", "a\0b", 7, ["a"], "", "é" * 200])
+def test_a_shard_with_a_name_that_no_file_has(name: Any, folder: Path, cache: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {NORM: name}}))
+    refused(folder, cache, r"weight_map puts model\.norm\.weight into .*, expected the name of a file beside it")
+
+
+def test_a_token_id_of_four_thousand_million(folder: Path, cache: Path, tmp_path: Path) -> None:
+    content = json.loads((folder / "tokenizer.json").read_text())
+    words = content["model"]["vocab"]
+    words["e"] = 4_000_000_000
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json: gives the id 4000000000, expected ids of a model's"):
+        prompt_ids(folder, count=1, length=5, seed=0, vocab_size=512, cache=tmp_path)
+
+
+# --- GGUF files ---
+
+
+@pytest.mark.parametrize("layers", [10**6, 2**32 - 1, 21])
+def test_a_gguf_file_with_millions_of_layers(layers: int, gguf: Path, cache: Path, tmp_path: Path) -> None:
+    file = changed_file(gguf, tmp_path / "changed.gguf", fields={"llama.block_count": layers})
+    said = r"llama\.block_count = \d+, expected at most (21 with 21 tensors in the file|2147483647)"
+    refused(file, cache, said if layers != 21 else r"missing tensor blk\.2\.")
+
+
+def with_key(file: Path, key: str, value: bytes) -> None:
+    """Put one more key in front of all others of a GGUF file; `value` begins with its kind."""
+    content = file.read_bytes()
+    keys = struct.unpack("<Q", content[16:24])[0]
+    added = struct.pack("<Q", len(key)) + key.encode() + value
+    added += bytes(-len(added) % 32) if value else b""
+    file.write_bytes(content[:16] + struct.pack("<Q", keys + 1) + added + content[24:])
+
+
+def test_a_gguf_file_with_a_million_empty_lists_in_a_list(gguf: Path, cache: Path) -> None:
+    inner = struct.pack("<IQ", 4, 0)  # no numbers
+    with_key(gguf, "a", struct.pack("<IIQ", 9, 9, 10**6) + inner * 10**6)
+    refused(gguf, cache, r"mine\.gguf: damaged \(a list of lists, expected one of numbers or of texts\)")
+
+
+def test_a_gguf_file_with_lists_nested_deep(gguf: Path, cache: Path) -> None:
+    with_key(gguf, "a", struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0))
+    refused(gguf, cache, "a list of lists")
+
+
+def test_a_gguf_file_with_more_texts_than_it_has_bytes_or_than_anybody_has_words(gguf: Path, cache: Path) -> None:
+    whole = gguf.read_bytes()
+    with_key(gguf, "a", struct.pack("<IIQ", 9, 8, 10**12))
+    refused(gguf, cache, r"truncated or damaged: \d+ bytes, expected at least 8\d{12}")
+    gguf.write_bytes(whole)
+    with_key(gguf, "a", struct.pack("<IIQ", 9, 8, 3 << 20) + bytes(8 * (3 << 20)))
+    refused(gguf, cache, r"more than 2,097,152 texts in lists")
+
+
+@pytest.mark.parametrize(("at", "name"), [(8, "tensors"), (16, "keys")])
+@pytest.mark.parametrize("count", [10**5, 2**63])
+def test_a_gguf_file_with_counts_beyond_its_size(at: int, name: str, count: int, gguf: Path, cache: Path) -> None:
+    content = gguf.read_bytes()
+    gguf.write_bytes(content[:at] + struct.pack("<Q", count) + content[at + 8 :])
+    refused(gguf, cache, rf"mine\.gguf: {count} {name}, expected at most \d+ in {len(content)} bytes")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("llama.attention.layer_norm_rms_epsilon", 1e24, r"_epsilon = .*e\+2., expected 0 to 1"),
+        ("llama.rope.freq_base", 1e24, r"freq_base = .*e\+2., expected 1 to 1e\+12"),
+        ("llama.context_length", 2**32 - 1, r"context_length = 4294967295, expected at most 2147483647"),
+    ],
+)  # fmt: skip
+def test_a_number_out_of_all_bounds_in_a_gguf_file(key: str, value: Any, said: str, gguf: Path, cache: Path) -> None:
+    part = GGUFReader(gguf).fields[key].parts[-1]
+    content = gguf.read_bytes()
+    field = GGUFReader(gguf).fields[key]
+    start = field.offset + sum(each.nbytes for each in field.parts[:-1])
+    new = struct.pack("<f" if isinstance(value, float) else "<I", value)
+    gguf.write_bytes(content[:start] + new + content[start + part.nbytes :])
+    refused(gguf, cache, said)
+
+
+@pytest.mark.parametrize("place", [0, 32, 2**64 - 512], ids=["another tensor", "in between", "around the end"])
+@pytest.mark.filterwarnings("error")
+def test_a_gguf_tensor_that_lies_elsewhere(place: int, gguf: Path, cache: Path) -> None:
+    field = GGUFReader(gguf).tensors[2].field
+    start = field.offset + sum(part.nbytes for part in field.parts[:-1])
+    content = gguf.read_bytes()
+    gguf.write_bytes(content[:start] + struct.pack("<Q", place) + content[start + 8 :])
+    name = GGUFReader(gguf).tensors[2].name if place < 2**63 else ""
+    refused(gguf, cache, rf"{name}: begins {place} bytes into the tensors, expected \d+, behind the one before")
+
+
+def test_words_of_a_gguf_tokenizer_that_are_numbers(gguf: Path, cache: Path, tmp_path: Path) -> None:
+    file = changed_file(gguf, tmp_path / "changed.gguf", fields={"tokenizer.ggml.merges": [1, 2, 3]})
+    with pytest.raises(TokenizerError, match=r"tokenizer\.ggml\.merges has 1, expected str in every place"):
+        prompt_ids(file, count=1, length=5, seed=0, vocab_size=512, cache=cache)
+
+
+# --- what was taken from the files ---
+
+
+def test_what_was_taken_from_a_checkpoint_is_said_in_a_line(folder: Path, gguf: Path, cache: Path) -> None:
+    told = (
+        "2 layers, width 64 (feed-forward 176), 4 heads of 16, 4 KV heads, context 128, epsilon 1e-05, "
+        "rope theta 10000, vocabulary 512, F32, tokenizer "
+    )
+    assert described(facts(folder, cache=cache)) == f"{told}BPE"
+    assert described(facts(gguf, cache=cache)) == f"{told}gpt2"
+    edit_json(folder / "config.json", max_position_embeddings=64, rms_norm_eps=1e-6)
+    assert "context 64, epsilon 1e-06" in described(facts(folder, cache=cache))
+    (folder / "tokenizer.json").write_text("{")
+    assert described(facts(folder, cache=cache)).endswith("tokenizer unreadable")
+    (folder / "tokenizer.json").unlink()
+    assert described(facts(folder, cache=cache)).endswith("tokenizer missing")
+    assert open_gguf(gguf).tokenizer == "gpt2"
+
+
+# --- values as errors show them ---
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        10**10_000,
+        -(10**10_000),
+        "x" * 10**6,
+        "a\nb\u2028c",
+        [[]] * 10**5,
+        {"a": {"b": {"c": {"d": {"e": 1}}}}},
+        "\ud800",
+    ],
+    ids=["int", "negative", "text", "lines", "list", "tables", "surrogate"],
+)
+def test_any_value_is_shown_in_a_short_line(value: Any) -> None:
+    told = short(value)
+    assert len(told) <= 100
+    assert told.isprintable()
+    told.encode()
+
+
+def test_common_values_are_shown_as_they_are() -> None:
+    for value in (1, -7, 1e-5, "silu", None, True, [1, 2], {"a": 1}):
+        assert short(value) == repr(value)
+
+
+def test_texts_within_bounds_are_parsed_as_the_library_does() -> None:
+    assert parse_toml('a.b = 1\n[[c]]\nd = "x. y. z."') == {"a": {"b": 1}, "c": [{"d": "x. y. z."}]}
+    assert parse_json('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+    with pytest.raises(ValueError, match="Expecting"):
+        parse_json("{")
