@@ -19,6 +19,8 @@ PIPELINE = (
     "environment",
     "regions",
     "phase_map",
+    "schema",
+    "sums",
     "claims",
     "counts",
     "geometries",
@@ -73,7 +75,7 @@ PIPELINE = (
 )
 PURE = (
     "attribution", "confidence", "decision", "footprint", "gains", "judge", "phase_map", "regions", "roofline",
-    "shares", "trends", "verdicts", "work",
+    "schema", "shares", "trends", "verdicts", "work",
 )  # fmt: skip
 WITHOUT_TORCH = (
     *PURE,
@@ -84,6 +86,7 @@ WITHOUT_TORCH = (
     "loading",
     "memory",
     "speedscope",
+    "sums",
     "store",
     "report",
     "standings",
