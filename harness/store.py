@@ -22,6 +22,7 @@ import os
 import reprlib
 import secrets
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -116,6 +117,7 @@ _DEVICE_FIELDS = ("device_ns", "first_device_ns")  # after those, or not there
 _LATER_FIELDS = (*_FIRST_FIELDS, *_DEVICE_FIELDS)
 _ALL_FIELDS = (*_SAMPLE_FIELDS, *_LATER_FIELDS)
 _ROUND = ["workload", "process", "round"]
+_LINE_KEYS = {*_ROUND, "samples", "crc"}
 _KEY = [*_ROUND, "sub_round", "variant"]
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -238,7 +240,8 @@ class RunFolder:
 
         On a full disk the part of the line that fitted is taken back, so that the journal stays whole.
         """
-        line = json.dumps(_checked(record), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        text = json.dumps(_checked(record), separators=(",", ":"), allow_nan=False).encode()
+        line = text[:-1] + _crc(text) + b"\n"
         path = self.path / JOURNAL
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -599,25 +602,33 @@ class RunFolder:
             )
         if not has_journal:
             return _checked_table(_read_parquet(parquet, variants=variants, source=self._source(SAMPLES)), parquet)
-        fresh = _checked_table(_of(variants, _read_journal(journal)), journal)
-        if not has_parquet:
-            return fresh
+        return _of(variants, self._with_journal(journal, parquet if has_parquet else None))
+
+    def _with_journal(self, journal: Path, parquet: Path | None) -> pa.Table:
+        """The samples of a run that goes on, or was killed."""
+        fresh, is_whole = _read_journal(journal)
+        fresh = _checked_table(fresh, journal)
+        merged = fresh if parquet is None else _merged(fresh, parquet)
+        if is_whole:
+            self._tell_lost_rounds(merged)
+        return merged
+
+    def _tell_lost_rounds(self, table: pa.Table) -> None:
+        """Warn where run.json, which is written after the samples, has seen more rounds than there are."""
         try:
-            earlier = _checked_table(_read_parquet(parquet, variants=variants), parquet)
-        except RunError as error:
-            warnings.warn(f"{error}; its journal {JOURNAL} was read instead", RunWarning, stacklevel=3)
-            return fresh
-        if not fresh.num_rows:
-            return earlier
-        # Rounds that the journal also has are dropped from the older file. Mostly that is all of them: the file is a
-        # snapshot of the same journal. Only where a finished run was taken up again are there others.
-        known = _rounds(fresh)
-        others = _rounds(earlier) - known
-        if not others:
-            return fresh
-        keep = [key in others for key in zip(*(earlier.column(name).to_pylist() for name in _ROUND), strict=True)]
-        merged = pa.concat_tables([earlier.filter(pa.array(keep, pa.bool_())), fresh])
-        return merged.unify_dictionaries().combine_chunks()
+            experiments = self.read_manifest().get("experiments", ())
+        except RunError:
+            return
+        have = Counter(workload for workload, _, _ in _rounds(table))
+        for experiment in experiments:
+            name, rounds = experiment["workload"]["name"], experiment.get("rounds")
+            if isinstance(rounds, int) and rounds > have[name]:
+                warnings.warn(
+                    f"{self.path / JOURNAL}: {have[name]} rounds of {name}, and {MANIFEST} counted {rounds}: "
+                    "some were lost. Restore the file from a copy, or go on with what is left.",
+                    RunWarning,
+                    stacklevel=4,
+                )
 
     def _write_parquet(self, table: pa.Table) -> None:
         def write(temporary: Path) -> None:
@@ -777,6 +788,8 @@ def _checked(record: RoundRecord) -> dict[str, Any]:
 def _record_problem(record: Any) -> str | None:
     if not isinstance(record, dict):
         return "not an object"
+    if unknown := record.keys() - _LINE_KEYS:
+        return f"unknown key {schema.shown(sorted(unknown)[0])}"
     if not isinstance(record.get("workload"), str):
         return '"workload" is not a name'
     for key in ("process", "round"):
@@ -798,7 +811,28 @@ def _record_problem(record: Any) -> str | None:
     return None
 
 
-def _read_journal(path: Path) -> pa.Table:
+def _merged(fresh: pa.Table, parquet: Path) -> pa.Table:
+    """The rounds of a journal, and those that an earlier Parquet file has beside them."""
+    try:
+        earlier = _checked_table(_read_parquet(parquet), parquet)
+    except RunError as error:
+        warnings.warn(f"{error}; its journal {JOURNAL} was read instead", RunWarning, stacklevel=5)
+        return fresh
+    if not fresh.num_rows:
+        return earlier
+    # Rounds that the journal also has are dropped from the older file. Mostly that is all of them: the file is a
+    # snapshot of the same journal. Only where a finished run was taken up again are there others.
+    known = _rounds(fresh)
+    others = _rounds(earlier) - known
+    if not others:
+        return fresh
+    keep = [key in others for key in zip(*(earlier.column(name).to_pylist() for name in _ROUND), strict=True)]
+    merged = pa.concat_tables([earlier.filter(pa.array(keep, pa.bool_())), fresh])
+    return merged.unify_dictionaries().combine_chunks()
+
+
+def _read_journal(path: Path) -> tuple[pa.Table, bool]:
+    """Its rounds, and whether its last line is whole."""
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
     try:
         data = path.read_bytes()
@@ -808,12 +842,14 @@ def _read_journal(path: Path) -> pa.Table:
     rest = lines.pop()
     if rest:
         warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
+    has_crc = False
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-            problem = _record_problem(record)
+            problem = _record_problem(record) or _crc_problem(line, record, has_crc)
+            has_crc = has_crc or "crc" in record
         except (ValueError, RecursionError):
             problem = "not JSON"
         if problem:
@@ -833,9 +869,22 @@ def _read_journal(path: Path) -> pa.Table:
         return pa.table(
             [_column(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names],
             schema=SCHEMA,
-        )
+        ), not rest
     except (pa.ArrowInvalid, OverflowError) as error:
         raise RunError(path, f"a number is out of range ({error})", "Measure again.") from error
+
+
+def _crc(text: bytes) -> bytes:
+    """The end of a journal's line, in place of the last brace of `text`: a digit that changed is told."""
+    return b',"crc":"%08x"}' % zlib.crc32(text)
+
+
+def _crc_problem(line: bytes, record: Mapping[str, Any], needed: bool) -> str | None:
+    """What is wrong with the check of a line; lines of older runs have none."""
+    if "crc" not in record:
+        return "its checksum is missing" if needed else None
+    end = len(_crc(b""))
+    return None if line[-end:] == _crc(line[:-end] + b"}") else "its checksum does not fit"
 
 
 def _rounds(table: pa.Table) -> set[tuple[str, int, int]]:
