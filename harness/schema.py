@@ -11,7 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 MOST = 2**62
@@ -274,6 +284,16 @@ class Standings(Shape):
     dropped: list[tuple[StrictStr, StrictStr, StrictStr]]
     fired: list[StrictStr]
 
+    @model_validator(mode="after")
+    def _is_whole(self) -> Standings:
+        rows = {(row.workload, row.variant) for row in self.rows}
+        for workload, variant in self.subjects:
+            course = self.courses.get(workload)
+            if course is None or (course.against is not None and (workload, variant) not in rows):
+                said = {"subject": shown(f"{variant} on {workload}")}
+                raise PydanticCustomError("lost", "nothing stands here about {subject}", said)
+        return self
+
 
 # --- what passes found ------------------------------------------------------------------------------------------------
 
@@ -499,7 +519,7 @@ def _told(found: Mapping[str, Any]) -> str:
     location = [step for step in found["loc"] if step != "[key]"]
     if kind == "missing":
         return f"{place(location[:-1])} has no {_step(location[-1])}"
-    if kind == "twice":
+    if kind in ("twice", "lost"):
         return f"{place(location)}: {found['msg']}"
     expected = _EXPECTED.get(kind) or _bound(kind, context) or str(found["msg"]).lower()
     return f"{place(location)} is {shown(found['input'])}, expected {expected}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,7 @@ from typing import Any
 
 KEY, SEALED = "checksums", "sealed"
 _MARK = f'\n "{KEY}": {{'.encode()  # one space: only a key of the outermost object is so far to the left
-_SEALED = f'\n "{SEALED}": true'.encode()
+_TRACE = re.compile(rb'"sealed"\s*:\s*true|"checksums"\s*:\s*\{\s*"run\.json"')
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def read(content: bytes, name: str) -> Sums | None:
     """The checksums in the bytes of run.json; None for a run from before there were any."""
     body, mark, rest = content.rpartition(_MARK)
     if not mark:
-        return Sums(of(content), {}, intact=False) if _SEALED in content else None
+        return Sums(of(content), {}, intact=False) if _TRACE.search(content) else None
     try:
         files = json.loads(b"{" + rest.strip().removesuffix(b"}"))
     except (ValueError, RecursionError):
