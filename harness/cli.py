@@ -475,7 +475,7 @@ def report_run(
       workbench report results/runs/20260102T030405Z-1a2b --roofline
       workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
     """
-    from .store import JUDGED, MANIFEST, VERDICTS
+    from .store import JUDGED, MANIFEST, PHASES, VERDICTS
 
     files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
     if claim is not None or part is not None or files:
@@ -529,7 +529,8 @@ def report_run(
     if profiling or (everything and pairs):
         forms = []
         for workload, variant in pairs:
-            consumers = top_consumers(table, workload, variant, alpha=alpha)
+            with _of_file(folder.path / PHASES):
+                consumers = top_consumers(table, workload, variant, alpha=alpha)
             shares = [
                 PhaseShare(phase, *(100 * part for part in (share.value, share.low, share.high)))
                 for phase, share in consumers.items()
@@ -537,7 +538,8 @@ def report_run(
             forms.append(profiling_form(variant, workload, shares))
         _write(profiling_markdown(forms))
     if decision or (everything and pairs):
-        picked = decisions_of(table, verdicts, alpha)
+        with _of_file(folder.path / PHASES):
+            picked = decisions_of(table, verdicts, alpha)
         if not picked:
             raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
         _write(decision_markdown(picked))
@@ -627,6 +629,15 @@ def _run(name: str) -> RunFolder:
 
     places = [Path(name), BASELINES / name, RUNS / name]
     return RunFolder(next((place for place in places if place.is_dir()), places[0]))
+
+
+@contextmanager
+def _of_file(path: Path) -> Iterator[None]:
+    """What cannot be computed from the numbers of a file is said of that file."""
+    try:
+        yield
+    except ValueError as error:
+        raise Failure(f"{path}: {error}") from error
 
 
 def _tell_changed(run: RunFolder, *, read: Collection[str], anew: Collection[str] = ()) -> None:

@@ -520,7 +520,7 @@ def _told(found: Mapping[str, Any]) -> str:
     if kind == "missing":
         return f"{place(location[:-1])} has no {_step(location[-1])}"
     if kind in ("twice", "lost"):
-        return f"{place(location)}: {found['msg']}"
+        return f"{place(location)}: {found['msg']}" if location else str(found["msg"])
     expected = _EXPECTED.get(kind) or _bound(kind, context) or str(found["msg"]).lower()
     return f"{place(location)} is {shown(found['input'])}, expected {expected}"
 

@@ -1,8 +1,8 @@
 """The checksums of a finished run: what its files held when they were written, so that any later change is told.
 
 run.json ends with `"checksums"`: the SHA-256 of each data file by its name in the folder, and under its own name that
-of all its bytes before `"checksums"`. Near its beginning it says `"sealed": true`, so that a run whose checksums are
-gone is not taken for one from before there were any. Pure functions of bytes, but for `of_files`.
+of all before `"checksums"` and of the other entries. Near its beginning it says `"sealed": true`, so that a run whose
+checksums are gone is not taken for one from before there were any. Pure functions of bytes, but for `of_files`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _TRACE = re.compile(rb'"sealed"\s*:\s*true|"checksums"\s*:\s*\{\s*"run\.json"')
 
 @dataclass(frozen=True)
 class Sums:
-    """What run.json says of the files beside it. `own`: SHA-256 of its body now; `intact`: that is as it was sealed."""
+    """What run.json says of the files beside it. `own`: SHA-256 of all before its checksums. `intact`: it says what it
+    said when it was sealed."""
 
     own: str
     files: Mapping[str, str]
@@ -45,9 +46,18 @@ def renewed(content: bytes, changed: Mapping[str, str], name: str) -> bytes | No
 
 
 def _joined(body: bytes, files: Mapping[str, str], name: str) -> bytes:
-    entries = {name: of(body)} | {file: files[file] for file in sorted(files) if file != name}
-    lines = ",\n".join(f"  {json.dumps(file)}: {json.dumps(digest)}" for file, digest in entries.items())
+    others = {file: files[file] for file in sorted(files) if file != name}
+    lines = ",\n".join(map(_line, [name, *others], [_of_all(body, others), *others.values()]))
     return body + _MARK + f"\n{lines}\n }}\n}}\n".encode()
+
+
+def _line(file: str, digest: str) -> str:
+    return f"  {json.dumps(file)}: {json.dumps(digest)}"
+
+
+def _of_all(body: bytes, others: Mapping[str, str]) -> str:
+    """What run.json has under its own name."""
+    return of(body + "\n".join(map(_line, others.keys(), others.values())).encode())
 
 
 def read(content: bytes, name: str) -> Sums | None:
@@ -61,9 +71,9 @@ def read(content: bytes, name: str) -> Sums | None:
         files = None
     if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
         return Sums(of(body), {}, intact=False)
-    own = of(body)
     listed = {file: digest for file, digest in files.items() if file != name}
-    return Sums(own, listed, intact=files.get(name) == own and all(map(_inside, files)))
+    intact = files.get(name) == _of_all(body, listed) and all(map(_inside, files))
+    return Sums(of(body), listed, intact)
 
 
 def _inside(file: str) -> bool:
