@@ -560,7 +560,7 @@ class Finding:
         """One record of findings.json, as `RunFolder.read_findings` checked it."""
         value = record["value"]
         return cls(
-            subject=tuple(record[name] for name in _SUBJECT),  # type: ignore[arg-type]
+            subject=tuple(record[name] for name in _SUBJECT),
             value=math.nan if value is None else float(value),
             count=record["count"],
             detail=record.get("detail", ""),

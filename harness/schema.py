@@ -28,7 +28,6 @@ MOST = 2**62
 """No count, no number of bytes and no time in nanoseconds is larger; sums of a few of them still fit in 64 bits."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
-Whole = Annotated[int, Field(strict=True, ge=-MOST, le=MOST)]
 Some = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e300, le=1e300)]
@@ -100,21 +99,26 @@ class Named(Shape):
     name: StrictStr
 
 
-class Experiment(Shape):
-    """One workload of a run."""
+class Gated(Shape):
+    """The variants of a workload, and what the gates found."""
 
-    workload: Named
     variants: list[StrictStr]
     gates: dict[str, Gate] = {}
     traces: dict[str, Trace] = {}
-    clock: dict[str, Any] = {}
     trace_differences: list[TraceDifference] = []
     excluded: list[LeftOut] = []
     seconds: Amount | None = None
 
 
-class Environment(Shape):
-    """The machine: what stands in its one line."""
+class Experiment(Gated):
+    """One workload of a run."""
+
+    workload: Named
+    clock: dict[str, Any] = {}
+
+
+class Machine(Shape):
+    """What stands in the one line about a machine, and what makes two of them different."""
 
     cpu_model: StrictStr | None = None
     cpu_flags: list[StrictStr] | None = None
@@ -126,20 +130,30 @@ class Environment(Shape):
     libc: StrictStr | None = None
     packages: dict[str, StrictStr | None] | None = None
     malloc: dict[str, Any] | None = None
-    device: dict[str, Any] | None = None
     commit: dict[str, Any] | None = None
 
 
-class Manifest(Shape):
+class Environment(Machine):
+    """The machine of a run."""
+
+    device: dict[str, Any] | None = None
+
+
+class Whole(Shape):
+    """Of run.json what is asked alike by all."""
+
+    noise: dict[str, Any] | None = None
+    ad_hoc: list[tuple[StrictStr, StrictStr]] = []
+    excluded: list[LeftOut] = []
+
+
+class Manifest(Whole):
     """run.json, as far as a run without it cannot be shown at all."""
 
     format: Count
     environment: Environment | None = None
     checkpoints: dict[str, dict[str, Any]] | None = None
-    noise: dict[str, Any] | None = None
-    ad_hoc: list[tuple[StrictStr, StrictStr]] = []
     experiments: list[Experiment] = []
-    excluded: list[LeftOut] = []
 
 
 class Workload(Named):
@@ -159,7 +173,7 @@ class Clock(Shape):
     wall_variants: list[StrictStr] = []
 
 
-class JudgedExperiment(Experiment):
+class JudgedExperiment(Gated):
     """What judging asks about a workload of a run."""
 
     workload: Workload
@@ -181,16 +195,15 @@ class Device(Shape):
     kind: StrictStr | None = None
 
 
-class JudgedEnvironment(Environment):
+class JudgedEnvironment(Machine):
     """What judging asks about the machine."""
 
     device: Device | None = None
 
 
-class JudgedManifest(Manifest):
+class JudgedManifest(Whole):
     """run.json, as far as a verdict depends on it; parts may be missing, but what is there must be right."""
 
-    format: Count = 1
     id: StrictStr | None = None
     started: StrictStr | None = None
     status: StrictStr | None = None

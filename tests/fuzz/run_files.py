@@ -154,7 +154,13 @@ def _content(sealed: bool, killed: bool = False) -> Mapping[str, bytes]:
     """The files of the run, made once."""
     with tempfile.TemporaryDirectory() as folder:
         without = [name for name in runs.FACTORS if name not in (BEFORE, AFTER, f"{BEFORE}@aa", "yardstick")]
-        made = {"only": [WORKLOAD], "rounds": 14, "without": without, "claims": claims(), "judged": False}
+        made: dict[str, Any] = {
+            "only": [WORKLOAD],
+            "rounds": 14,
+            "without": without,
+            "claims": claims(),
+            "judged": False,
+        }
         run = runs.write_run(Path(folder) / "run", killed=killed, **made)
         if killed:
             journal = run.path / "samples.jsonl"
