@@ -278,7 +278,7 @@ def read_run(path: Path) -> Run:
         try:
             records: list[dict[str, Any]] = read()
         except RunError as error:
-            problems.append(f"{error.path.name}: {error.problem}")
+            problems.append(error.brief)
             return []
         return records
 
@@ -327,8 +327,8 @@ def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
     relative = row.get("path")
     if isinstance(relative, str):
         try:
-            root = read_folded(_inside(run.path, relative))
-        except (OSError, UnicodeDecodeError, StackError) as error:
+            root = read_folded(_stacks(run.path, relative))
+        except (OSError, StackError) as error:
             reason = f"{relative}: {error.strerror if isinstance(error, OSError) else error}"
         if root is not None and not root.samples:
             root, reason = None, "the profiler took no sample"
@@ -350,7 +350,7 @@ def profile_text(run: Run, workload: str, variant: str) -> str:
     relative = run.profiles.get((workload, variant), {}).get("path")
     if not isinstance(relative, str):
         raise StackError("the run has no such profile")
-    return _inside(run.path, relative)
+    return _stacks(run.path, relative)
 
 
 def experiment(run: Run, workload: str) -> Mapping[str, Any]:
@@ -396,14 +396,14 @@ def measured(claim: Claim) -> str:
     return known[0].text if known else "not measured"
 
 
-def _inside(folder: Path, relative: str) -> str:
-    """The text of a file that must lie in the run folder: a manifest from elsewhere may name any path."""
-    path = (folder / relative).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise StackError("the path leads out of the run folder")
-    if path.stat().st_size > LARGEST_PROFILE_BYTES:
-        raise StackError(f"larger than {words.size(LARGEST_PROFILE_BYTES)}")
-    return path.read_text(encoding="utf-8")
+def _stacks(folder: Path, relative: str) -> str:
+    """The text of a profile, which must lie in the run folder: a manifest from elsewhere may name any path."""
+    try:
+        return RunFolder(folder).read_stacks(relative, LARGEST_PROFILE_BYTES)
+    except RunError as error:
+        raise StackError(f"{error.problem}. {error.fix}") from error
+    except ValueError as error:
+        raise StackError(str(error)) from error
 
 
 def _claim(verdict: Mapping[str, Any], definition: Mapping[str, Any]) -> Claim:

@@ -15,7 +15,7 @@ from llama_workbench.harness.loading import METRICS, LoadEffect, LoadShare, load
 from llama_workbench.harness.store import RunError, RunFolder
 
 from . import data, values
-from .timings import DAMAGE, Timing, problem_of, timing
+from .timings import Timing, problem_of, timing
 
 # -- time against memory -------------------------------------------------------------------------------------------
 
@@ -186,17 +186,14 @@ def read_loads(run: data.Run) -> tuple[list[Load], str]:
     Intervals hold at once, within each of the three families (times, ratios, shares), at the report's confidence.
     """
     try:
-        records = [record for row in RunFolder(run.path).read_loading() if (record := _record(row))]
+        records = RunFolder(run.path).read_loading()
     except RunError as error:
         return [], problem_of(error)
     alpha = run.alpha or 0.01
-    try:
-        shares = load_shares(records, alpha=alpha)
-        against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
-        for effect in load_effects(records, alpha=alpha):
-            against.setdefault((effect.checkpoint, effect.loader, effect.cache), {})[effect.metric] = effect
-    except DAMAGE as error:
-        return [], f"loading.json: not in the form that is read here ({error!r})"
+    shares = load_shares(records, alpha=alpha)
+    against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
+    for effect in load_effects(records, alpha=alpha):
+        against.setdefault((effect.checkpoint, effect.loader, effect.cache), {})[effect.metric] = effect
     loads = []
     for record, share in zip(records, shares, strict=True):
         peaks = [peak for load in record["loads"] if (peak := values.number(load.get("peak_bytes"))) is not None]
@@ -206,9 +203,9 @@ def read_loads(run: data.Run) -> tuple[list[Load], str]:
                 loader=record["loader"],
                 cache=record["cache"],
                 reason=values.text(record["reason"]),
-                file_bytes=record["file_bytes"],
+                file_bytes=record.get("file_bytes"),
                 peak_bytes=max(peaks, default=None),
-                prompt_tokens=record["prompt_tokens"],
+                prompt_tokens=record.get("prompt_tokens", 0),
                 loads=len(record["loads"]),
                 times=_times(record, alpha / (len(records) * len(METRICS))),
                 against=against.get((record["checkpoint"], record["loader"], record["cache"]), {}),
@@ -216,31 +213,6 @@ def read_loads(run: data.Run) -> tuple[list[Load], str]:
             )
         )
     return loads, ""
-
-
-_NEEDED = {
-    "loads": ("open_ns", "touched_ns"),
-    "first_tokens": ("open_ns", "build_ns", "first_ns", "build_again_ns", "first_again_ns"),
-}
-
-
-def _record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with only those loads that are whole."""
-    whole = {
-        key: [
-            sample
-            for sample in values.records(row.get(key))
-            if isinstance(sample.get("round"), int) and all(values.positive(sample.get(name)) for name in names)
-        ]
-        for key, names in _NEEDED.items()
-    }
-    return {
-        **{key: values.text(row.get(key)) for key in ("checkpoint", "loader", "cache")},
-        "reason": values.text(row.get("reason")) or None,
-        "file_bytes": values.positive(row.get("file_bytes")),
-        "prompt_tokens": int(values.number(row.get("prompt_tokens")) or 0),
-        **whole,
-    }
 
 
 def _times(record: Mapping[str, Any], alpha: float) -> dict[str, Time]:

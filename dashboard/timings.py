@@ -44,7 +44,7 @@ def read_evidence(run: Run) -> Evidence:
 
 def problem_of(error: RunError | ValueError) -> str:
     """One line about a file that cannot be read."""
-    return f"{error.path.name}: {error.problem}" if isinstance(error, RunError) else str(error)
+    return error.brief if isinstance(error, RunError) else str(error)
 
 
 def judged_effect(run: Run, workload: str, variant: str, baseline: str, metric: str = " time") -> Effect | None:

@@ -74,6 +74,8 @@ def _check(run: RunFolder) -> None:
         raise RunError(
             run.path, f"the run is {status}, and a baseline must be complete", "Save a run that came to its end."
         )
+    for changed in run.changed():
+        raise changed
     run.read_verdicts()
     run.read_claims()
     samples = run.read_samples()

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -237,6 +237,8 @@ def show_runs(
 ) -> None:
     """List the runs, newest first, with their verdicts; damaged ones with what is wrong.
 
+    Every file of a finished run is held against the checksum that the run wrote of it.
+
     \b
     --json prints a list:
       [{"path", "id", "status", "mode", "started", "workloads": [..], "verdicts": {word: count}, "problem"}]
@@ -250,7 +252,7 @@ def _show_summaries(folder: Path, none: str, as_json: bool) -> None:
     """The runs in a folder, as a table or as JSON; `none` is said where there are none."""
     from .store import list_runs
 
-    summaries = [run.describe() for run in list_runs(folder)]
+    summaries = [run.describe(whole=True) for run in list_runs(folder)]
     if as_json:
         _print_json(
             [
@@ -333,9 +335,12 @@ def compare_runs(
       workbench compare main NEW --threshold 10 --json
     """
     from .compare import compare, render, to_junit, to_markdown, write_text
+    from .store import MANIFEST, SAMPLES
 
     if not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
+    for run in (_run(base), _run(new)):
+        _tell_changed(run, read=(MANIFEST, SAMPLES))
     found = compare(_run(base), _run(new), threshold_percent=threshold)
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
@@ -470,6 +475,8 @@ def report_run(
       workbench report results/runs/20260102T030405Z-1a2b --roofline
       workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
     """
+    from .store import JUDGED, MANIFEST, PHASES, VERDICTS
+
     files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
     if claim is not None or part is not None or files:
         if claim is None:
@@ -483,6 +490,7 @@ def report_run(
         export: Export | None = context.obj
         if export is None:
             raise Failure("this was installed before there were exports: install it again (make, or pip install .)")
+        _tell_changed(_run(run), read=(MANIFEST, VERDICTS))
         export(_run(run).path, claim, part, files)
         for path in files.values():
             sys.stderr.write(f"{path}: written\n")
@@ -498,6 +506,7 @@ def report_run(
     from .shares import top_consumers
 
     folder = _run(run)
+    _tell_changed(folder, read=JUDGED)
     everything = not (profiling or decision or roofline)
     roofs = folder.read_roofline() if roofline or everything else []
     if roofline and not roofs:
@@ -520,7 +529,8 @@ def report_run(
     if profiling or (everything and pairs):
         forms = []
         for workload, variant in pairs:
-            consumers = top_consumers(table, workload, variant, alpha=alpha)
+            with _of_file(folder.path / PHASES):
+                consumers = top_consumers(table, workload, variant, alpha=alpha)
             shares = [
                 PhaseShare(phase, *(100 * part for part in (share.value, share.low, share.high)))
                 for phase, share in consumers.items()
@@ -528,7 +538,8 @@ def report_run(
             forms.append(profiling_form(variant, workload, shares))
         _write(profiling_markdown(forms))
     if decision or (everything and pairs):
-        picked = decisions_of(table, verdicts, alpha)
+        with _of_file(folder.path / PHASES):
+            picked = decisions_of(table, verdicts, alpha)
         if not picked:
             raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
         _write(decision_markdown(picked))
@@ -567,13 +578,15 @@ def judge_again(
     """
     from .report import markdown_table, update_readme, verdict_report
     from .standings import write_standings
-    from .store import VERDICTS
+    from .store import JUDGED, STANDINGS, VERDICTS
 
     folder = _run(run)
     readme = write or (Path("README.md") if check else None)
+    _tell_changed(folder, read=JUDGED, anew=() if check else (VERDICTS, STANDINGS))
     verdicts, manifest = rejudge(folder)
     if not check:
         folder.write_json(VERDICTS, verdicts)
+        folder.renew(VERDICTS)
         if any(experiment.get("rounds") for experiment in manifest.get("experiments", ())):
             write_standings(folder)
     table = markdown_table(verdicts, manifest, command=_command(folder.path, readme or Path("README.md")))
@@ -616,6 +629,28 @@ def _run(name: str) -> RunFolder:
 
     places = [Path(name), BASELINES / name, RUNS / name]
     return RunFolder(next((place for place in places if place.is_dir()), places[0]))
+
+
+@contextmanager
+def _of_file(path: Path) -> Iterator[None]:
+    """What cannot be computed from the numbers of a file is said of that file."""
+    try:
+        yield
+    except ValueError as error:
+        raise Failure(f"{path}: {error}") from error
+
+
+def _tell_changed(run: RunFolder, *, read: Collection[str], anew: Collection[str] = ()) -> None:
+    """Warn of files of a run that are not what it wrote.
+
+    `read`: what the command reads anyway, which is an error then. `anew`: what it is about to write anew.
+    """
+    from .store import RunWarning
+
+    for error in run.changed(besides=read):
+        told = f"{error.path}: {error.problem}. It is written anew." if error.path.name in anew else str(error)
+        if error.path.name not in read:
+            warnings.warn(told, RunWarning, stacklevel=2)
 
 
 def _command(run: Path, readme: Path) -> str:

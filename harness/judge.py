@@ -26,6 +26,7 @@ from .confidence import RESOLUTION, Interval, Method, first_look, half_width, ru
 from .environment import device_kind
 from .regions import Range
 from .regions import Region as Region
+from .schema import JUDGED_MANIFEST, check
 
 Clock = Literal["cpu", "wall", "device"]
 
@@ -556,19 +557,16 @@ class Finding:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Finding:
-        """One record of findings.json. Raises ValueError for what cannot be one."""
-        try:
-            value = record["value"]
-            return cls(
-                subject=tuple(str(record[name]) for name in _SUBJECT),  # type: ignore[arg-type]
-                value=math.nan if value is None else float(value),
-                count=int(record["count"]),
-                detail=str(record.get("detail", "")),
-                reason=str(record.get("reason", "")),
-                seconds=float(record.get("seconds", 0.0)),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not a finding: {error!r}") from error
+        """One record of findings.json, as `RunFolder.read_findings` checked it."""
+        value = record["value"]
+        return cls(
+            subject=tuple(record[name] for name in _SUBJECT),
+            value=math.nan if value is None else float(value),
+            count=record["count"],
+            detail=record.get("detail", ""),
+            reason=record.get("reason", ""),
+            seconds=record.get("seconds", 0.0),
+        )
 
 
 _SUBJECT = ("metric", "quantity", "workload", "variant", "baseline")
@@ -670,7 +668,10 @@ def evidence_from_manifest(
 
     `phases`, `loading`, `roofline` and `findings`: what the run's passes found, where it had any. `noise`: its controls
     where they were judged before; without it they are judged from `samples`, which must then have theirs.
+
+    Raises schema.Fault where something in it is not as a run writes it.
     """
+    check(JUDGED_MANIFEST, manifest)
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
     widths: dict[str, int] = {}
     geometries: dict[str, str] = {}

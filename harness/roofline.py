@@ -14,78 +14,18 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import ValidationError
 
+from .schema import CallSample, Roof, RoofSample
+from .schema import Roofline as Record
 from .shares import t_interval
 from .work import Work, least_seconds
 
 MATMUL: Literal["matmul"] = "matmul"
 MEMORY: Literal["memory"] = "memory"
-
-
-class Roof(BaseModel):
-    """A kernel that was timed: a call of it does `amount` operations, or reads so many bytes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    kernel: str
-    amount: PositiveInt
-
-
-class Entry(BaseModel):
-    """A variant that was wanted: on which clock it counts, or why it has no samples."""
-
-    model_config = ConfigDict(frozen=True)
-
-    clock: Literal["cpu", "wall"] = "cpu"
-    reason: str | None = None
-
-
-class RoofSample(NamedTuple):
-    """`calls` calls of a roof, one after another."""
-
-    roof: Literal["matmul", "memory"]
-    round: int
-    sub_round: int
-    calls: int
-    cpu_ns: int
-    wall_ns: int
-
-
-class CallSample(NamedTuple):
-    """Calls of a variant worth `calls` calls of `tokens` tokens, one after another."""
-
-    variant: str
-    round: int
-    sub_round: int
-    tokens: int
-    calls: int
-    cpu_ns: int
-    wall_ns: int
-
-
-class Record(BaseModel):
-    """One workload in roofline.json. `reason`: why there is nothing else.
-
-    `work` has [operations, bytes] of each forward of a call, by the call's tokens. `weight_bytes`: what each forward
-    reads beside keys and values; `cache_bytes`: of the last-level cache, None where unknown.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    workload: str
-    reason: str | None = None
-    variants: dict[str, Entry] = {}
-    rounds: NonNegativeInt = 0
-    roofs: dict[Literal["matmul", "memory"], Roof] = {}
-    weight_bytes: NonNegativeInt = 0
-    cache_bytes: PositiveInt | None = None
-    work: dict[int, Annotated[list[tuple[PositiveInt, PositiveInt]], Field(min_length=1)]] = {}
-    roof_samples: list[RoofSample] = []
-    samples: list[CallSample] = []
 
 
 class Estimate(NamedTuple):

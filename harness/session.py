@@ -39,8 +39,9 @@ from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .processes import ALLOCATOR, WorkerFailed
 from .profiles import run_phases, run_roofline
 from .regions import Region
+from .schema import Fault
 from .standings import write_standings
-from .store import FINDINGS, LOADING, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
+from .store import FINDINGS, LOADING, MANIFEST, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
 from .tokenizer import TokenizerError
 
 PRECISION = 0.03
@@ -516,32 +517,36 @@ class Run:
         self.folder.write_json("run.json", manifest)
         has_samples = any(book.rounds for book in (self.measurement.books if self.measurement else []))
         verdicts: tuple[Verdict, ...] = ()
-        if not self.options.gates_only and (has_samples or status == "complete"):
+        judged = not self.options.gates_only and (has_samples or status == "complete")
+        if judged:
             if has_samples:
                 self.folder.finish()
             verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
             manifest["noise"] = noise
-            self.folder.write_json("run.json", manifest)
             self.folder.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
-            if has_samples:
-                write_standings(self.folder)
+        self.folder.seal(manifest)
+        if judged and has_samples:
+            write_standings(self.folder)
         return Result(self.folder, manifest, verdicts, self.interrupted)
 
 
 def judge_run(
     manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
-    """Verdicts and noise of a stored run, from its samples and from what its passes found."""
-    timed = any(experiment.get("rounds") for experiment in manifest["experiments"])
+    """Verdicts and noise of a stored run, from its samples and from what its passes found. Raises RunError."""
+    timed = any(experiment.get("rounds") for experiment in manifest.get("experiments", ()))
     phases = folder.read_phases()
-    evidence = judge.evidence_from_manifest(
-        manifest,
-        folder.read_samples() if timed else NO_SAMPLES,
-        phases=None if phases.empty else phases,
-        loading=folder.read_loading(),
-        roofline=folder.read_roofline(),
-        findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
-    )
+    try:
+        evidence = judge.evidence_from_manifest(
+            manifest,
+            folder.read_samples() if timed else NO_SAMPLES,
+            phases=None if phases.empty else phases,
+            loading=folder.read_loading(),
+            roofline=folder.read_roofline(),
+            findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
+        )
+    except Fault as fault:
+        raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
     found = verdicts.judge_claims(claims, evidence) if claims else []
     for baseline, variant in manifest.get("ad_hoc", []):
         found.append(verdicts.judge_ad_hoc(evidence, baseline=baseline, variant=variant))

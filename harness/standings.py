@@ -10,7 +10,6 @@ A workload without a yardstick (the components have none) has the ratio to its b
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Collection, Mapping
@@ -21,7 +20,8 @@ import pandas as pd
 
 from .confidence import Interval, running_interval
 from .judge import Evidence, differences, evidence_from_manifest
-from .store import STANDINGS, RunFolder, RunWarning
+from .schema import Fault
+from .store import MANIFEST, STANDINGS, ChangedFile, RunError, RunFolder, RunWarning
 
 YARDSTICK = "yardstick"
 
@@ -90,7 +90,10 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     """
     manifest = folder.read_manifest()
     samples = folder.read_samples()
-    evidence = evidence_from_manifest(manifest, samples)
+    try:
+        evidence = evidence_from_manifest(manifest, samples)
+    except Fault as fault:
+        raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
     by_workload = {str(name): rows for name, rows in samples.groupby("workload", observed=True)}
     present = {(name, str(variant)) for name, rows in by_workload.items() for variant in set(rows["variant"])}
     courses: dict[str, Course] = {}
@@ -133,12 +136,16 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
 
 
 def write_standings(folder: RunFolder) -> None:
-    """Put standings.json beside a run that has samples, made from these samples. Raises RunError."""
+    """Put standings.json beside a run that has samples, made from these samples, and its checksum into run.json.
+
+    Raises RunError.
+    """
     digest = folder.digest()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # who judged this run just before was told
         standings = measure_standings(folder)
     folder.write_json(STANDINGS, {"format": FORMAT, "of": digest, **_to_json(standings)})
+    folder.renew(STANDINGS)
 
 
 def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
@@ -147,11 +154,16 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
     Raises RunError where the run cannot be read.
     """
     try:
-        stored = json.loads((folder.path / STANDINGS).read_text(encoding="utf-8"))
-        if stored["format"] == FORMAT and stored["of"] == folder.digest():
-            return _from_json(stored)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        pass  # not there, or not ours: the samples are
+        stored = folder.read_standings() if (folder.path / STANDINGS).exists() else {}
+    except ChangedFile as error:
+        if error.path.name != STANDINGS:
+            raise
+        warnings.warn(f"{error} Till then the samples are read instead.", RunWarning, stacklevel=2)
+        stored = {}
+    except RunError:
+        stored = {}  # of another format, or damaged before there were checksums: the samples are there
+    if stored and stored["format"] == FORMAT and stored["of"] == folder.digest():
+        return _from_json(stored)
     return measure_standings(folder, workloads)
 
 
@@ -214,7 +226,7 @@ def _to_json(standings: Standings) -> dict[str, Any]:
 
 
 def _from_json(stored: Mapping[str, Any]) -> Standings:
-    """Raises KeyError, TypeError, ValueError or AttributeError for what `_to_json` cannot have made."""
+    """What `_to_json` made, as `RunFolder.read_standings` checked it."""
     return Standings(
         name=str(stored["name"]),
         started=str(stored["started"]),

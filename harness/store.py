@@ -4,19 +4,25 @@ While a run goes on, every finished round is one line of `samples.jsonl`; a line
 the only thing that can be lost. `finish()` turns the journal into `samples.parquet` and removes it. Everything
 else (`run.json`, `verdicts.json`, ...) is replaced whole, by a rename, so that a reader never sees half a file.
 
+When a run has ended, `seal` puts the SHA-256 of each file into run.json (see `sums`). From then on every file is
+read as a whole, and one that is not what the run wrote is a `ChangedFile`; runs from before there were checksums have
+none and are read without.
+
 Reading trusts nothing: whatever is missing, cut off or foreign is a `RunError` that names the file, what is wrong
-with it and what to do. Nothing here unpickles, and nothing here imports torch.
+with it and what to do; the forms of the JSON files stand in `schema`. Nothing here unpickles, and nothing here imports
+torch.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import math
 import os
+import reprlib
 import secrets
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +35,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
+from . import schema, sums
 from .environment import one_line
 
 FORMAT = 1
@@ -49,6 +57,16 @@ PHASE_FACTS = "phases.json"
 LOADING = "loading.json"
 MEMORY_SWEEP = "memory_sweep.json"
 ROOFLINE = "roofline.json"
+STACKS = "profiles/**/*.folded"
+
+JSON_FILES = (
+    CLAIMS, VERDICTS, STANDINGS, PROFILES, MEMORY, FINDINGS, PHASE_FACTS, LOADING, MEMORY_SWEEP, ROOFLINE,
+)  # fmt: skip
+DATA_FILES = (*JSON_FILES, PHASES, SAMPLES)
+"""What may lie beside run.json in a run that has ended, but for the stacks of its profiles."""
+
+JUDGED = (MANIFEST, CLAIMS, SAMPLES, JOURNAL, PHASES, LOADING, ROOFLINE, FINDINGS)
+"""What verdicts are computed from."""
 
 SCHEMA = pa.schema(
     [
@@ -99,6 +117,7 @@ _DEVICE_FIELDS = ("device_ns", "first_device_ns")  # after those, or not there
 _LATER_FIELDS = (*_FIRST_FIELDS, *_DEVICE_FIELDS)
 _ALL_FIELDS = (*_SAMPLE_FIELDS, *_LATER_FIELDS)
 _ROUND = ["workload", "process", "round"]
+_LINE_KEYS = {*_ROUND, "samples", "crc"}
 _KEY = [*_ROUND, "sub_round", "variant"]
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -124,6 +143,20 @@ class RunError(Exception):
         self.problem = problem
         self.fix = fix
         super().__init__(f"{path}: {problem}. {fix}")
+
+    @property
+    def brief(self) -> str:
+        """The file and the problem, for where many runs are listed."""
+        return f"{self.path.name}: {self.problem}"
+
+
+class ChangedFile(RunError):
+    """A file of a finished run is not what the run wrote, by the checksums in its run.json."""
+
+    @property
+    def brief(self) -> str:
+        """The same with the fix: nothing else than this line can be known of such a file."""
+        return f"{self.path.name}: {self.problem}. {self.fix}"
 
 
 class RunWarning(UserWarning):
@@ -207,7 +240,8 @@ class RunFolder:
 
         On a full disk the part of the line that fitted is taken back, so that the journal stays whole.
         """
-        line = json.dumps(_checked(record), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        text = json.dumps(_checked(record), separators=(",", ":"), allow_nan=False).encode()
+        line = text[:-1] + _crc(text) + b"\n"
         path = self.path / JOURNAL
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -248,7 +282,7 @@ class RunFolder:
             [_column(list(values), field.type) for values, field in zip(columns, PHASE_SCHEMA, strict=True)],
             schema=PHASE_SCHEMA,
         )
-        self._replace(PHASES, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+        self._replace(PHASES, lambda temporary: _write_table(table, temporary))
 
     def write_json(self, name: str, value: Any) -> None:
         """Replace `name` (a plain file name such as "verdicts.json") whole.
@@ -260,6 +294,32 @@ class RunFolder:
             raise ValueError(f"{name!r} is not a plain name ending in .json")
         text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         self._replace(name, lambda temporary: temporary.write_bytes(text.encode()))
+
+    def seal(self, manifest: Mapping[str, Any]) -> None:
+        """Write run.json with the checksums of all data files as they lie here: the run has ended."""
+        found = self._sums_of(self._data_files())
+        content = sums.sealed(_finite(manifest), found, MANIFEST)
+        self._replace(MANIFEST, lambda temporary: temporary.write_bytes(content))
+
+    def renew(self, *names: str) -> None:
+        """Put the checksums of these files, which were just written anew, into run.json; without any it stays as it is.
+
+        Whoever is killed between the two leaves a file that does not fit its checksum: its reader says how to write
+        it anew.
+        """
+        content = sums.renewed(self._bytes(MANIFEST), self._sums_of(names), MANIFEST)
+        if content is not None:
+            self._replace(MANIFEST, lambda temporary: temporary.write_bytes(content))
+
+    def _data_files(self) -> list[str]:
+        stacks = (path.relative_to(self.path).as_posix() for path in self.path.glob(STACKS) if not path.is_symlink())
+        return [*DATA_FILES, *sorted(stacks)]
+
+    def _sums_of(self, names: Iterable[str]) -> dict[str, str]:
+        try:
+            return sums.of_files(self.path, names)
+        except OSError as error:
+            raise RunError(self.path, f"cannot be read ({error.strerror})", _fix_for(error)) from error
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -274,14 +334,15 @@ class RunFolder:
     def timed(self) -> dict[str, tuple[str, ...]]:
         """Workload → variants that have samples, both in alphabetical order. Reads two columns and no more."""
         names = ["workload", "variant"]
-        if (self.path / JOURNAL).exists() or not (self.path / SAMPLES).exists():
+        if self._has(JOURNAL) or not self._has(SAMPLES):
             table = self._read_table().select(names)
         else:
-            file = _open_parquet(self.path / SAMPLES)
+            path = self.path / SAMPLES
+            file = _open_parquet(path, source=self._source(SAMPLES))
             try:
                 table = file.read(columns=names)
             except (pa.ArrowException, OSError) as error:
-                raise RunError(self.path / SAMPLES, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
+                raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
             finally:
                 file.close()
         found: dict[str, set[str]] = {}
@@ -290,57 +351,70 @@ class RunFolder:
         return {workload: tuple(sorted(found[workload])) for workload in sorted(found)}
 
     def read_manifest(self) -> dict[str, Any]:
-        """run.json. Raises RunError if it is missing, not JSON, or written in another format."""
-        manifest: dict[str, Any] = self._read_json(MANIFEST, dict)
+        """run.json. Raises RunError if it is missing, not JSON, written in another format, or not as it was sealed."""
+        manifest: dict[str, Any] = self._read_json(MANIFEST)
+        if not isinstance(manifest, dict):
+            raise RunError(self.path / MANIFEST, "not an object", _FIX)
         found = manifest.get("format")
         if found != FORMAT or isinstance(found, bool):
             raise RunError(
                 self.path / MANIFEST,
-                f"format {found!r}, and this workbench reads format {FORMAT}",
+                f"format {reprlib.repr(found)}, and this workbench reads format {FORMAT}",
                 "Read it with the version of the workbench that wrote it, or measure again.",
             )
-        if problem := _manifest_problem(manifest):
-            raise RunError(self.path / MANIFEST, problem, "Restore the file from a copy, or measure again.")
+        self._check_form(MANIFEST, schema.MANIFEST, manifest)
         return manifest
 
     def read_claims(self) -> list[dict[str, Any]]:
         """claims.json: the claims as they stood when the run was made."""
-        return self._read_records(CLAIMS)
+        return self._read_records(CLAIMS, schema.CLAIMS)
 
     def read_verdicts(self) -> list[dict[str, Any]]:
         """verdicts.json, in the form of `Verdict.to_json`."""
-        verdicts = self._read_records(VERDICTS)
-        for index, verdict in enumerate(verdicts):
-            if problem := _verdict_problem(verdict):
-                raise RunError(
-                    self.path / VERDICTS,
-                    f"entry {index}: {problem}",
-                    f"Judge the run again: workbench judge {self.path}",
-                )
-        return verdicts
+        return self._read_records(VERDICTS, schema.VERDICTS)
+
+    def read_standings(self) -> dict[str, Any]:
+        """standings.json (see harness/standings.py)."""
+        standings: dict[str, Any] = self._read_json(STANDINGS)
+        self._check_form(STANDINGS, schema.STANDINGS, standings)
+        return standings
 
     def read_profiles(self) -> list[dict[str, Any]]:
         """profiles.json; an empty list where the run made no profiles."""
-        return self._read_records(PROFILES) if (self.path / PROFILES).exists() else []
+        return self._records_if_any(PROFILES, schema.PROFILES)
+
+    def read_stacks(self, name: str, largest_bytes: int) -> str:
+        """The text of a profile, by its name in profiles.json.
+
+        Raises ValueError where that leads out of the folder, or where the file is larger, and OSError.
+        """
+        path = (self.path / name).resolve()
+        if not path.is_relative_to(self.path.resolve()):
+            raise ValueError("the path leads out of the run folder")
+        if path.stat().st_size > largest_bytes:
+            raise ValueError(f"larger than {largest_bytes >> 20} MiB")
+        content = path.read_bytes()
+        self._check_sum(path.relative_to(self.path.resolve()).as_posix(), content)
+        return content.decode("utf-8")
 
     def read_memory(self) -> list[dict[str, Any]]:
         """memory.json; an empty list where the run made no memory pass."""
-        return self._read_records(MEMORY) if (self.path / MEMORY).exists() else []
+        return self._records_if_any(MEMORY, schema.MEMORY)
 
     def read_memory_sweep(self) -> list[dict[str, Any]]:
         """memory_sweep.json (see harness/memory.py); an empty list where the run swept no memory."""
-        return self._read_records(MEMORY_SWEEP) if (self.path / MEMORY_SWEEP).exists() else []
+        return self._records_if_any(MEMORY_SWEEP, schema.MEMORY_SWEEP)
 
     def read_findings(self) -> list[dict[str, Any]]:
         """What the passes found out, one record a value; empty where the run had none."""
-        return self._read_records(FINDINGS) if (self.path / FINDINGS).exists() else []
+        return self._records_if_any(FINDINGS, schema.FINDINGS)
 
     def read_phases(self) -> pd.DataFrame:
         """phases.parquet, columns as PHASE_SCHEMA; an empty table where the run made no phase pass."""
         path = self.path / PHASES
-        if not path.exists():
+        if not self._has(PHASES):
             return PHASE_SCHEMA.empty_table().to_pandas()
-        frame: pd.DataFrame = _read_parquet(path, PHASE_SCHEMA).to_pandas()
+        frame: pd.DataFrame = _read_parquet(path, PHASE_SCHEMA, source=self._source(PHASES)).to_pandas()
         if (frame["ns"] < 0).any() or (frame["plain_ns"] <= 0).any():
             raise RunError(path, "holds a phase or a call with no time", _FIX_PARQUET)
         if frame.duplicated([name for name in PHASE_SCHEMA.names if name not in ("ns", "plain_ns")]).any():
@@ -349,35 +423,46 @@ class RunFolder:
 
     def read_phase_facts(self) -> list[dict[str, Any]]:
         """phases.json: what the phase pass says of each workload and variant; empty where the run made none."""
-        return self._read_records(PHASE_FACTS) if (self.path / PHASE_FACTS).exists() else []
+        return self._records_if_any(PHASE_FACTS, schema.PHASE_FACTS)
 
     def read_loading(self) -> list[dict[str, Any]]:
         """loading.json; an empty list where the run made no loading pass."""
-        return self._read_records(LOADING) if (self.path / LOADING).exists() else []
+        return self._records_if_any(LOADING, schema.LOADING)
 
     def read_roofline(self) -> list[dict[str, Any]]:
         """roofline.json (see harness/roofline.py); an empty list where the run made no roofline pass."""
-        return self._read_records(ROOFLINE) if (self.path / ROOFLINE).exists() else []
+        return self._records_if_any(ROOFLINE, schema.ROOFLINE)
 
     def digest(self) -> dict[str, str]:
         """SHA-256 of the manifest and the samples as they lie here, by file: the same where nothing was added since.
 
-        Raises RunError.
+        Of a sealed manifest all but the checksums, which change when the run is judged again. Raises RunError.
         """
-        found = {}
-        for name in (MANIFEST, JOURNAL, SAMPLES):
-            path = self.path / name
-            try:
-                with path.open("rb") as handle:
-                    found[name] = hashlib.file_digest(handle, "sha256").hexdigest()
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise RunError(path, f"cannot be read ({error.strerror})", _fix_for(error)) from error
-        return found
+        found = self._sums_of((MANIFEST, JOURNAL, SAMPLES))
+        known = self._sums()
+        return found | ({MANIFEST: known.own} if known else {})
 
-    def describe(self) -> RunSummary:
-        """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`."""
+    def changed(self, besides: Collection[str] = ()) -> list[ChangedFile]:
+        """The files of this run that are not what it wrote; none where it has no checksums. Reads all but `besides`.
+
+        Raises RunError where a file cannot be read at all.
+        """
+        known = self._sums()
+        if known is None:
+            return []
+        if not known.intact:
+            return [_changed(self.path, MANIFEST)]
+        # What run.json does not list has only its name told: nothing has to be read for that.
+        names = [name for name in dict.fromkeys([*known.files, *self._data_files(), JOURNAL]) if name not in besides]
+        now = self._sums_of(name for name in names if name in known.files)
+        problems = [_why_changed(known, name, now.get(name), (self.path / name).is_file()) for name in names]
+        return [_changed(self.path, name, why) for name, why in zip(names, problems, strict=True) if why]
+
+    def describe(self, *, whole: bool = False) -> RunSummary:
+        """What this folder is. Never raises for what lies in it: damage and foreign files go into `problem`.
+
+        Checked is what the summary is made of; with `whole` every file that has a checksum, which takes reading it.
+        """
         name = self.path.name
         try:
             is_run = self.looks_like_a_run()
@@ -388,16 +473,18 @@ class RunFolder:
         try:
             manifest = self.read_manifest()
         except RunError as error:
-            return RunSummary(self.path, name, "damaged", "", "", problem=f"{error.path.name}: {error.problem}")
+            return RunSummary(self.path, name, "damaged", "", "", problem=error.brief)
         workloads = tuple(str(item["workload"].get("name", "?")) for item in manifest.get("experiments", []))
         claims: list[tuple[str, str, str]] = []
         problem: str | None = None
         try:
-            if (self.path / VERDICTS).exists():
+            if self._has(VERDICTS):
                 claims = [(str(each["claim"]), _part_text(each), str(each["verdict"])) for each in self.read_verdicts()]
+            changed = self.changed() if whole else []
+            problem = "; ".join(error.brief for error in changed) or None
             self._check_samples()
         except RunError as error:
-            problem = f"{error.path.name}: {error.problem}"
+            problem = problem or error.brief
         environment = manifest.get("environment") or {}
         commit = environment.get("commit")
         return RunSummary(
@@ -417,78 +504,135 @@ class RunFolder:
 
     # -- below: one reader for each kind of file -----------------------------------------------------------------
 
-    def _read_json(self, name: str, kind: type) -> Any:
+    def _bytes(self, name: str) -> bytes:
         path = self.path / name
         try:
-            text = path.read_text(encoding="utf-8")
+            return path.read_bytes()
         except FileNotFoundError as error:
             if not self.path.is_dir():
                 raise RunError(
                     self.path, "there is no such run folder", "List the runs there are: workbench runs"
                 ) from error
             raise RunError(path, "missing", _fix_for_missing(name, self.path)) from error
-        except UnicodeDecodeError as error:
-            raise RunError(path, "not UTF-8 text", "Restore the file from a copy, or measure again.") from error
         except OSError as error:
             raise RunError(path, f"cannot be read ({error.strerror})", _fix_for(error)) from error
+
+    def _sums(self) -> sums.Sums | None:
+        """The checksums in run.json; None where there are none."""
+        path = self.path / MANIFEST
+        return sums.read(self._bytes(MANIFEST), MANIFEST) if path.exists() else None
+
+    def _check_sum(self, name: str, content: bytes | None) -> None:
+        """Raise ChangedFile where this is not the content (None: no file) that run.json says of a file."""
+        known = self._sums()
+        if known is None:
+            return
+        if not known.intact:
+            raise _changed(self.path, MANIFEST)
+        found = None if content is None or name not in known.files else sums.of(content)
+        if why := _why_changed(known, name, found, content is not None):
+            raise _changed(self.path, name, why)
+
+    def _has(self, name: str) -> bool:
+        """Whether there is such a file. Raises ChangedFile where the run wrote one and it is gone, or the reverse."""
+        there = (self.path / name).exists()
+        known = self._sums()
+        if known is not None and known.intact and there != (name in known.files):
+            raise _changed(self.path, name, _why_changed(known, name, None, there) or _CHANGED)
+        return there
+
+    def _source(self, name: str) -> Path | pa.BufferReader:
+        """A Parquet file to open: where it has a checksum its content, which then was checked, else its path."""
+        if self._sums() is None:
+            return self.path / name
+        content = self._bytes(name)
+        self._check_sum(name, content)
+        return pa.BufferReader(content)
+
+    def _read_json(self, name: str) -> Any:
+        path, content = self.path / name, self._bytes(name)
+        if name == MANIFEST:
+            own = sums.read(content, MANIFEST)
+            changed = own is not None and not own.intact
         try:
-            value = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-            raise RunError(path, f"not JSON{where}", "Restore the file from a copy, or measure again.") from error
-        if not isinstance(value, kind):
-            wanted = "an object" if kind is dict else "a list"
-            raise RunError(path, f"not {wanted}", "Restore the file from a copy, or measure again.")
+            if name != MANIFEST:
+                self._check_sum(name, content)
+            value = schema.parse(content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise RunError(path, "not UTF-8 text", _FIX) from error
+        except schema.OutOfRange as error:
+            raise RunError(path, str(error), _FIX) from error
+        except (ValueError, RecursionError) as error:
+            where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ", or nested too deeply"
+            raise RunError(path, f"not JSON{where}", _FIX) from error
+        if name == MANIFEST and changed:
+            raise _changed(self.path, MANIFEST)
         return value
 
-    def _read_records(self, name: str) -> list[dict[str, Any]]:
-        records: list[dict[str, Any]] = self._read_json(name, list)
+    def _check_form(self, name: str, form: TypeAdapter[Any], value: Any) -> None:
+        if problem := schema.fault(form, value):
+            fix = f"Judge the run again: workbench judge {self.path}" if name in (VERDICTS, STANDINGS) else _FIX
+            raise RunError(self.path / name, problem, fix)
+
+    def _records_if_any(self, name: str, form: TypeAdapter[Any]) -> list[dict[str, Any]]:
+        return self._read_records(name, form) if self._has(name) else []
+
+    def _read_records(self, name: str, form: TypeAdapter[Any]) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = self._read_json(name)
+        if not isinstance(records, list):
+            raise RunError(self.path / name, "not a list", _FIX)
         if not all(isinstance(record, dict) for record in records):
-            raise RunError(self.path / name, "not a list of objects", "Restore the file from a copy, or measure again.")
+            raise RunError(self.path / name, "not a list of objects", _FIX)
+        self._check_form(name, form, records)
         return records
 
     def _check_samples(self) -> None:
         """Raise RunError where the samples cannot be opened. Cheap: reads no rows of a Parquet file."""
-        if (self.path / JOURNAL).exists():
-            return
-        if (self.path / SAMPLES).exists():
+        if not self._has(JOURNAL) and self._has(SAMPLES):
             _open_parquet(self.path / SAMPLES).close()
 
     def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         journal, parquet = self.path / JOURNAL, self.path / SAMPLES
-        if not journal.exists() and not parquet.exists():
+        has_journal, has_parquet = self._has(JOURNAL), self._has(SAMPLES)
+        if not has_journal and not has_parquet:
             if not self.path.is_dir():
                 raise RunError(self.path, "there is no such run folder", "List the runs there are: workbench runs")
             raise RunError(
                 self.path, f"holds no samples ({SAMPLES} or {JOURNAL})", "No round was finished: measure again."
             )
-        if not journal.exists():
-            return _checked_table(_read_parquet(parquet, variants=variants), parquet)
-        fresh = _checked_table(_of(variants, _read_journal(journal)), journal)
-        if not parquet.exists():
-            return fresh
+        if not has_journal:
+            return _checked_table(_read_parquet(parquet, variants=variants, source=self._source(SAMPLES)), parquet)
+        return _of(variants, self._with_journal(journal, parquet if has_parquet else None))
+
+    def _with_journal(self, journal: Path, parquet: Path | None) -> pa.Table:
+        """The samples of a run that goes on, or was killed."""
+        fresh, is_whole = _read_journal(journal)
+        fresh = _checked_table(fresh, journal)
+        merged = fresh if parquet is None else _merged(fresh, parquet)
+        if is_whole:
+            self._tell_lost_rounds(merged)
+        return merged
+
+    def _tell_lost_rounds(self, table: pa.Table) -> None:
+        """Warn where run.json, which is written after the samples, has seen more rounds than there are."""
         try:
-            earlier = _checked_table(_read_parquet(parquet, variants=variants), parquet)
-        except RunError as error:
-            warnings.warn(f"{error}; its journal {JOURNAL} was read instead", RunWarning, stacklevel=3)
-            return fresh
-        if not fresh.num_rows:
-            return earlier
-        # Rounds that the journal also has are dropped from the older file. Mostly that is all of them: the file is a
-        # snapshot of the same journal. Only where a finished run was taken up again are there others.
-        known = _rounds(fresh)
-        others = _rounds(earlier) - known
-        if not others:
-            return fresh
-        keep = [key in others for key in zip(*(earlier.column(name).to_pylist() for name in _ROUND), strict=True)]
-        merged = pa.concat_tables([earlier.filter(pa.array(keep, pa.bool_())), fresh])
-        return merged.unify_dictionaries().combine_chunks()
+            experiments = self.read_manifest().get("experiments", ())
+        except RunError:
+            return
+        have = Counter(workload for workload, _, _ in _rounds(table))
+        for experiment in experiments:
+            name, rounds = experiment["workload"]["name"], experiment.get("rounds")
+            if isinstance(rounds, int) and rounds > have[name]:
+                warnings.warn(
+                    f"{self.path / JOURNAL}: {have[name]} rounds of {name}, and {MANIFEST} counted {rounds}: "
+                    "some were lost. Restore the file from a copy, or go on with what is left.",
+                    RunWarning,
+                    stacklevel=4,
+                )
 
     def _write_parquet(self, table: pa.Table) -> None:
         def write(temporary: Path) -> None:
-            pq.write_table(
-                table.replace_schema_metadata({"llama_workbench.format": str(FORMAT)}), temporary, compression="zstd"
-            )
+            _write_table(table.replace_schema_metadata({"llama_workbench.format": str(FORMAT)}), temporary)
 
         self._replace(SAMPLES, write)
 
@@ -567,6 +711,33 @@ def _fix_for_missing(name: str, folder: Path) -> str:
     return "Is this the folder of a run? List the runs there are: workbench runs"
 
 
+_FIX = "Restore the file from a copy, or measure again."
+_CHANGED = "its content is not what the run wrote"
+
+
+def _why_changed(known: sums.Sums, name: str, found: str | None, there: bool) -> str | None:
+    """Why a file is not what the run wrote, by its checksum now; None where it is, or where neither knows of it."""
+    if name not in known.files:
+        return f"the run did not write it ({MANIFEST} does not list it)" if there else None
+    if not there:
+        return "missing, and the run wrote it"
+    return None if found == known.files[name] else _CHANGED
+
+
+def _changed(folder: Path, name: str, why: str = _CHANGED) -> ChangedFile:
+    fix = _FIX
+    if name in (VERDICTS, STANDINGS):
+        fix = f"Judge the run again: workbench judge {folder}"
+    elif why.startswith("the run did not"):
+        fix = "Move it out of the folder, or measure again."
+    return ChangedFile(folder / name, why, fix)
+
+
+def _write_table(table: pa.Table, path: Path) -> None:
+    """With a checksum of each page, so that a snapshot of a run that still goes on tells most of its damage itself."""
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -617,6 +788,8 @@ def _checked(record: RoundRecord) -> dict[str, Any]:
 def _record_problem(record: Any) -> str | None:
     if not isinstance(record, dict):
         return "not an object"
+    if unknown := record.keys() - _LINE_KEYS:
+        return f"unknown key {schema.shown(sorted(unknown)[0])}"
     if not isinstance(record.get("workload"), str):
         return '"workload" is not a name'
     for key in ("process", "round"):
@@ -638,72 +811,28 @@ def _record_problem(record: Any) -> str | None:
     return None
 
 
-def _lacks(value: Any, wanted: Mapping[str, type | tuple[type, ...]], where: str) -> str | None:
-    """What is wrong with `value` as an object with these keys, in words; None where nothing is."""
-    if not isinstance(value, dict):
-        return f"{where} is not an object"
-    for key, kind in wanted.items():
-        if not isinstance(value.get(key), kind):
-            return f'{where} has no "{key}" of the right kind'
-    return None
+def _merged(fresh: pa.Table, parquet: Path) -> pa.Table:
+    """The rounds of a journal, and those that an earlier Parquet file has beside them."""
+    try:
+        earlier = _checked_table(_read_parquet(parquet), parquet)
+    except RunError as error:
+        warnings.warn(f"{error}; its journal {JOURNAL} was read instead", RunWarning, stacklevel=5)
+        return fresh
+    if not fresh.num_rows:
+        return earlier
+    # Rounds that the journal also has are dropped from the older file. Mostly that is all of them: the file is a
+    # snapshot of the same journal. Only where a finished run was taken up again are there others.
+    known = _rounds(fresh)
+    others = _rounds(earlier) - known
+    if not others:
+        return fresh
+    keep = [key in others for key in zip(*(earlier.column(name).to_pylist() for name in _ROUND), strict=True)]
+    merged = pa.concat_tables([earlier.filter(pa.array(keep, pa.bool_())), fresh])
+    return merged.unify_dictionaries().combine_chunks()
 
 
-def _manifest_problem(manifest: Mapping[str, Any]) -> str | None:
-    """What is wrong with the parts of a manifest that others index into without asking."""
-    for key in ("environment", "checkpoints", "noise"):
-        if not isinstance(manifest.get(key) or {}, dict):
-            return f'"{key}" is not an object'
-    pairs = manifest.get("ad_hoc", [])
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        return '"ad_hoc" is not a list of pairs'
-    experiments, excluded = manifest.get("experiments", []), manifest.get("excluded", [])
-    if not isinstance(experiments, list) or not isinstance(excluded, list):
-        return '"experiments" or "excluded" is not a list'
-    checks = [_lacks(item, {"variant": str, "reason": str}, "an entry of excluded") for item in excluded]
-    for item in experiments:
-        if problem := _lacks(item, {"workload": dict, "variants": list}, "an experiment"):
-            return problem
-        if not isinstance(item["workload"].get("name"), str):
-            return "an experiment has a workload without a name"
-        name = item["workload"]["name"]
-        if not all(isinstance(variant, str) for variant in item["variants"]):
-            return f"{name}: a variant is not a name"
-        for key, kind in (("gates", dict), ("traces", dict), ("clock", dict), ("trace_differences", list)):
-            if not isinstance(item.get(key, kind()), kind):
-                return f'{name}: "{key}" is not {"an object" if kind is dict else "a list"}'
-        if not isinstance(item.get("excluded", []), list):
-            return f'{name}: "excluded" is not a list'
-        checks += [_lacks(gate, {"passed": bool}, f"{name}: a gate") for gate in item.get("gates", {}).values()]
-        checks += [
-            _lacks(trace, {"digest": str, "ops": int}, f"{name}: a trace") for trace in item.get("traces", {}).values()
-        ]
-        checks += [
-            _lacks(entry, {"baseline": str, "variant": str, "same": bool}, f"{name}: an entry of trace_differences")
-            for entry in item.get("trace_differences", [])
-        ]
-        checks += [
-            _lacks(entry, {"variant": str, "reason": str}, f"{name}: an entry of excluded")
-            for entry in item.get("excluded", [])
-        ]
-    return next((problem for problem in checks if problem), None)
-
-
-def _verdict_problem(verdict: Mapping[str, Any]) -> str | None:
-    """What is wrong with an entry of verdicts.json."""
-    if problem := _lacks(verdict, {"claim": str, "verdict": str, "reason": str, "who": list, "effects": list}, "it"):
-        return problem
-    number = (int, float)
-    wanted: dict[str, type | tuple[type, ...]] = dict.fromkeys(("workload", "variant", "baseline", "verdict"), str)
-    wanted |= {"rounds": int, "seconds": number, "warnings": list}
-    for effect in verdict["effects"]:
-        if problem := _lacks(effect, wanted, "an effect"):
-            return problem
-        if not all(isinstance(effect.get(key), (*number, type(None))) for key in ("ratio", "low", "high")):
-            return "an effect has a ratio that is not a number"
-    return None
-
-
-def _read_journal(path: Path) -> pa.Table:
+def _read_journal(path: Path) -> tuple[pa.Table, bool]:
+    """Its rounds, and whether its last line is whole."""
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
     try:
         data = path.read_bytes()
@@ -713,12 +842,14 @@ def _read_journal(path: Path) -> pa.Table:
     rest = lines.pop()
     if rest:
         warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
+    has_crc = False
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-            problem = _record_problem(record)
+            problem = _record_problem(record) or _crc_problem(line, record, has_crc)
+            has_crc = has_crc or "crc" in record
         except (ValueError, RecursionError):
             problem = "not JSON"
         if problem:
@@ -738,9 +869,22 @@ def _read_journal(path: Path) -> pa.Table:
         return pa.table(
             [_column(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names],
             schema=SCHEMA,
-        )
+        ), not rest
     except (pa.ArrowInvalid, OverflowError) as error:
         raise RunError(path, f"a number is out of range ({error})", "Measure again.") from error
+
+
+def _crc(text: bytes) -> bytes:
+    """The end of a journal's line, in place of the last brace of `text`: a digit that changed is told."""
+    return b',"crc":"%08x"}' % zlib.crc32(text)
+
+
+def _crc_problem(line: bytes, record: Mapping[str, Any], needed: bool) -> str | None:
+    """What is wrong with the check of a line; lines of older runs have none."""
+    if "crc" not in record:
+        return "its checksum is missing" if needed else None
+    end = len(_crc(b""))
+    return None if line[-end:] == _crc(line[:-end] + b"}") else "its checksum does not fit"
 
 
 def _rounds(table: pa.Table) -> set[tuple[str, int, int]]:
@@ -755,12 +899,14 @@ def _column(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _open_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pq.ParquetFile:
-    """Open and check the columns; raises RunError."""
+def _open_parquet(
+    path: Path, schema: pa.Schema = SCHEMA, source: Path | pa.BufferReader | None = None
+) -> pq.ParquetFile:
+    """Open and check the columns; raises RunError. `source`: the content, where that was read already."""
     try:
         if path.stat().st_size == 0:
             raise RunError(path, "an empty file, not Parquet", _FIX_PARQUET)
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(source or path, page_checksum_verification=True)
     except pa.ArrowException as error:
         raise RunError(path, f"not a whole Parquet file ({_first_line(error)})", _FIX_PARQUET) from error
     except OSError as error:
@@ -773,7 +919,7 @@ def _open_parquet(path: Path, schema: pa.Schema = SCHEMA) -> pq.ParquetFile:
     return file
 
 
-_FIX_PARQUET = "Restore the file from a copy, or measure again."
+_FIX_PARQUET = _FIX
 
 
 def _of(variants: Collection[str] | None, table: pa.Table) -> pa.Table:
@@ -783,8 +929,13 @@ def _of(variants: Collection[str] | None, table: pa.Table) -> pa.Table:
     return table.filter(pc.is_in(table.column("variant").cast(pa.string()), pa.array(sorted(variants), pa.string())))
 
 
-def _read_parquet(path: Path, schema: pa.Schema = SCHEMA, variants: Collection[str] | None = None) -> pa.Table:
-    file = _open_parquet(path, schema)
+def _read_parquet(
+    path: Path,
+    schema: pa.Schema = SCHEMA,
+    variants: Collection[str] | None = None,
+    source: Path | pa.BufferReader | None = None,
+) -> pa.Table:
+    file = _open_parquet(path, schema, source)
     try:
         table = _of(variants, file.read(columns=[name for name in schema.names if name in file.schema_arrow.names]))
         for name in schema.names:

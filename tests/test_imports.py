@@ -20,6 +20,8 @@ PIPELINE = (
     "regions",
     "phase_map",
     "files",
+    "schema",
+    "sums",
     "claims",
     "counts",
     "geometries",
@@ -82,7 +84,7 @@ PIPELINE = (
 )
 PURE = (
     "attribution", "confidence", "decision", "footprint", "gains", "judge", "phase_map", "regions", "roofline",
-    "shares", "trends", "verdicts", "work",
+    "schema", "shares", "trends", "verdicts", "work",
 )  # fmt: skip
 WITHOUT_TORCH = (
     *PURE,
@@ -97,6 +99,7 @@ WITHOUT_TORCH = (
     "loading",
     "memory",
     "speedscope",
+    "sums",
     "store",
     "report",
     "standings",

@@ -19,6 +19,7 @@ from llama_workbench.harness.cache import cache_directory
 from llama_workbench.harness.checkpoints import synthesize
 from llama_workbench.harness.plan import Request
 from llama_workbench.harness.processes import WorkerProcess
+from llama_workbench.harness.standings import read_standings
 from llama_workbench.harness.store import RunFolder
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -72,6 +73,10 @@ def test_a_comparison_end_to_end(tmp_path):
     assert not experiment["trace_differences"][0]["same"]
     assert result.manifest["noise"]["controls"]
     assert not (result.folder.path / "samples.jsonl").exists()
+    written = {"claims.json", "verdicts.json", "standings.json", "samples.parquet"}
+    assert result.folder.read_manifest()["checksums"].keys() == {"run.json", *written}
+    assert result.folder.changed() == []
+    assert read_standings(result.folder).status == "complete"
 
 
 def test_no_path_of_this_machine_gets_into_the_run(tmp_path):

@@ -375,10 +375,17 @@ def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
         (b'{"format": 2}', "format 2, and this workbench reads format 1"),
         (b'{"format": true}', "format True"),
         (b"{}", "format None"),
-        (b'{"format": 1, "experiments": {}}', '"experiments" or "excluded" is not a list'),
-        (b'{"format": 1, "experiments": [{"workload": "w"}]}', 'an experiment has no "workload" of the right kind'),
-        (b'{"format": 1, "experiments": [{"workload": {}, "variants": []}]}', "a workload without a name"),
-        (b'{"format": 1, "experiments": [], "environment": 3}', '"environment" is not an object'),
+        (b'{"format": 1, "experiments": {}}', ': "experiments" is an empty object, expected a list'),
+        (b'{"format": 1, "excluded": 0}', ': "excluded" is 0, expected a list'),
+        (
+            b'{"format": 1, "experiments": [{"workload": "w"}]}',
+            '"experiments", entry 0, "workload" is "w", expected an ob',
+        ),
+        (
+            b'{"format": 1, "experiments": [{"workload": {}, "variants": []}]}',
+            '"experiments", entry 0, "workload" has no "name"',
+        ),
+        (b'{"format": 1, "experiments": [], "environment": 3}', '"environment" is 3, expected an object'),
     ],
 )
 def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None:
@@ -407,9 +414,12 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
     [
         ("{}", "not a list"),
         ("[3]", "not a list of objects"),
-        ('[{"claim": "c"}]', 'entry 0: it has no "verdict"'),
-        (json.dumps([a_verdict(), a_verdict(rounds="many")]), 'entry 1: an effect has no "rounds" of the right kind'),
-        (json.dumps([a_verdict(low="0.9")]), "a ratio that is not a number"),
+        ('[{"claim": "c"}]', 'entry 0 has no "verdict"'),
+        (json.dumps([a_verdict(), a_verdict(rounds="many")]), 'entry 1, "effects", entry 0, "rounds" is "many", exp'),
+        (json.dumps([a_verdict(low="0.9")]), 'entry 0, "effects", entry 0, "low" is "0.9", expected a number'),
+        (json.dumps([a_verdict(low=10**400)]), "line 1: 1000.* stands there, expected a finite number"),
+        (json.dumps([a_verdict()]).replace("0.9", "1e999"), "line 1: 1e999 stands there, expected a finite number"),
+        (json.dumps([a_verdict(high=float("nan"))]), "line 1: NaN stands there, expected a finite number"),
     ],
 )
 def test_damaged_verdicts(run: RunFolder, verdicts: str, message: str) -> None:

@@ -48,7 +48,7 @@ def rows(effects: Sequence[Effect]) -> tuple[list[tuple[float, Effect]], list[tu
 
 
 def span(claim: Claim, floors: Mapping[str, Floor]) -> tuple[float, float]:
-    """Ends of the axis of ratios: everything that is finite, and some air."""
+    """Ends of the axis of ratios: everything that is finite, and some air, as far as a float goes."""
     known = [1.0, *(region(claim) or ())]
     for effect in claim.effects:
         known += [effect.value, effect.low, effect.high]
@@ -57,7 +57,7 @@ def span(claim: Claim, floors: Mapping[str, Floor]) -> tuple[float, float]:
     logs = [math.log(value) for value in known if value is not None and value > 0]
     low, high = min(logs), max(logs)
     air = max(0.08 * (high - low), 0.003)
-    return math.exp(low - air), math.exp(high + air)
+    return math.exp(max(low - air, -700.0)), math.exp(min(high + air, 700.0))
 
 
 def linear_span(claim: Claim) -> tuple[float, float]:

@@ -1,7 +1,374 @@
-"""The files of a run folder."""
+"""The files of a run folder: with checksums, as runs leave them, and without, as older runs are.
+
+With checksums no change may be silent. Without, another number is another run's, and nobody can know; but whatever
+such a file holds must end in one line that names it.
+"""
 
 from __future__ import annotations
 
-from . import Kind
+import functools
+import random
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-KINDS: tuple[Kind, ...] = ()
+from llama_workbench.dashboard import answers, checks, crossovers, data, export, noise, phase_shares, rounds, sweeps
+from llama_workbench.dashboard.timings import read_evidence
+from llama_workbench.harness.claims import ClaimError, check_claim
+from llama_workbench.harness.cli import rejudge
+from llama_workbench.harness.compare import compare_standings, to_markdown
+from llama_workbench.harness.decision import decisions_of
+from llama_workbench.harness.phase_map import PHASES
+from llama_workbench.harness.report import markdown_table, verdict_report
+from llama_workbench.harness.roofline import all_reached
+from llama_workbench.harness.session import judge_run
+from llama_workbench.harness.standings import read_standings, write_standings
+from llama_workbench.harness.store import RunError, RunFolder
+from tests import runs
+
+from . import BYTES, Damage, Kind, digit, json_value
+
+WORKLOAD = "prefill-15m-t128"
+BEFORE, AFTER = "team006_before", "team006_after"
+
+JSON_DAMAGE: tuple[Damage, ...] = (json_value, digit, *BYTES)
+
+
+# --- a run that has every file ----------------------------------------------------------------------------------------
+
+
+def claims() -> list[dict[str, Any]]:
+    """One of each metric whose file is damaged here."""
+    return [
+        runs.a_claim("a-time", {"workloads": [WORKLOAD], "faster_than_percent": 1}),
+        _reading("share", phases=["qkv"], of="layer", range=[10, 60], variant=AFTER),
+        _reading("loading", quantity="gguf", of="warm", above=1),
+        _reading("roofline", above=1, variant=AFTER),
+        _reading("memory", quantity="masks_of_weights", at_most=50, variant=AFTER),
+    ]
+
+
+def _reading(metric: str, **keys: Any) -> dict[str, Any]:
+    return runs.a_claim(f"a-{metric}") | {"hypothesis": [{"metric": metric, "workloads": [WORKLOAD], **keys}]}
+
+
+def loading() -> list[dict[str, Any]]:
+    """Two loaders with a warm page cache."""
+    return [
+        {
+            "checkpoint": "15m",
+            "loader": loader,
+            "cache": "warm",
+            "variant": "fast",
+            "prompt_tokens": 128,
+            "file_bytes": 60_000_000,
+            "reason": None,
+            "loads": [
+                {"round": number, "position": 0, "open_ns": 10**6 + number, "touched_ns": 2 * 10**6, "peak_bytes": 4096}
+                for number in range(4)
+            ],
+            "first_tokens": [
+                {
+                    "round": number,
+                    "position": 1,
+                    "open_ns": 10**6 + 9 * number,
+                    "build_ns": 10**6,
+                    "first_ns": 3 * 10**6,
+                }
+                | {"build_again_ns": 9 * 10**5, "first_again_ns": 2 * 10**6}
+                for number in range(4)
+            ],
+        }
+        for loader in ("safetensors-mmap", "gguf")
+    ]
+
+
+def roofline() -> list[dict[str, Any]]:
+    """One variant beside both roofs."""
+    return [
+        {
+            "workload": WORKLOAD,
+            "reason": None,
+            "cache_bytes": 1 << 25,
+            "rounds": 6,
+            "roofs": {"matmul": {"kernel": "square", "amount": 10**9}, "memory": {"kernel": "sum", "amount": 10**8}},
+            "weight_bytes": 6 * 10**7,
+            "work": {"128": [[10**9, 10**7]]},
+            "roof_samples": [[name, i, 0, 1, 10**7 + i, 10**7] for i in range(6) for name in ("matmul", "memory")],
+            "samples": [[AFTER, i, 0, 128, 1, 2 * 10**7 + i, 2 * 10**7] for i in range(6)],
+            "variants": {AFTER: {"clock": "cpu", "reason": None}},
+        }
+    ]
+
+
+def sweep() -> dict[str, Any]:
+    """What a variant holds after 1 and 2 lengths."""
+    held = {"kv": 10**6, "rope": 10**4, "mask": 10**5, "repacked": 0, "other": 0}
+    steps = [
+        {"lengths": lengths, "held": held, "kept": held, "computed": {"held": held, "kept": held}}
+        for lengths in ([], [128], [64, 128])
+    ]
+    sizes = {"kv_bytes": 10**6, "weights_bytes": 6 * 10**7, "loaded_bytes": 3 * 10**8, "peak_bytes": [4 * 10**8] * 2}
+    record = {"workload": WORKLOAD, "variant": AFTER, "reason": None, "served": [64, 128], "planned_lengths": 2}
+    return record | sizes | {"steps": steps, "transients": [{"tokens": 128, "peak_bytes": 10**6}], "seconds": 1.5}
+
+
+def finding() -> dict[str, Any]:
+    """A value in percent."""
+    names = {"metric": "memory", "quantity": "masks_of_weights", "workload": WORKLOAD, "variant": AFTER, "baseline": ""}
+    return names | {"value": 7.25, "count": 2, "detail": "so many bytes", "reason": "", "seconds": 1.5}
+
+
+def _add_passes(run: RunFolder) -> None:
+    pair = {"workload": WORKLOAD, "variant": AFTER}
+    rng = random.Random(0)
+    rows = [
+        [WORKLOAD, variant, 1, number, call, 128, phase, 10**5 + rng.randint(0, 10**4), 2 * 10**6]
+        for variant in (AFTER, BEFORE)
+        for number in range(4)
+        for call in range(2)
+        for phase in PHASES
+        if phase != "attention_fused"
+    ]
+    run.write_phases(rows)
+    lines = {"variants/modular/model.py": {"88": [["qkv"], ["other"]], "90": [[], ["mlp"]]}}
+    run.write_json("phases.json", [pair | {"rounds": 4, "reason": None, "clock": "thread CPU", "lines": lines}])
+    run.write_json("loading.json", loading())
+    run.write_json("roofline.json", roofline())
+    run.write_json("memory_sweep.json", [sweep()])
+    run.write_json("findings.json", [finding()])
+    sizes = {"peak_transient_bytes": 3 * 10**6, "parameter_bytes": 6 * 10**7, "cache_bytes": 7 * 10**6, "reason": None}
+    run.write_json("memory.json", [pair | sizes, pair | sizes | {"variant": BEFORE}])
+    stacks = run.path / "profiles" / "a.folded"
+    stacks.parent.mkdir()
+    stacks.write_text(runs.FOLDED.format(attention=300, mask=20))
+    sampled = {"path": "profiles/a.folded", "rate_hz": 250, "samples": 740, "native": False, "native_reason": None}
+    timed = {"calls": 19, "median_ns": 9 * 10**6, "median_error_ns": 1e4, "reason": None}
+    run.write_json("profiles.json", [pair | sampled | timed])
+
+
+@functools.cache
+def _content(sealed: bool, killed: bool = False) -> Mapping[str, bytes]:
+    """The files of the run, made once."""
+    with tempfile.TemporaryDirectory() as folder:
+        without = [name for name in runs.FACTORS if name not in (BEFORE, AFTER, f"{BEFORE}@aa", "yardstick")]
+        made: dict[str, Any] = {
+            "only": [WORKLOAD],
+            "rounds": 14,
+            "without": without,
+            "claims": claims(),
+            "judged": False,
+        }
+        run = runs.write_run(Path(folder) / "run", killed=killed, **made)
+        if killed:
+            journal = run.path / "samples.jsonl"
+            whole = journal.read_bytes()
+            journal.write_bytes(whole[: whole.rindex(b"\n") + 1])
+            run.write_json("run.json", _with_rounds(run.read_manifest(), whole.count(b"\n")))
+        else:
+            _add_passes(run)
+            manifest = run.read_manifest()
+            found, heard = judge_run(manifest, [check_claim(claim, "claims") for claim in run.read_claims()], run)
+            run.write_json("verdicts.json", [verdict.to_json() for verdict in found])
+            manifest |= {"noise": heard}
+            (run.seal if sealed else functools.partial(run.write_json, "run.json"))(manifest)
+            write_standings(run)
+        files = (path for path in run.path.rglob("*") if path.is_file())
+        return {path.relative_to(run.path).as_posix(): path.read_bytes() for path in files}
+
+
+def _with_rounds(manifest: dict[str, Any], count: int) -> dict[str, Any]:
+    return manifest | {"experiments": [entry | {"rounds": count} for entry in manifest["experiments"]]}
+
+
+def write_whole_run(folder: Path, *, sealed: bool = True) -> RunFolder:
+    """A judged run with every file that there may be; a second one costs nothing but the writing."""
+    return RunFolder(_writer("run.json", sealed=sealed)(folder).parent)
+
+
+def _writer(name: str, **how: bool) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        for file, content in _content(**how).items():
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return folder / name
+
+    return write
+
+
+# --- as the workbench reads them --------------------------------------------------------------------------------------
+
+
+def _judged(run: RunFolder) -> list[object]:
+    """`workbench judge`."""
+    try:
+        verdicts, manifest = rejudge(run)
+    except ClaimError as error:
+        raise RunError(run.path / "claims.json", error.problems[0].removeprefix(f"{run.path}/"), "") from error
+    verdict_report(verdicts, manifest)
+    return [verdicts, manifest.get("noise"), markdown_table(verdicts, manifest)]
+
+
+def _opened(run: RunFolder) -> data.Run:
+    """What every page of the dashboard opens; a problem is shown as a warning."""
+    opened = data.read_run(run.path)
+    for problem in opened.problems:
+        warnings.warn(problem, stacklevel=2)
+    return opened
+
+
+def _shown(run: RunFolder) -> list[object]:
+    """The pages that show a run's claims, the list of runs, and the exported page."""
+    summary = run.describe(whole=True)
+    if summary.problem:
+        warnings.warn(summary.problem, stacklevel=2)
+    opened = _opened(run)
+    told: list[object] = [summary.claims, summary.machine, summary.noise, opened.claims, opened.floors, opened.left_out]
+    for claim in opened.claims:
+        told += [answers.answer(opened, claim), data.sentence(claim), data.measured(claim)]
+        told += [checks.row(opened, effect) for effect in claim.effects]
+        told += [data.reproduce(opened, claim), export.evidence_html(opened, claim)]
+    return told
+
+
+def read_manifest(run: RunFolder) -> list[object]:
+    """run.json is behind everything."""
+    told = [*_judged(run), *_shown(run)]
+    opened = _opened(run)
+    told += [
+        phase_shares.order(opened, WORKLOAD),
+        phase_shares.length(opened, WORKLOAD),
+        crossovers.all_series(opened),
+        noise.clocks(opened),
+        read_evidence(opened).noise,
+        rounds.pair(run, WORKLOAD, AFTER, BEFORE, "time", 0.01).ratio,
+        *read_ratios(run),
+    ]
+    return told
+
+
+def read_claims(run: RunFolder) -> list[object]:
+    """claims.json, by the judge and on the pages."""
+    return [*_judged(run), *_shown(run)]
+
+
+def read_ratios(run: RunFolder) -> list[object]:
+    """standings.json, in a history."""
+    standings = read_standings(run)
+    return [standings, to_markdown(compare_standings(standings, standings))]
+
+
+def read_loading(run: RunFolder) -> list[object]:
+    """loading.json, by the judge and on the page."""
+    return [_judged(run), _and_problem(*sweeps.read_loads(_opened(run)))]
+
+
+def read_roofline(run: RunFolder) -> list[object]:
+    """roofline.json, by the judge and in the report."""
+    return [_judged(run), all_reached(run.read_roofline(), alpha=0.01)]
+
+
+def read_memory(run: RunFolder) -> list[object]:
+    """memory.json, on the page."""
+    opened = _opened(run)
+    return [opened.memory, sweeps.tradeoff(opened, read_evidence(opened), WORKLOAD, "peak_transient_bytes")]
+
+
+def read_sweep(run: RunFolder) -> list[object]:
+    """memory_sweep.json, on the page."""
+    return [_and_problem(*sweeps.read_policies(_opened(run)))]
+
+
+def read_phases(run: RunFolder) -> list[object]:
+    """The times of the phase pass, by the judge, in the report and on the page."""
+    told: list[object] = [_judged(run), decisions_of(run.read_phases(), [], 0.01)]
+    phases = phase_shares.read(run.path)
+    for workload, variant in phases.measured:
+        for of in phase_shares.WHOLES:
+            try:
+                told.append(phase_shares.breakdown(phases, workload, variant, of, 0.01))
+            except ValueError as error:
+                told.append(str(error))
+    return told
+
+
+def read_phase_facts(run: RunFolder) -> list[object]:
+    """What the phase pass says of them, on the page."""
+    opened, phases = _opened(run), phase_shares.read(run.path)
+    for problem in phases.problems:
+        warnings.warn(problem, stacklevel=2)
+    agreements = [phase_shares.agreements(opened, phases, *pair, 0.01) for pair in phases.measured]
+    return [phases.facts, agreements]
+
+
+def read_samples(run: RunFolder) -> list[object]:
+    """The samples, by the judge and on the pages."""
+    told = [*_judged(run), run.timed(), rounds.pair(run, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
+    return [*told, noise.read(_opened(run)).places if (run.path / "verdicts.json").exists() else None]
+
+
+def read_profiles(run: RunFolder) -> list[object]:
+    """profiles.json and the stacks that it names, on the page."""
+    opened = _opened(run)
+    found = [data.read_profile(opened, *pair) for pair in opened.profiles]
+    for profile in found:
+        if profile is not None and profile.root is None:
+            warnings.warn(profile.reason, stacklevel=2)
+    return [found]
+
+
+def _and_problem(found: object, problem: str) -> object:
+    if problem:
+        warnings.warn(problem, stacklevel=3)
+    return found
+
+
+def _reader(read: Callable[[RunFolder], list[object]], name: str) -> Callable[[Path], str]:
+    def told(file: Path) -> str:
+        shown = repr(read(RunFolder(file.parents[name.count("/")])))
+        return shown.replace(str(file.parents[name.count("/")]), "")  # each try lies in another folder
+
+    return told
+
+
+READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
+    "run.json": read_manifest,
+    "claims.json": read_claims,
+    "verdicts.json": _shown,
+    "standings.json": read_ratios,
+    "findings.json": lambda run: [_judged(run), run.read_findings()],
+    "loading.json": read_loading,
+    "roofline.json": read_roofline,
+    "memory.json": read_memory,
+    "memory_sweep.json": read_sweep,
+    "phases.json": read_phase_facts,
+    "phases.parquet": read_phases,
+    "samples.parquet": read_samples,
+    "profiles.json": read_profiles,
+    "profiles/a.folded": read_profiles,
+}
+
+
+def _kind(name: str, *, sealed: bool) -> Kind:
+    return Kind(
+        name=name if sealed else f"{name}, no checksum",
+        write=_writer(name, sealed=sealed),
+        read=_reader(READERS[name], name),
+        errors=(RunError,),
+        damages=JSON_DAMAGE if name.endswith(".json") else BYTES,
+        silent_is_failure=sealed,
+    )
+
+
+JOURNAL = Kind(
+    name="samples.jsonl",
+    write=_writer("samples.jsonl", sealed=False, killed=True),
+    read=_reader(_judged, "samples.jsonl"),
+    errors=(RunError,),
+    damages=(digit, *BYTES),
+)
+
+KINDS: tuple[Kind, ...] = (*(_kind(name, sealed=sealed) for sealed in (True, False) for name in READERS), JOURNAL)

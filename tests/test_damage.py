@@ -1,0 +1,299 @@
+"""A file of a finished run that is not what the run wrote is told by all who read it; older runs are read as before."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+from llama_workbench.dashboard import data
+from llama_workbench.harness import schema
+from llama_workbench.harness.baselines import save
+from llama_workbench.harness.cli import rejudge
+from llama_workbench.harness.standings import measure_standings, read_standings
+from llama_workbench.harness.store import JUDGED, RunError, RunFolder, RunWarning
+from tests.fuzz.run_files import READERS, WORKLOAD, write_whole_run
+from tests.test_cli import Done, command, output
+from tests.test_store import a_round
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+CHANGED = "its content is not what the run wrote"
+FILES = sorted(READERS)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return write_whole_run(tmp_path / "runs" / "one")
+
+
+def change(run: RunFolder, name: str) -> None:
+    """Turn a digit of the file into another one, or a byte from its middle."""
+    path = run.path / name
+    content = bytearray(path.read_bytes())
+    places = [place for place, byte in enumerate(content) if 48 <= byte < 57] if name.endswith(".json") else []
+    place = places[len(places) // 2] if places else len(content) // 2
+    content[place] += 1 if content[place] < 255 else -1
+    path.write_bytes(bytes(content))
+
+
+def told(done: Done, name: str) -> bool:
+    """Whether a line of stderr names the file, and says what is wrong with it and what to do."""
+    lines = [line for line in done.stderr.splitlines() if not line.endswith(": written")]
+    assert all(line.startswith("workbench: ") for line in lines)
+    return any(f"{name}: {CHANGED}." in line and line.rstrip().endswith((".", "one")) for line in lines)
+
+
+# -- every command tells -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_judge_tells(run: RunFolder, name: str) -> None:
+    verdicts = (run.path / "verdicts.json").read_bytes()
+    change(run, name)
+    done = command("judge", run.path)
+    assert told(done, name)
+    assert (done.returncode == 2) == (name in JUDGED)
+    if name != "verdicts.json":
+        assert (run.path / "verdicts.json").read_bytes() == verdicts, "the same, or not written"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_report_tells(run: RunFolder, name: str, tmp_path: Path) -> None:
+    change(run, name)
+    done = command("report", run.path)
+    assert told(done, name) and (done.returncode == 2) == (name in JUDGED)
+    done = command("report", run.path, "--claim", "a-time", "--html", tmp_path / "page.html")
+    assert told(done, name) and (done.returncode == 2) == (name in ("run.json", "verdicts.json"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_compare_and_runs_and_the_baseline_tell(run: RunFolder, name: str, tmp_path: Path) -> None:
+    other = write_whole_run(tmp_path / "other")
+    change(run, name)
+    done = command("compare", other.path, run.path)
+    assert told(done, name) and other.path.name not in done.stderr
+    assert (done.stdout == "") == (name in ("run.json", "samples.parquet"))
+    [listed] = json.loads(output("runs", run.path.parent, "--json"))
+    assert listed["status"] == "damaged" and f"{Path(name).name}: {CHANGED}." in listed["problem"]
+    with pytest.raises(RunError, match=CHANGED):
+        save(run, "kept", under=tmp_path / "baselines")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_dashboard_tells(run: RunFolder, name: str) -> None:
+    good = READERS[name](run)
+    change(run, name)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            shown = READERS[name](run)
+        except RunError as error:
+            assert f"{name}: {CHANGED}" in str(error)
+            return
+    assert any(CHANGED in str(one.message) for one in heard)
+    if name == "standings.json":
+        assert repr(shown) == repr(good), "the samples say the same"
+
+
+def test_a_list_checks_what_it_shows_and_reads_no_samples(run: RunFolder) -> None:
+    change(run, "samples.parquet")
+    assert run.describe().problem is None
+    assert CHANGED in str(run.describe(whole=True).problem)
+    change(run, "verdicts.json")
+    [entry] = data.RunList(run.path.parent).entries()
+    assert entry.summary.problem == f"verdicts.json: {CHANGED}. Judge the run again: workbench judge {run.path}"
+
+
+# -- what else may happen to a folder ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["loading.json", "phases.parquet", "findings.json", "memory.json", "samples.parquet"])
+def test_a_file_that_is_gone_is_not_a_pass_that_never_was(run: RunFolder, name: str) -> None:
+    (run.path / name).unlink()
+    assert f"{name}: missing, and the run wrote it." in command("judge", run.path).stderr
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            READERS[name](run)
+        except RunError as error:
+            assert "missing, and the run wrote it" in str(error)
+        else:
+            assert any("missing, and the run wrote it" in str(one.message) for one in heard)
+
+
+def test_a_file_that_the_run_did_not_write_feeds_no_verdict(run: RunFolder, tmp_path: Path) -> None:
+    manifest = run.read_manifest()
+    kept = (run.path / "loading.json").read_bytes()
+    (run.path / "loading.json").unlink()
+    run.seal(manifest)
+    rejudge(run)
+    (run.path / "loading.json").write_bytes(kept)
+    with pytest.raises(RunError, match=r"loading\.json: the run did not write it \(run\.json does not list it\)"):
+        rejudge(run)
+    other = write_whole_run(tmp_path / "other")
+    other.append_round(a_round(0))
+    with pytest.raises(RunError, match=r"samples\.jsonl: the run did not write it"):
+        other.read_samples()
+
+
+def test_checksums_that_are_gone_are_missed(run: RunFolder) -> None:
+    manifest = json.loads((run.path / "run.json").read_text())
+    for gone in ({"checksums"}, {"sealed"}, set()):
+        rest = {key: value for key, value in manifest.items() if key not in gone}
+        for indent in (None, 1):
+            if gone or indent is None:
+                (run.path / "run.json").write_text(json.dumps(rest, indent=indent))
+                with pytest.raises(RunError, match=CHANGED):
+                    run.read_manifest()
+                with pytest.raises(RunError, match=CHANGED):
+                    run.read_loading()
+
+
+def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
+    saved = save(run, "kept", under=tmp_path / "baselines")
+    assert saved.changed() == [] and saved.describe(whole=True).problem is None
+    assert rejudge(saved)[0] == run.read_verdicts()
+
+
+# -- judging again -----------------------------------------------------------------------------------------------------
+
+
+def test_judging_again_writes_the_checksums_anew(run: RunFolder) -> None:
+    verdicts, manifest = run.read_verdicts(), run.read_manifest()
+    for name in ("verdicts.json", "standings.json"):
+        change(run, name)
+    said = command("judge", run.path).stderr
+    assert said.count("It is written anew.") == 2
+    assert run.read_verdicts() == verdicts and run.changed() == []
+    assert read_standings(run) == measure_standings(run)
+    assert run.read_manifest() | {"checksums": 0} == manifest | {"checksums": 0}
+    output("judge", run.path)  # and nothing is said
+
+
+def test_a_judge_that_is_killed_between_two_files_leaves_a_run_that_can_be_judged(run: RunFolder) -> None:
+    run.write_json("verdicts.json", run.read_verdicts()[:1])  # and run.json was not reached
+    with pytest.raises(RunError, match=f"{CHANGED}. Judge the run again: workbench judge {run.path}"):
+        run.read_verdicts()
+    assert command("judge", run.path).returncode == 0
+    assert len(run.read_verdicts()) == 5 and run.changed() == []
+
+
+def test_a_check_writes_nothing_and_tells(run: RunFolder, tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- verdicts:begin -->\n<!-- verdicts:end -->\n")
+    command("judge", run.path, "--write", readme)
+    change(run, "verdicts.json")
+    before = (run.path / "run.json").read_bytes()
+    done = command("judge", run.path, "--write", readme, "--check")
+    assert done.returncode == 0 and "Judge the run again" in done.stderr
+    assert (run.path / "run.json").read_bytes() == before
+
+
+# -- runs from before there were checksums -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (REPOSITORY / "results" / "baselines").iterdir()))
+def test_committed_runs_open_without_a_word(name: str, tmp_path: Path) -> None:
+    source = RunFolder(REPOSITORY / "results" / "baselines" / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert source.describe(whole=True).problem is None and source.changed() == []
+        assert data.read_run(source.path).problems == ()
+        schema.check(schema.JUDGED_MANIFEST, source.read_manifest())
+        assert source.read_standings()["of"] == source.digest()
+        for read in (source.read_loading, source.read_roofline, source.read_findings, source.read_memory_sweep):
+            read()
+        source.read_phase_facts(), source.read_phases(), source.read_samples()
+    if name == "candle-lookup":
+        copy = shutil.copytree(source.path, tmp_path / name)
+        before = (copy / "run.json").read_bytes()
+        output("judge", copy)
+        assert (copy / "run.json").read_bytes() == before, "nobody knows what it held when it was written"
+
+
+def test_a_run_without_checksums_is_read_without_a_word(tmp_path: Path) -> None:
+    run = write_whole_run(tmp_path / "one", sealed=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for read in READERS.values():
+            read(run)
+
+
+# -- journals ----------------------------------------------------------------------------------------------------------
+
+
+def journal_of(tmp_path: Path) -> RunFolder:
+    run = RunFolder.create(tmp_path / "killed")
+    for number in range(3):
+        run.append_round(a_round(number))
+    return run
+
+
+def test_a_changed_digit_in_a_journal_is_told(tmp_path: Path) -> None:
+    run = journal_of(tmp_path)
+    path = run.path / "samples.jsonl"
+    text = path.read_text()
+    path.write_text(text.replace("1001000", "1001001", 1))
+    with pytest.raises(RunError, match=r"line 2 is damaged \(its checksum does not fit\)\. Delete line 2"):
+        run.read_samples()
+    lines = text.splitlines(keepends=True)
+    path.write_text(lines[0] + lines[1].partition(',"crc"')[0] + "}\n" + lines[2])
+    with pytest.raises(RunError, match=r"line 2 is damaged \(its checksum is missing\)"):
+        run.read_samples()
+    path.write_text(lines[0].replace('"crc"', '"crx"'))
+    with pytest.raises(RunError, match=r'line 1 is damaged \(unknown key "crx"\)'):
+        run.read_samples()
+
+
+def test_lines_of_an_older_journal_have_no_checksum_and_newer_ones_may_follow(tmp_path: Path) -> None:
+    run = journal_of(tmp_path)
+    path = run.path / "samples.jsonl"
+    older = [line.partition(',"crc"')[0] for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{line}}}\n" for line in older))
+    run.append_round(a_round(3))
+    assert set(run.read_samples()["round"]) == {0, 1, 2, 3}
+
+
+def test_rounds_that_run_json_counted_and_the_journal_lacks_are_told(tmp_path: Path) -> None:
+    run = journal_of(tmp_path)
+    workload = {"workload": {"name": "prefill-tiny-t16"}, "variants": [], "rounds": 3}
+    run.write_json("run.json", {"format": 1, "experiments": [workload]})
+    run.read_samples()
+    path = run.path / "samples.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    with pytest.warns(RunWarning, match=r"2 rounds of prefill-tiny-t16, and run\.json counted 3: some were lost"):
+        assert len(run.read_samples()) == 30
+
+
+# -- a place and what was expected -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("loading.json", '"open_ns": 1000000', '"open_ns": 0', 'entry 0, "loads", entry 0, "open_ns" is 0, expected'),
+        ("loading.json", '"gguf"', '"safetensors-mmap"', "entry 1 has the checkpoint, loader, cache of an earlier one"),
+        ("roofline.json", "   128", '   "many"', 'entry 0, "samples", entry 0, entry 3 is "many", expected a whole'),
+        ("findings.json", '"count": 2', '"count": true', 'entry 0, "count" is true, expected a whole number'),
+        ("findings.json", "7.25", "1e999", "line 8: 1e999 stands there, expected a finite number"),
+        ("run.json", '"alpha": 0.01', '"alpha": 1.5', '"alpha" is 1.5, expected less than 1'),
+        ("run.json", '"hidden_size": 288', '"hidden_size": "x"', '"checkpoints", "15m", "hidden_size" is "x"'),
+        ("run.json", '"tokens": 128', '"tokens": -1', '"experiments", entry 0, "workload", "tokens" is -1, expected 0'),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(tmp_path: Path, name: str, old: str, new: str, said: str) -> None:
+    run = write_whole_run(tmp_path / "one", sealed=False)
+    path = run.path / name
+    text = path.read_text()
+    if old not in text and "hidden_size" in old:
+        text = text.replace('"parameters": 1000', f'"parameters": 1000, {old}')
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    done = command("judge", run.path)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert f"{run.path / name}: {said}" in line
+    assert WORKLOAD not in said
