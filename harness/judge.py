@@ -582,7 +582,8 @@ class Evidence:
     compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it generates; widths and
     geometries: of its model. phases: the table of phases.parquet, where there is one. loading, roofline: records of the
     files of those names. findings: what other passes found, by subject. unusable: (workload, variant) → why its numbers
-    do not count. alpha: of the whole report. device: what the models computed on, "cpu" or "cuda".
+    do not count. confirmed: what measuring again from outside gave (`confirmation`). alpha: of the whole report.
+    device: what the models computed on, "cpu" or "cuda".
     """
 
     samples: pd.DataFrame
@@ -591,6 +592,7 @@ class Evidence:
     wall_variants: Mapping[str, frozenset[str]] = field(default_factory=dict)
     trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
     unusable: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    confirmed: Mapping[Comparison, str] = field(default_factory=dict)
     noise: Noise = Noise((), "A/A noise: no controls in this run")
     fault_cost_ns: float = FAULT_COST_NS
     alpha: float = ALPHA
@@ -682,6 +684,7 @@ def evidence_from_manifest(
     wall_variants: dict[str, frozenset[str]] = {}
     unusable: dict[tuple[str, str], str] = {}
     traces: dict[tuple[str, frozenset[str]], str] = {}
+    confirmed: dict[Comparison, str] = {}
     for experiment in manifest.get("experiments", ()):
         facts = experiment["workload"]
         workload: str = facts["name"]
@@ -704,6 +707,7 @@ def evidence_from_manifest(
             wall_default.add(workload)
         wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.get("wall_variants", ()))
         traces.update(_trace_differences(workload, experiment))
+        confirmed.update(_confirmed(workload, experiment))
     evidence = Evidence(
         samples=samples,
         measured=measured,
@@ -711,6 +715,7 @@ def evidence_from_manifest(
         wall_variants=wall_variants,
         trace_difference=traces,
         unusable=unusable,
+        confirmed=confirmed,
         fault_cost_ns=_fault_cost_ns(manifest.get("environment", {})),
         alpha=float(manifest.get("alpha", ALPHA)),
         seed=int(manifest.get("seed") or 0),
@@ -725,6 +730,17 @@ def evidence_from_manifest(
         device=device_kind(manifest.get("environment") or {}),
     )
     return replace(evidence, noise=judge_controls(evidence) if noise is None else noise)
+
+
+def _confirmed(workload: str, experiment: Mapping[str, Any]) -> dict[Comparison, str]:
+    """What the effects that were measured again say of it, whichever side is called the baseline."""
+    found: dict[Comparison, str] = {}
+    for entry in experiment.get("confirmations", ()):
+        variant, baseline, ratio = entry["variant"], entry["baseline"], entry["ratio"]
+        how = f"measured again, alone in fresh processes and timed from outside ({entry['calls']} calls)"
+        found[Comparison(workload, variant, baseline)] = f"{how}: {ratio:.3g}×"
+        found[Comparison(workload, baseline, variant)] = f"{how}: {1 / ratio:.3g}×"
+    return found
 
 
 def _trace_differences(workload: str, experiment: Mapping[str, Any]) -> dict[tuple[str, frozenset[str]], str]:
@@ -806,7 +822,7 @@ def compare_sides(
     """Judge one comparison of a run; `kind` is the kind of evidence that the claim takes it for."""
     workload, variant, baseline, _ = comparison
     clock = evidence.clock(workload, variant, baseline)
-    return judge_effect(
+    effect = judge_effect(
         evidence.differences(comparison),
         region,
         alpha=alpha,
@@ -819,6 +835,8 @@ def compare_sides(
         fault_cost_ns=evidence.fault_cost_ns,
         method=method,
     )
+    again = evidence.confirmed.get(comparison)
+    return effect if again is None else replace(effect, warnings=(*effect.warnings, again))
 
 
 def allowance(evidence: Evidence, comparison: Comparison) -> tuple[float, float]:

@@ -93,6 +93,16 @@ class TraceDifference(Shape):
     detail: StrictStr | None = None
 
 
+class Confirmed(Shape):
+    """A ratio that was measured again from outside the processes, and what rounds gave."""
+
+    variant: StrictStr
+    baseline: StrictStr
+    ratio: Annotated[Number, Field(gt=0)]
+    inside: Annotated[Number, Field(gt=0)]
+    calls: Count
+
+
 class Named(Shape):
     """A workload, as far as every reader needs it."""
 
@@ -106,6 +116,7 @@ class Gated(Shape):
     gates: dict[str, Gate] = {}
     traces: dict[str, Trace] = {}
     trace_differences: list[TraceDifference] = []
+    confirmations: list[Confirmed] = []
     excluded: list[LeftOut] = []
     seconds: Amount | None = None
 
