@@ -23,6 +23,10 @@ from typing import Any
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 1, 36, 0x59616D61, -1
 
 
+CUT_OFF = 75
+"""Exit code of a process whose pipe to the parent was closed by what ran in it."""
+
+
 class Channel:
     """The pipes to the parent. Making one readies the process: see `ready_process`."""
 
@@ -31,6 +35,8 @@ class Channel:
         self._commands = os.fdopen(os.dup(0), encoding="utf-8")
         # Its number is one that no counting up or down comes across soon.
         self._answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 200)
+        found = os.fstat(self._answers)
+        self._pipe = found.st_dev, found.st_ino
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
@@ -50,6 +56,14 @@ class Channel:
         command: dict[str, Any] = loads(line)
         self._token = command.pop("token")
         return command
+
+    def is_open(self) -> bool:
+        """Whether answers still lead to the pipe that was given."""
+        try:
+            now = os.fstat(self._answers)
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) == self._pipe
 
     def answer(self, value: Mapping[str, Any]) -> None:
         """Answer the command that was received last."""

@@ -512,8 +512,8 @@ class Measurement:
                 self.end(group)  # what it left in the process need not be known in full
             for name, reason in bad.items():
                 self.exclude(name, reason, book)
-            if found["elsewhere"]:  # while others were timed
-                continue
+            if found["elsewhere"] or any(self.is_outside(name) for name in found["changed"]):
+                continue  # others may have felt it
             record = {
                 "workload": workload.name,
                 "process": group.processes,
@@ -549,7 +549,10 @@ class Measurement:
             running = active[index] if index is not None and index < len(active) else None
             if running in foreign or len(foreign) == 1:
                 bad[running if running in foreign else foreign[0]] = INTRUDES
-        bad |= found["wrong"] | found["changed"] | found["elsewhere"]
+        told = found["changed"] | found["elsewhere"]
+        if any(self.is_outside(name) for name in told):
+            return told  # what is wrong with others may be its doing
+        bad |= found["wrong"] | told
         for name, grown in found["leaks"].items():
             bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
         return bad

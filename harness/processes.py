@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .channel import CUT_OFF
 from .environment import child_environment, granted_cores
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -223,6 +224,8 @@ class WorkerProcess:
         if code < 0:
             name = signal.Signals(-code).name
             return f"kills its process ({name}{', out of memory?' if name == 'SIGKILL' else ''})"
+        if code == CUT_OFF:
+            return "closes files that it did not open, the pipe by which its process answers among them"
         return f"ends its process (exit code {code})"
 
 

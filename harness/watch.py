@@ -31,8 +31,16 @@ OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
 LOOKED_AT_NS = 20_000_000
 """Turns are added up over rounds until a variant had so much time, for a round of short calls has too little."""
 
+MOST_CORES = 1.2
+"""Who computes on more cores than this at once, where a workload gives one, is not faster but larger."""
+
 WAITING_SHARE = 0.2
 """A call that waits at least once, and for more than this share of its time, has something else compute for it."""
+
+SAMPLED = 4099
+"""Of the weights every so manieth value is looked at."""
+
+CLOSED = "closes files that it did not open"
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _TINY = float.fromhex("0x1p-1060")
@@ -65,6 +73,10 @@ def _timers() -> tuple[float, ...]:
 def _no_timers(_: object) -> None:
     for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
         signal.setitimer(timer, 0)
+
+
+def _limits() -> tuple[tuple[int, int], ...]:
+    return tuple(map(resource.getrlimit, (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)))
 
 
 def _fused_attention() -> tuple[bool, ...]:
@@ -107,6 +119,8 @@ SETTINGS = (
     Setting("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
     Setting("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
     Setting("the scheduling of the process", lambda: os.sched_getscheduler(0)),
+    Setting("the limits of the process", _limits),
+    Setting("how deep calls may nest", sys.getrecursionlimit, sys.setrecursionlimit),
     Setting("timers", _timers, _no_timers),
     Setting("the working directory", os.getcwd, os.chdir),
 )  # fmt: skip
@@ -171,6 +185,7 @@ class Watch:
         self._threads = set(_listed("task"))
         self._open = _descriptors()
         self._children_seconds = _children_seconds()
+        self._weights: dict[int, dict[str, float]] = {}
 
     def accept(self) -> None:
         """What is there now is as it should be: code of ours was imported, built or called."""
@@ -222,7 +237,7 @@ class Watch:
         opened = [number for number in found if number not in self._open]
         self._open = found
         if closed:
-            return "closes files that it did not open"
+            return CLOSED
         if opened and files:
             return f"leaves {len(opened)} more file{'s' * (len(opened) > 1)} open after a call"
         return None
@@ -241,6 +256,12 @@ class Watch:
 
     # -- who computes --------------------------------------------------------------------------------------------
 
+    def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
+        """Whether somebody wrote into the weights that all variants are given; a sample of their values tells."""
+        found = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
+        known = self._weights.setdefault(id(weights), found)
+        return found != known
+
     def spent(self, name: str, *, calls: int, process_ns: int, thread_ns: int, wall_ns: int, waits: int) -> None:
         """Take in what a sample of `name` used up: CPU time of the process and of the calling thread, time, waits."""
         turn = self.turns.setdefault(name, Turn())
@@ -258,7 +279,10 @@ class Watch:
         found: dict[str, str] = {}
         for name, turn in self.turns.items():
             others_ns = turn.process_ns - turn.thread_ns
-            if others_ns > max(OWN_THREADS_SHARE * turn.process_ns, OWN_THREADS_NS) and name not in by_wall:
+            if name in by_wall and turn.process_ns > MOST_CORES * turn.wall_ns + OWN_THREADS_NS:
+                cores = turn.process_ns / turn.wall_ns
+                found[name] = f"computes on {cores:.1f} cores at once, and the workload gives it one"
+            elif others_ns > max(OWN_THREADS_SHARE * turn.process_ns, OWN_THREADS_NS) and name not in by_wall:
                 busy = {self.threads_of[thread] for thread in _listed("task") if thread in self.threads_of} - by_wall
                 for owner in busy or {name}:
                     share = others_ns / turn.process_ns

@@ -39,7 +39,7 @@ from llama_workbench.variants.presets import presets
 
 from . import geometries, loaders, tokenizer
 from .cache import CacheError, partial_folder
-from .channel import Channel, carry_out
+from .channel import CUT_OFF, Channel, carry_out
 from .checkpoints import Checkpoint, load
 from .devices import Cuda, Device, Spent, device_of
 from .drawn import Drawn
@@ -82,7 +82,7 @@ from .runners import (
     Runner,
     Subject,
 )
-from .watch import OWN_THREADS_SHARE, Watch
+from .watch import CLOSED, OWN_THREADS_SHARE, Watch
 from .work import products, weight_bytes, work_of_call
 from .workloads import DECODE_ROOM, Workload, call_lengths, longest_call, pieces, warmup_length
 
@@ -136,9 +136,10 @@ class WorkerError(Exception):
 class Worker:
     """Answers the parent's commands. State: benches by workload name, and the checkpoint they share."""
 
-    def __init__(self, hello: dict[str, Any], *, alone: bool = False) -> None:
-        """`alone`: nothing else goes on in this process."""
+    def __init__(self, hello: dict[str, Any], *, alone: bool = False, channel: Channel | None = None) -> None:
+        """`alone`: nothing else goes on in this process. `channel`: by which it answers, where it has a parent."""
         self.alone = alone
+        self.channel = channel
         self.process: int = hello.get("process", 0)
         self.added: dict[str, str] = hello.get("added", {})  # name → FILE:FUNCTION
         self.cache = Path(hello["cache"])
@@ -177,6 +178,8 @@ class Worker:
         key = (folder, workload["dtype"])
         if key not in self.checkpoints:
             self.checkpoints[key] = load(Path(folder), dtype=dtype, device=self.device.kind, cache=self.cache)
+            if self.added:
+                self.watch.weights_changed(self.checkpoints[key].weights)  # as they are now
         checkpoint = self.checkpoints[key]
         geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
         work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
@@ -479,7 +482,16 @@ class Worker:
 
     def _changed(self, entered: str, *, files: bool = True) -> str | None:
         """What a variant changed for everybody in the turn that ends here; put right again where that can be."""
-        return self.device.changed() or self.watch.changes(entered, trusted=not self._is_outside(entered), files=files)
+        foreign = self._is_outside(entered)
+        said = self.device.changed() or self.watch.changes(entered, trusted=not foreign, files=files)
+        if said == CLOSED and self.channel is not None and not self.channel.is_open():
+            os._exit(CUT_OFF)  # while the parent still sees whose turn it is
+        if not said and foreign and any(map(self.watch.weights_changed, self._weights())):
+            said = "writes into the weights that everybody is given"
+        return said
+
+    def _weights(self) -> list[dict[str, Tensor]]:
+        return [checkpoint.weights for checkpoint in self.checkpoints.values()]
 
     def _is_outside(self, entered: str) -> bool:
         name = entered.partition("@")[0]
@@ -1329,7 +1341,7 @@ def main() -> None:
     hello = channel.receive()
     if hello is None:
         return
-    worker = Worker(hello, alone=True)
+    worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
     channel.answer({"ok": {"pid": os.getpid()}})
 

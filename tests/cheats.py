@@ -417,6 +417,22 @@ leaves_folder = _leaving(lambda: os.chdir("/"))
 leaves_collector = _leaving(gc.enable)
 leaves_patch = _leaving(_patch_linear)
 burns = _leaving(_burn)
+closes_files = _leaving(lambda: os.closerange(3, 1024))
+
+
+def writes_weights(config, weights, *, max_length):
+    """Writes into the weights once it has a copy of its own."""
+    model: Any = _Model(config, weights, max_length)
+
+    def forward(tokens, position):
+        if model.calls() > GATED:
+            weights["model.embed_tokens.weight"].mul_(1.01)
+        return model.model.forward(tokens, position)
+
+    model.forward = forward
+    return model
+
+
 scribbles = _leaving(_scribble)
 
 
@@ -448,6 +464,7 @@ CAUGHT = {
     "leaves_collector": "turns garbage collection on",
     "leaves_patch": "puts something else in the place of torch.nn.functional.linear",
     "burns": "threads of its own",
+    "writes_weights": "writes into the weights",
 }
 """Falls out, and what is said of it."""
 
@@ -486,9 +503,14 @@ def main(names: list[str], workload: str) -> None:
             reason = bad.get(name)
             if reason:
                 break
-            assert name not in worker.by_wall
-            cpu_ns = {side: [row[5] / row[4] for row in found["samples"] if row[0] == side] for side in ("fast", name)}
+            clock = 6 if name in worker.by_wall else 5  # wall or the thread's own
+            cpu_ns = {
+                side: [row[clock] / row[4] for row in found["samples"] if row[0] == side] for side in ("fast", name)
+            }
             ratios.append(statistics.median(cpu_ns["fast"]) / statistics.median(cpu_ns[name]))
+        for thread in threading.enumerate():
+            if thread.name == "burner":
+                thread.join()  # or the next one would be blamed for it
         ratio = statistics.median(ratios) if ratios else None
         print(json.dumps({"name": name, "reason": reason, "ratio": ratio}), flush=True)
 

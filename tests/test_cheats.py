@@ -51,6 +51,7 @@ def test_what_only_looks_fast_gains_nothing(tried, name):
     [
         ("old_buffer", "logits of a timed call off by"),
         ("scribbles", "writes into the pipe by which its process answers"),
+        ("closes_files", "closes files that it did not open"),
         ("clocks_by_frame", "alone and timed from outside"),
     ],
 )

@@ -1,0 +1,111 @@
+"""What of a process is looked after, and who is said to have computed where no clock looks."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import torch
+
+from llama_workbench.harness.watch import OWN_THREADS_NS, Watch
+
+MS = 1_000_000
+
+
+def test_a_quiet_turn_changes_nothing() -> None:
+    watch = Watch()
+    assert watch.changes("x", trusted=False) is None
+    assert watch.changes("x", trusted=True) is None
+
+
+def test_what_is_put_in_the_place_of_a_function_is_told_and_undone() -> None:
+    watch, real = Watch(), torch.Tensor.__matmul__
+    torch.Tensor.__matmul__ = lambda *_: None
+    said = watch.changes("x", trusted=False)
+    assert said == "puts something else in the place of torch.Tensor.__matmul__ for everybody"
+    assert torch.Tensor.__matmul__ is real
+    time.perf_counter_ns, clock = (lambda: 0), time.perf_counter_ns
+    assert "time.perf_counter_ns" in (watch.changes("x", trusted=False) or "")
+    assert time.perf_counter_ns is clock
+
+
+def test_a_function_that_was_not_there_before_is_told_too() -> None:
+    watch = Watch()
+    torch.Tensor.relu_ = lambda *_: None  # would hide the one that it inherits
+    assert "torch.Tensor.relu_" in (watch.changes("x", trusted=False) or "")
+    assert "relu_" not in torch.Tensor.__dict__
+
+
+def test_settings_are_put_back() -> None:
+    watch = Watch()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    assert watch.changes("x", trusted=True) == (
+        f"changes the number of torch threads for everybody, from {threads} to {threads + 1}"
+    )
+    assert torch.get_num_threads() == threads
+
+
+def test_code_of_ours_may_open_files_and_foreign_code_may_while_it_is_built(tmp_path) -> None:
+    watch = Watch()
+    with (tmp_path / "one").open("w"):
+        assert watch.changes("ours", trusted=True) is None
+        assert watch.changes("x", trusted=False) is None
+    watch.accept()
+    with (tmp_path / "one").open(), (tmp_path / "two").open("w"):
+        assert watch.changes("x", trusted=False, files=False) is None
+    watch.accept()
+    with (tmp_path / "one").open():
+        assert watch.changes("x", trusted=False) == "leaves 1 more file open after a call"
+
+
+def test_weights_that_somebody_wrote_into() -> None:
+    watch, weights = Watch(), {"a": torch.ones(10_000), "b": torch.ones(4, 4)}
+    assert not watch.weights_changed(weights)
+    assert not watch.weights_changed(weights)
+    with torch.inference_mode():
+        weights["b"].mul_(2)
+    assert watch.weights_changed(weights)
+
+
+def test_computing_in_another_thread_is_told_once_there_is_enough_to_go_by() -> None:
+    watch = Watch()
+    watch.spent("x", calls=1, process_ns=3 * MS, thread_ns=1 * MS, wall_ns=3 * MS, waits=1)
+    assert watch.elsewhere(frozenset()) == {
+        "x": "computes in threads of its own since it passed its gate (67% of the processor time)"
+    }
+    watch = Watch()
+    for _ in range(30):  # each too short to tell
+        watch.spent("x", calls=1, process_ns=OWN_THREADS_NS // 10, thread_ns=0, wall_ns=OWN_THREADS_NS // 10, waits=1)
+        if found := watch.elsewhere(frozenset()):
+            break
+    assert "threads of its own" in found["x"]
+
+
+def test_who_is_timed_by_wall_may_have_threads_but_not_more_cores() -> None:
+    watch = Watch()
+    watch.spent("x", calls=9, process_ns=30 * MS, thread_ns=1 * MS, wall_ns=31 * MS, waits=9)
+    assert watch.elsewhere(frozenset({"x"})) == {}
+    watch.spent("x", calls=9, process_ns=60 * MS, thread_ns=1 * MS, wall_ns=31 * MS, waits=9)
+    assert watch.elsewhere(frozenset({"x"})) == {"x": "computes on 1.9 cores at once, and the workload gives it one"}
+
+
+def test_waiting_in_every_call_is_told_and_a_busy_machine_is_not_taken_for_it() -> None:
+    watch = Watch()
+    watch.spent("waits", calls=10, process_ns=2 * MS, thread_ns=2 * MS, wall_ns=30 * MS, waits=10)
+    watch.spent("preempted", calls=10, process_ns=10 * MS, thread_ns=10 * MS, wall_ns=30 * MS, waits=1)
+    assert watch.elsewhere(frozenset()) == {
+        "waits": "waits for 93% of its time, in every call: something else computes for it"
+    }
+
+
+def test_a_thread_that_burns_while_another_is_timed_is_its_owner_s() -> None:
+    watch = Watch()
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, daemon=True)
+    thread.start()
+    assert watch.changes("burner", trusted=False) is None  # a thread is no fault by itself
+    watch.spent("other", calls=1, process_ns=30 * MS, thread_ns=15 * MS, wall_ns=30 * MS, waits=0)
+    assert watch.elsewhere(frozenset()) == {"burner": "has threads of its own that compute while other is timed"}
+    over.set()
+    thread.join()
