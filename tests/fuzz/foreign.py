@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from gguf import GGUFReader
 from safetensors.torch import load_file, save_file
 
@@ -69,7 +71,16 @@ def _sharded(folder: Path) -> Path:
 def _read_folder(path: Path) -> Any:
     cache = path.parent / "kept"
     found = checkpoints.facts(path.parent, cache=cache)
-    return found, checkpoints.described(found), checkpoints.load(path.parent, cache=cache).digest
+    loaded = checkpoints.load(path.parent, cache=cache)
+    return found, checkpoints.described(found), loaded.digest, _values(loaded)
+
+
+def _values(loaded: checkpoints.Checkpoint) -> str:
+    """Digest of every byte of the weights."""
+    digest = hashlib.sha256()
+    for tensor in loaded.weights.values():
+        digest.update(tensor.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _read_tokenizer(path: Path) -> Any:
@@ -99,8 +110,8 @@ def _gguf(folder: Path) -> Path:
 def _read_gguf(path: Path) -> Any:
     cache = path.parent / "kept"
     found = checkpoints.facts(path, cache=cache)
-    digest = checkpoints.load(path, cache=cache).digest
-    return found, checkpoints.described(found), digest, gguf_tokenizer.tokenizer_json(path)
+    loaded = checkpoints.load(path, cache=cache)
+    return found, checkpoints.described(found), loaded.digest, _values(loaded), gguf_tokenizer.tokenizer_json(path)
 
 
 def gguf_value(content: bytes, rng: random.Random) -> bytes:
