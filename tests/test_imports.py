@@ -16,6 +16,7 @@ PACKAGES = ("variants", "harness", "dashboard")
 
 # A module of the harness imports from those above it only; a new module takes its place here.
 PIPELINE = (
+    "lifeline",
     "environment",
     "regions",
     "phase_map",
@@ -47,6 +48,7 @@ PIPELINE = (
     "worker",
     "processes",
     "measure",
+    "locks",
     "store",
     "profiles",
     "confidence",
@@ -66,6 +68,7 @@ PIPELINE = (
     "compare",
     "baselines",
     "doctor",
+    "interrupts",
     "session",
     "benchmarks",
     "pytest_plugin",
