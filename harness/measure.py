@@ -185,6 +185,7 @@ class Measurement:
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.device: dict[str, Any] = {"kind": plan.device}
         self._ahead: tuple[str, Answer] | None = None
+        self.changed: Callable[[], None] = lambda: None  # told of what rounds are judged by: gates, what fell out
         self.books = [Bookkeeping(e, folders.get(e.workload.geometry), device=plan.device) for e in plan.experiments]
         for book in self.books:
             if book.experiment.workload.kind == "component":
@@ -369,6 +370,7 @@ class Measurement:
                     "differences", GATE_SECONDS, workload=workload.name, pairs=[list(pair) for pair in pairs]
                 )
         group.process.ask("freeze", GATE_SECONDS)
+        self.changed()
 
     def standing(self, group: Group) -> WorkerProcess:
         """The group's process, started again if it is gone."""
@@ -386,6 +388,7 @@ class Measurement:
             self._exclude_everywhere(name, reason)
         elif name not in book.excluded:
             book.excluded[name] = reason
+            self.changed()
             self.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
 
     def _exclude_everywhere(self, name: str, reason: str) -> None:
@@ -395,6 +398,7 @@ class Measurement:
         for book in self.books:
             if name in book.experiment.variants:
                 book.excluded.setdefault(name, reason)
+        self.changed()
 
     def _unfit(self, name: str) -> str | None:
         """Why a variant can be built nowhere in this run; None where nothing speaks against it yet."""
@@ -461,6 +465,8 @@ class Measurement:
             bad = {**found["wrong"]}
             for name, grown in found["leaks"].items():
                 bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
+            for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
+                self.exclude(name, reason, book)
             record = {
                 "workload": workload.name,
                 "process": group.processes,
@@ -473,8 +479,6 @@ class Measurement:
             book.seconds += (spent := time.monotonic() - begun)
             if book.rounds == 1:
                 book.first_seconds = spent
-            for name, reason in bad.items():
-                self.exclude(name, reason, book)
             if time.monotonic() >= end:
                 return
 
