@@ -140,8 +140,8 @@ STAGES: dict[str, Callable[[Begun], object]] = {
 
 
 def trial(place: Path, seconds: float, stage: str) -> tuple[float, str, int, int, int]:
-    """kill -9 so long after a stage began: seconds, stage, lines of the journal, rounds that are judged, orphans."""
-    with begun(place, "--budget=60") as run:
+    """kill -9 so long after a stage began: seconds, stage, finished rounds, those that are judged, orphans."""
+    with begun(place, "--budget=600") as run:
         run.wait_until(lambda: stage not in STAGES or STAGES[stage](run))
         time.sleep(seconds)
         run.process.kill()
@@ -152,7 +152,8 @@ def trial(place: Path, seconds: float, stage: str) -> tuple[float, str, int, int
         except RunError:
             verdicts = []
         judged = [effect["rounds"] for verdict in verdicts for effect in verdict["effects"]]
-        return seconds, stage, run.lines(), sum(judged), len(orphans)
+        rounds = run.lines() or sum(RunFolder(run.folder).finished_rounds().values())  # it may have come to its end
+        return seconds, stage, rounds, sum(judged), len(orphans)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

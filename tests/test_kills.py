@@ -43,43 +43,42 @@ def judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, A
 # -- real runs ---------------------------------------------------------------------------------------------------------
 
 
+def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureFixture[str]) -> int:
+    """Signal a run and look at what is left of it; the rounds that are judged."""
+    before = run.lines()
+    for number in signals:
+        run.process.send_signal(number)
+        time.sleep(0.05)  # two at once are one
+    assert run.process.wait(kills.PATIENCE_SECONDS) != 0
+    assert not run.orphans()
+    assert "Traceback" not in run.said()
+    [verdict] = judged(run.folder, capsys)
+    kept = sum(RunFolder(run.folder).finished_rounds().values())
+    assert kept >= max(before, run.lines())
+    rounds = sum(effect["rounds"] for effect in verdict["effects"])
+    assert kept >= rounds  # one without a valid time does not count
+    status = json.loads((run.folder / "run.json").read_text())["status"]
+    assert status == ("running" if signals == [KILL] else "interrupted")
+    assert (run.folder / LOCK).exists() == (signals == [KILL])
+    return rounds
+
+
 @pytest.mark.parametrize(
     ("stage", "signals"),
-    [
-        ("starting", [KILL]),
-        ("gates", [INT, INT]),
-        ("rounds", [TERM]),
-        ("rounds", [INT, INT]),
-        ("profiles", [KILL]),
-    ],
+    [("starting", [KILL]), ("gates", [INT, INT]), ("profiles", [KILL])],
+    ids=["starting, kill -9", "gates, Ctrl-C twice", "profiles, kill -9"],
 )
 def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, capsys, stage, signals):
-    words = ("--budget=1", "--profile") if stage == "profiles" else ("--budget=60",)
-    with kills.begun(tmp_path, *words, component=stage in ("starting", "profiles")) as run:
+    """tests/test_measure.py has more: kill -9 and Ctrl-C between rounds, one Ctrl-C between gates."""
+    words = ("--budget=1", "--profile") if stage == "profiles" else ("--budget=600",)
+    with kills.begun(tmp_path, *words, component=stage != "gates") as run:
         run.wait_until(lambda: kills.STAGES[stage](run))
-        before = run.lines()
-        for number in signals:
-            run.process.send_signal(number)
-            time.sleep(0.05)  # two at once are one
-        assert run.process.wait(kills.PATIENCE_SECONDS) != 0
-        assert not run.orphans()
-        assert "Traceback" not in run.said()
-        [verdict] = judged(run.folder, capsys)
-        kept = sum(RunFolder(run.folder).finished_rounds().values())
-        assert kept >= max(before, run.lines())
-        if stage in ("rounds", "profiles"):
-            [effect] = verdict["effects"]
-            assert kept >= effect["rounds"] > 0  # a round without a valid time does not count
-        status = json.loads((run.folder / "run.json").read_text())["status"]
-        assert status == ("running" if signals == [KILL] else "interrupted")
-        assert (run.folder / LOCK).exists() == (signals == [KILL])
-        if signals == [TERM]:
-            assert run.process.returncode == pytest.ExitCode.INTERRUPTED
-            assert "SIGTERM" in run.said()
+        rounds = end(run, signals, capsys)
+        assert (rounds > 0) == (stage == "profiles")
 
 
-def test_a_second_run_in_one_folder_is_refused_and_the_first_goes_on(tmp_path):
-    with kills.begun(tmp_path, "--budget=60") as run:
+def test_a_second_run_in_one_folder_is_refused_and_sigterm_ends_the_first_in_order(tmp_path, capsys):
+    with kills.begun(tmp_path, "--budget=600") as run:
         run.wait_until(lambda: (run.folder / LOCK).exists() and (run.folder / LOCK).read_bytes())
         second = subprocess.run(
             run.process.args, cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
@@ -89,8 +88,11 @@ def test_a_second_run_in_one_folder_is_refused_and_the_first_goes_on(tmp_path):
         assert "Traceback" not in said
         assert f"{run.folder}: another run, process {run.process.pid}, is writing to this folder" in said
         assert f"kill {run.process.pid}" in said and "--run-dir" in said
-        run.wait_until(lambda: run.lines() >= 2)  # as if nothing had been
+        run.wait_until(lambda: kills.STAGES["rounds"](run))  # as if nothing had been
         assert [path.name for path in tmp_path.glob("run*")] == ["run"]
+        assert end(run, [TERM], capsys) > 0
+        assert run.process.returncode == pytest.ExitCode.INTERRUPTED
+        assert "SIGTERM" in run.said() and "was interrupted" in run.said()
 
 
 # -- what processes are begun with -------------------------------------------------------------------------------------
