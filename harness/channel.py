@@ -20,7 +20,7 @@ from json import dumps, loads
 from os import write
 from typing import Any
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 1, 36, 0x59616D61, -1
+_PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 36, 0x59616D61, -1
 
 
 CUT_OFF = 75
@@ -74,12 +74,11 @@ class Channel:
 
 
 def ready_process() -> None:
-    """Ctrl-C is for the parent; nobody lives on when it dies; whatever a variant starts is seen as a child."""
+    """Ctrl-C is for the parent, and whatever a variant starts is seen as a child, also when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # no orphan keeps a core busy
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # also one that was started to outlive its parent
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # that of a child, too
         libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(_ANY), 0, 0, 0)  # lets py-spy attach under Yama
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .environment import child_environment
+from .lifeline import tied
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +50,7 @@ def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Cas
     try:
         with log.open("ab") as errors:
             done = subprocess.run(
-                command,
+                tied(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -587,7 +587,7 @@ def judge_again(
     if not check:
         folder.write_json(VERDICTS, verdicts)
         folder.renew(VERDICTS)
-        if any(experiment.get("rounds") for experiment in manifest.get("experiments", ())):
+        if folder.finished_rounds():
             write_standings(folder)
     table = markdown_table(verdicts, manifest, command=_command(folder.path, readme or Path("README.md")))
     if markdown:
@@ -611,13 +611,13 @@ def rejudge(run: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
     """
     from .claims import check_claim
-    from .session import judge_run
+    from .session import counted, judge_run
     from .store import CLAIMS
 
     manifest = run.read_manifest()
     claims = [check_claim(table, f"{run.path / CLAIMS}[{index}]") for index, table in enumerate(run.read_claims())]
     verdicts, noise = judge_run(manifest, claims, run)
-    return [verdict.to_json() for verdict in verdicts], manifest | {"noise": noise}
+    return [verdict.to_json() for verdict in verdicts], counted(manifest, run) | {"noise": noise}
 
 
 # -- what the commands share -------------------------------------------------------------------------------------------

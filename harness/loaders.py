@@ -34,6 +34,7 @@ from llama_workbench.variants.generation import generate
 from . import geometries
 from .checkpoints import Checkpoint, check, load, open_gguf, synthesize, write_gguf
 from .gguf_metadata import is_gguf
+from .lifeline import end_with
 
 COLD_SHARE, WARM_SHARE = 0.01, 0.99
 """A file counts as cold while at most this share of it is in the page cache, and as warm from this share on."""
@@ -300,9 +301,10 @@ def forked(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _in_child(work, writer)
+        _in_child(work, writer, parent)
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as answer:
         text = answer.read()
@@ -313,9 +315,8 @@ def forked(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _in_child(work: Callable[[], dict[str, Any]], writer: int) -> NoReturn:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG, which a fork does not inherit
+def _in_child(work: Callable[[], dict[str, Any]], writer: int, parent: int) -> NoReturn:
+    end_with(parent)
     try:
         found = work()
     except BaseException as error:

@@ -195,6 +195,7 @@ class Measurement:
         self.draw = secrets.token_hex(8)
         self.examination: Examination | None = None
         self._ahead: tuple[str, Answer] | None = None
+        self.changed: Callable[[], None] = lambda: None  # told of what rounds are judged by: gates, what fell out
         self.books = [Bookkeeping(e, folders.get(e.workload.geometry), device=plan.device) for e in plan.experiments]
         for book in self.books:
             if book.experiment.workload.kind == "component":
@@ -387,6 +388,7 @@ class Measurement:
                     pairs=[list(pair) for pair in pairs],
                 )
         group.process.ask("freeze", GATE_SECONDS)
+        self.changed()
 
     def _gating(self, group: Group, book: Bookkeeping, name: str, told: Callable[[Bookkeeping, str], None]) -> Job:
         """Let a variant pass its gates in the group's process; one that does not falls out."""
@@ -434,6 +436,7 @@ class Measurement:
             self._exclude_everywhere(name, reason)
         elif name not in book.excluded:
             book.excluded[name] = reason
+            self.changed()
             self.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
 
     def _exclude_everywhere(self, name: str, reason: str) -> None:
@@ -443,6 +446,7 @@ class Measurement:
         for book in self.books:
             if name in book.experiment.variants:
                 book.excluded.setdefault(name, reason)
+        self.changed()
 
     def _unfit(self, name: str) -> str | None:
         """Why a variant can be built nowhere in this run; None where nothing speaks against it yet."""
@@ -510,7 +514,7 @@ class Measurement:
             bad = self._found_wrong(group, book, active, found)
             if any(self.is_outside(name) for name in bad):
                 self.end(group)  # what it left in the process need not be known in full
-            for name, reason in bad.items():
+            for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
                 self.exclude(name, reason, book)
             if found["elsewhere"] or any(self.is_outside(name) for name in found["changed"]):
                 continue  # others may have felt it

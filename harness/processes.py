@@ -23,6 +23,7 @@ from typing import Any
 
 from .channel import CUT_OFF
 from .environment import child_environment, granted_cores
+from .lifeline import tied
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 """glibc else maps large blocks anew at every call: page faults that changed one attention block's time by 42 %."""
@@ -74,16 +75,22 @@ class WorkerProcess:
             "TORCH_WARM_POOL": "0",
         }
         self._log = log.open("ab")
+        read, write = os.pipe()
+        self._lifeline = os.fdopen(write, "wb", buffering=0)
         # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=environment,
-            pass_fds=[self._marker.fileno()],
-            start_new_session=True,
-        )
+        command = [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"]
+        try:
+            self._process = subprocess.Popen(
+                tied(command, lifeline=read),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=environment,
+                pass_fds=[self._marker.fileno(), read],
+                start_new_session=True,
+            )
+        finally:
+            os.close(read)
         self._buffer = b""
         self._token = ""
         self._noise: list[int | None] = []
@@ -149,6 +156,7 @@ class WorkerProcess:
         if self._process.stdout:
             self._process.stdout.close()
         self._log.close()
+        self._lifeline.close()
         self._map.close()
         self._marker.close()
 

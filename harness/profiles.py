@@ -17,12 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from llama_workbench.variants import outside
 
 from .environment import last_level_cache_bytes
+from .lifeline import tied
 from .measure import Bookkeeping, Group, Measurement, Progress
 from .places import place
 from .processes import WorkerFailed, WorkerProcess
@@ -263,15 +265,17 @@ def _py_spy(
                 refusals.append(said)
             if native and not entry["native"]:
                 entry["native_reason"] = f"py-spy --native cannot attach: {refusals[0]}"
-            entry |= go()
-            if recorder is None:
-                return entry | {"reason": f"py-spy cannot attach: {refusals[0]}"}
-            recorder.send_signal(signal.SIGINT)
             try:
-                recorder.communicate(timeout=PASS_SECONDS)
-            except subprocess.TimeoutExpired:
-                recorder.kill()
-                recorder.communicate()
+                entry |= go()
+                if recorder is None:
+                    return entry | {"reason": f"py-spy cannot attach: {refusals[0]}"}
+                recorder.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    recorder.communicate(timeout=PASS_SECONDS)
+            finally:
+                if recorder is not None and recorder.poll() is None:
+                    recorder.kill()
+                    recorder.communicate()
             text = raw.read_text(encoding="utf-8", errors="replace") if raw.is_file() else ""
     except WorkerFailed as failure:
         return entry | {"reason": failure.reason}
@@ -288,7 +292,7 @@ def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subproces
     # It says that it samples only after its first look at the process, so the loop does not start too early.
     command = [tool, "record", "--pid", str(pid), "--rate", str(RATE_HZ), "--format", "raw", "--output", str(raw)]
     process = subprocess.Popen(
-        [*command, "--full-filenames", *extra],
+        tied([*command, "--full-filenames", *extra]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

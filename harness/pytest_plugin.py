@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -287,7 +289,21 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         pytest.exit(f"could not measure: {error}", returncode=3)
     finally:
         progress.close()
+    if state.result.interrupted:
+        _let_ctrl_c_end_it(config)
     _load(state)
+
+
+def _let_ctrl_c_end_it(config: pytest.Config) -> None:
+    """Nothing is left but to show what lies on disk already: Ctrl-C ends that at once, without pytest's traceback."""
+    ours = threading.current_thread() is threading.main_thread()
+    if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        config.add_cleanup(_hear_ctrl_c)
+
+
+def _hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _load(state: State) -> None:
@@ -306,6 +322,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash.get(_STATE, None)
     if state is None or state.result is None:
         return
+    _let_ctrl_c_end_it(session.config)
     if state.result.interrupted:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
     elif not state.result.verdicts and not state.options.gates_only:

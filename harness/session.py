@@ -31,8 +31,10 @@ from .confirmation import confirm
 from .environment import fingerprint, usable_cores
 from .findings import find_out
 from .geometries import Geometry
+from .interrupts import Interrupts
 from .judge import Verdict
 from .loading import measure_loading
+from .locks import Lock
 from .measure import MeasureError, Measurement, Need, Progress
 from .memory import memory_findings, run_memory
 from .plan import Experiment, Plan, PlanError, Request, make_plan, without
@@ -80,7 +82,8 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to. `interrupted`: Ctrl-C, what was measured until then is kept and judged."""
+    """What a run came to. `interrupted`: by Ctrl-C or SIGTERM; what was measured until then is kept, and judged
+    unless there was a second signal."""
 
     folder: RunFolder
     manifest: Mapping[str, Any]
@@ -287,31 +290,49 @@ class Run:
         self.cache = cache_directory()
         self.started = datetime.now(UTC)
         self.interrupted = False
-        self.folder = RunFolder.create(options.run_dir)
+        self.lock = Lock()
+        self.folder = RunFolder.create(options.run_dir, lock=self.lock)
         threads = max((e.workload.threads for e in plan.experiments), default=1)
         self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device)
         self.measurement: Measurement | None = None
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
 
     def measure(self) -> Result:
-        """Everything: checkpoints, gates, rounds, passes, verdicts. Ctrl-C ends the rounds and keeps what there is."""
+        """Everything: checkpoints, gates, rounds, passes, verdicts. Ctrl-C (or SIGTERM) ends it, and what there is by
+        then is kept and judged; a second one, or one while it is judged, leaves the judging to others."""
+        with contextlib.closing(self.lock), Interrupts() as interrupts:
+            try:
+                status = self._measured(interrupts)
+                return self._unjudged() if interrupts.again else self._finish(status)
+            except KeyboardInterrupt:
+                return self._unjudged()
+
+    def _measured(self, interrupts: Interrupts) -> str:
+        """The status that measuring ended with."""
         begun = time.monotonic()
         try:
             self._measure(begun)
-            status = "complete"
         except KeyboardInterrupt:
             self.interrupted = True
-            status = "interrupted"
-            self.progress.note("interrupted: what was measured is kept and judged")
+            self.progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
+            return "interrupted"
         except BaseException:
             with contextlib.suppress(RunError):  # a full disk is what the user must hear of, not this
                 self._write_manifest("failed")
             raise
-        return self._finish(status)
+        return "complete"
+
+    def _unjudged(self) -> Result:
+        """What there is to say in a hurry: all samples lie in the folder, and can be judged at any time."""
+        self.interrupted = True
+        manifest = counted(self._manifest("interrupted"), self.folder)
+        self.folder.write_json("run.json", manifest)
+        self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
+        return Result(self.folder, manifest, (), self.interrupted)
 
     def _measure(self, begun: float) -> None:
-        self._write_manifest("running")
         self.folder.write_json("claims.json", [claim.model_dump(mode="json") for claim in self.plan.claims])
+        self._write_manifest("running")
         self.progress.phase("checkpoints")
         self._check_cache()
         folders, parameters = self._checkpoints()
@@ -326,6 +347,9 @@ class Run:
             seed=self.options.seed,
             progress=self.progress,
         )
+        # Rounds are journalled one by one, and are judged by what the manifest says of gates and of what fell out:
+        # that must be on disk before the next of them is, for the run may be killed at any time.
+        measurement.changed = lambda: self._write_manifest("running")
         with measurement.processes():
             self.progress.phase("gates: logits and op traces")
             measurement.pass_gates()
@@ -385,8 +409,8 @@ class Run:
                 look()
             except (WorkerFailed, MeasureError) as error:
                 self.progress.note(f"{name.partition(':')[0]}: nothing found, {error}")
-        if found:
-            self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
+            if found:
+                self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
 
     def unmeasured_phases(self) -> list[dict[str, Any]]:
         """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
@@ -515,12 +539,13 @@ class Run:
     def _finish(self, status: str) -> Result:
         manifest = self._manifest(status)
         self.folder.write_json("run.json", manifest)
-        has_samples = any(book.rounds for book in (self.measurement.books if self.measurement else []))
+        has_samples = bool(self.folder.finished_rounds())
         verdicts: tuple[Verdict, ...] = ()
         judged = not self.options.gates_only and (has_samples or status == "complete")
         if judged:
             if has_samples:
                 self.folder.finish()
+                manifest = counted(manifest, self.folder)
             verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
             manifest["noise"] = noise
             self.folder.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
@@ -533,8 +558,12 @@ class Run:
 def judge_run(
     manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
-    """Verdicts and noise of a stored run, from its samples and from what its passes found. Raises RunError."""
-    timed = any(experiment.get("rounds") for experiment in manifest.get("experiments", ()))
+    """Verdicts and noise of a stored run, from its samples and from what its passes found.
+
+    Raises RunError where one of its files cannot be read, or the samples are gone that its manifest speaks of.
+    """
+    experiments = manifest.get("experiments", ())
+    timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
     phases = folder.read_phases()
     try:
         evidence = judge.evidence_from_manifest(
@@ -551,6 +580,16 @@ def judge_run(
     for baseline, variant in manifest.get("ad_hoc", []):
         found.append(verdicts.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
     return tuple(found), evidence.noise.to_json()
+
+
+def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
+    """The manifest with the rounds that lie in the folder: of a killed run it counts those of some time before."""
+    rounds = folder.finished_rounds()
+    experiments = [
+        experiment | {"rounds": rounds.get(experiment["workload"]["name"], 0)}
+        for experiment in manifest.get("experiments", ())
+    ]
+    return {**manifest, "experiments": experiments}
 
 
 def _command() -> list[str]:
@@ -620,8 +659,7 @@ class Replay:
 def replay(result: Result) -> dict[tuple[str, str], Replay]:
     """Samples of every variant that entered the run (controls included), on the clock that counts for it."""
     replays: dict[tuple[str, str], Replay] = {}
-    has_samples = any(experiment["rounds"] for experiment in result.manifest["experiments"])
-    samples = result.folder.read_samples() if has_samples else None
+    samples = result.folder.read_samples() if result.folder.finished_rounds() else None
     profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.read_profiles()}
     run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
     for experiment in result.manifest["experiments"]:

@@ -19,6 +19,7 @@ import errno
 import json
 import math
 import os
+import re
 import reprlib
 import secrets
 import warnings
@@ -39,6 +40,7 @@ from pydantic import TypeAdapter
 
 from . import schema, sums
 from .environment import one_line
+from .locks import LOCK, Lock, Taken
 
 FORMAT = 1
 """Version of the run folder. A reader refuses any other."""
@@ -198,13 +200,17 @@ class RunFolder:
     # -- making one ----------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: Path | str | None = None, *, under: Path | str = Path("results")) -> RunFolder:
+    def create(
+        cls, path: Path | str | None = None, *, under: Path | str = Path("results"), lock: Lock | None = None
+    ) -> RunFolder:
         """Make an empty run folder: `path`, or `<under>/runs/<UTC time>-<4 hex digits>`.
 
         A run that already lies at `path` is moved aside to `<path>.earlier-<n>` (with a RunWarning), never mixed with
         the new one and never deleted. To go on with an earlier run use `RunFolder(path)`. Any other folder with
-        something in it is refused.
+        something in it is refused, and so is one that another run has locked. With `lock` this run holds it from here
+        on.
         """
+        held = lock or Lock()
         if path is None:
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
             folder = Path(under) / "runs" / f"{stamp}-{secrets.token_hex(2)}"
@@ -213,25 +219,36 @@ class RunFolder:
         try:
             if folder.exists() and not folder.is_dir():
                 raise RunError(folder, "this is a file, and a run needs a folder", "Name another path.")
-            if folder.is_dir() and any(folder.iterdir()):
-                run = cls(folder)
-                if not run.looks_like_a_run():
-                    raise RunError(
-                        folder,
-                        "the folder is not empty and holds no run",
-                        "Name a new or empty folder, so that nothing of yours is overwritten.",
-                    )
+            if folder.is_dir() and not _is_bare(folder) and not cls(folder).looks_like_a_run():
+                raise RunError(
+                    folder,
+                    "the folder is not empty and holds no run",
+                    "Name a new or empty folder, so that nothing of yours is overwritten.",
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+            held.take(folder)  # before an earlier run is moved: it may be going on
+            if not _is_bare(folder):
                 kept = _free_name(folder)
                 folder.rename(kept)
                 warnings.warn(f"an earlier run in {folder} was kept as {kept}", RunWarning, stacklevel=2)
-            folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(exist_ok=True)
+                held.take(folder)
+                (kept / LOCK).unlink(missing_ok=True)
+            if lock is None:
+                held.close()
+        except Taken as error:
+            raise RunError(
+                folder,
+                f"another run, process {error.pid or '?'}, is writing to this folder",
+                f"Wait for it, end it (kill {error.pid or 'PID'}), or name another folder (--run-dir).",
+            ) from error
         except OSError as error:
             raise RunError(folder, f"cannot make the run folder ({error.strerror})", _fix_for(error)) from error
         return cls(folder)
 
     def looks_like_a_run(self) -> bool:
-        """True where a manifest or samples lie in the folder (readable or not)."""
-        return any((self.path / name).is_file() for name in (MANIFEST, JOURNAL, SAMPLES))
+        """True where a manifest, claims or samples lie in the folder (readable or not)."""
+        return any((self.path / name).is_file() for name in (MANIFEST, CLAIMS, JOURNAL, SAMPLES))
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -333,22 +350,21 @@ class RunFolder:
 
     def timed(self) -> dict[str, tuple[str, ...]]:
         """Workload → variants that have samples, both in alphabetical order. Reads two columns and no more."""
-        names = ["workload", "variant"]
-        if self._has(JOURNAL) or not self._has(SAMPLES):
-            table = self._read_table().select(names)
-        else:
-            path = self.path / SAMPLES
-            file = _open_parquet(path, source=self._source(SAMPLES))
-            try:
-                table = file.read(columns=names)
-            except (pa.ArrowException, OSError) as error:
-                raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
-            finally:
-                file.close()
         found: dict[str, set[str]] = {}
-        for row in table.group_by(names).aggregate([]).to_pylist():
+        for row in self._distinct(["workload", "variant"]):
             found.setdefault(str(row["workload"]), set()).add(str(row["variant"]))
         return {workload: tuple(sorted(found[workload])) for workload in sorted(found)}
+
+    def finished_rounds(self) -> dict[str, int]:
+        """Workload → how many rounds lie here. This and not the manifest of a killed run knows: that is older.
+
+        Empty where there are no samples at all; raises RunError where there are some that cannot be read.
+        """
+        if not self._has(JOURNAL) and not self._has(SAMPLES):
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RunWarning)  # who reads the samples themselves is told
+            return dict(Counter(str(row["workload"]) for row in self._distinct(_ROUND)))
 
     def read_manifest(self) -> dict[str, Any]:
         """run.json. Raises RunError if it is missing, not JSON, written in another format, or not as it was sealed."""
@@ -591,6 +607,22 @@ class RunFolder:
         if not self._has(JOURNAL) and self._has(SAMPLES):
             _open_parquet(self.path / SAMPLES).close()
 
+    def _distinct(self, names: list[str]) -> list[dict[str, Any]]:
+        """What these columns of the samples hold, each row once; no more than they is read of a finished run."""
+        if self._has(JOURNAL) or not self._has(SAMPLES):
+            table = self._read_table().select(names)
+        else:
+            path = self.path / SAMPLES
+            file = _open_parquet(path, source=self._source(SAMPLES))
+            try:
+                table = file.read(columns=names)
+            except (pa.ArrowException, OSError) as error:
+                raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
+            finally:
+                file.close()
+        rows: list[dict[str, Any]] = table.group_by(names).aggregate([]).to_pylist()
+        return rows
+
     def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         journal, parquet = self.path / JOURNAL, self.path / SAMPLES
         has_journal, has_parquet = self._has(JOURNAL), self._has(SAMPLES)
@@ -645,10 +677,11 @@ class RunFolder:
                 os.fsync(handle.fileno())  # a full disk may show only here, and must show before the rename
             os.replace(temporary, path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             kept = "; the earlier file is untouched" if path.exists() else ""
             reason = error.strerror or str(error)
             raise RunError(path, f"cannot be written ({reason}){kept}", _fix_for(error)) from error
+        finally:
+            temporary.unlink(missing_ok=True)  # still there only where the writing failed or was interrupted
 
 
 def list_runs(folder: Path | str) -> list[RunFolder]:
@@ -688,6 +721,14 @@ def _part_text(verdict: Mapping[str, Any]) -> str:
 def _commit_text(commit: Mapping[str, Any]) -> str:
     """A commit as people write it: ten digits, and whether the files differed from it."""
     return f"{str(commit.get('id') or '')[:10]}{' with changes' if commit.get('dirty') else ''}"
+
+
+_LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether nothing lies in it but what a run leaves that was killed before it wrote anything."""
+    return all(_LEFT_BEHIND.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def _free_name(folder: Path) -> Path:

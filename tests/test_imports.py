@@ -16,6 +16,7 @@ PACKAGES = ("variants", "harness", "dashboard")
 
 # A module of the harness imports from those above it only; a new module takes its place here.
 PIPELINE = (
+    "lifeline",
     "environment",
     "regions",
     "phase_map",
@@ -58,6 +59,7 @@ PIPELINE = (
     "examination",
     "measure",
     "confirmation",
+    "locks",
     "store",
     "profiles",
     "confidence",
@@ -77,6 +79,7 @@ PIPELINE = (
     "compare",
     "baselines",
     "doctor",
+    "interrupts",
     "session",
     "benchmarks",
     "pytest_plugin",

@@ -238,14 +238,29 @@ def test_a_hanging_variant_is_given_up_wherever_it_is_gated(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(("function", "said"), [("kills_later", "exit code 7"), ("wrong_later", "timed call")])
-def test_a_variant_that_turns_bad_in_a_round_falls_out_then(tmp_path, function, said):
+def test_a_variant_that_turns_bad_in_a_round_falls_out_then(tmp_path, monkeypatch, function, said):
+    kept = []
+    append = RunFolder.append_round
+
+    def spy(folder, record):
+        kept.append(({sample[0] for sample in record["samples"]}, folder.read_manifest()))
+        append(folder, record)
+
+    monkeypatch.setattr(RunFolder, "append_round", spy)
     request = Request(
         variants=("yardstick", "fast", function), added=(f"{OUTSIDE}:{function}",), workloads=("decode-tiny-c16",)
     )
-    result, _ = run(tmp_path, request, budget_seconds=25.0)
+    result, _ = run(tmp_path, request, budget_seconds=100.0)
     (excluded,) = result.manifest["excluded"]
     assert (excluded["variant"], said in excluded["reason"]) == (function, True), excluded
     assert any(book["rounds"] > 10 for book in result.manifest["experiments"])
+    # A kill at any time leaves a manifest that knows how to judge the rounds of the journal.
+    assert {function in names for names, _ in kept} == {True, False}
+    for names, manifest in kept:
+        assert (function in names) != (function in {item["variant"] for item in manifest["excluded"]})
+        assert all(
+            names <= experiment["gates"].keys() for experiment in manifest["experiments"][:1] if function in names
+        )
 
 
 def test_a_slower_variant_is_found_slower_and_a_copy_is_not(tmp_path):
@@ -309,7 +324,9 @@ def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_pat
     )  # fmt: skip
     assert judged.returncode == 0, judged.stderr
     assert "ad-hoc" in judged.stdout
-    assert json.loads((run_dir / "verdicts.json").read_text())[0]["claim"] == "ad-hoc"
+    [verdict] = json.loads((run_dir / "verdicts.json").read_text())
+    assert verdict["claim"] == "ad-hoc"
+    assert sum(effect["rounds"] for effect in verdict["effects"]) >= 5
     end = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
         time.sleep(0.1)

@@ -1,0 +1,178 @@
+"""Runs that somebody ends: begun as real processes, signalled at some stage, and looked at afterwards.
+
+python -m tests.kills --trials 20      kill -9 at random moments, and what was lost or left behind by it
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from llama_workbench import ROOT
+from llama_workbench.harness.cli import rejudge
+from llama_workbench.harness.store import RunError, RunFolder, RunWarning
+
+MODELS = ("team005_hybrid", "team005_proposal")
+"""Alike, so that their rounds do not end before somebody ends them."""
+
+COMPONENTS = ("team006_before", "team006_after")
+PATIENCE_SECONDS = 120.0
+_MARK = "WORKBENCH_TEST_RUN"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that goes on. Everything that it begins carries its mark in the environment."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+    output: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def said(self) -> str:
+        """What it has printed so far."""
+        return self.output.read_text(errors="replace")
+
+    def lines(self) -> int:
+        """Finished rounds in its journal."""
+        journal = self.folder / "samples.jsonl"
+        return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+    def others(self) -> list[psutil.Process]:
+        """Living processes that it began, itself left out."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                alive = process.status() != psutil.STATUS_ZOMBIE
+                if alive and process.pid != self.process.pid and process.environ().get(_MARK) == self.mark:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def wait_until(self, reached: Callable[[], object]) -> None:
+        """Wait for a state; AssertionError where the run ends before, or never comes there."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not reached():
+            assert self.process.poll() is None and time.monotonic() < end, self.said()
+            time.sleep(0.05)
+
+    def orphans(self) -> list[psutil.Process]:
+        """What it left behind, once that had time to end."""
+        end = time.monotonic() + 15.0
+        while (found := self.others()) and time.monotonic() < end:
+            time.sleep(0.1)
+        return found
+
+
+@contextmanager
+def begun(place: Path, *words: str, component: bool = False) -> Iterator[Begun]:
+    """A small comparison whose run lies in `place`/run; it and all that it began is killed at the end.
+
+    Of two models, which goes on for as long as it may; or of a component, whose rounds are over in a second or two.
+    """
+    variants, workload = (COMPONENTS, "mask-get-t8") if component else (MODELS, "prefill-tiny-t16")
+    command = [
+        sys.executable, "-m", "pytest", "--benchmark", "--compare", *variants, f"--workloads={workload}",
+        f"--run-dir={place / 'run'}", "-p", "no:cacheprovider", *words,
+    ]  # fmt: skip
+    mark = uuid.uuid4().hex
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    output = place / "output.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=ours | {_MARK: mark}, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell ignores it in what it begins
+        )  # fmt: skip
+    run = Begun(place / "run", process, output, mark)
+    try:
+        yield run
+    finally:
+        process.kill()
+        process.wait()
+        for other in run.others():
+            other.kill()
+
+
+def loads_torch(run: Begun) -> bool:
+    """Whether a process of the run is alive that has torch in its memory."""
+    return any("libtorch" in _maps(process.pid) for process in run.others())
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _maps(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
+STAGES: dict[str, Callable[[Begun], object]] = {
+    "starting": lambda run: any("harness.worker" in word for other in run.others() for word in _words(other)),
+    "gates": loads_torch,
+    "rounds": lambda run: run.lines() >= 2,
+    "profiles": lambda run: "profiles and memory" in run.said() and any("py-spy" in p.name() for p in run.others()),
+}
+"""How each is told from outside."""
+
+
+# -- kill -9 at random -------------------------------------------------------------------------------------------------
+
+
+def trial(place: Path, seconds: float, stage: str) -> tuple[float, str, int, int, int]:
+    """kill -9 so long after a stage began: seconds, stage, finished rounds, those that are judged, orphans."""
+    with begun(place, "--budget=600") as run:
+        run.wait_until(lambda: stage not in STAGES or STAGES[stage](run))
+        time.sleep(seconds)
+        run.process.kill()
+        run.process.wait()
+        orphans = run.orphans()
+        try:
+            verdicts, _ = rejudge(RunFolder(run.folder))
+        except RunError:
+            verdicts = []
+        judged = [effect["rounds"] for verdict in verdicts for effect in verdict["effects"]]
+        rounds = run.lines() or sum(RunFolder(run.folder).finished_rounds().values())  # it may have come to its end
+        return seconds, stage, rounds, sum(judged), len(orphans)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line a trial, and the sums."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", RunWarning)
+    rng = random.Random(asked.seed)
+    found = []
+    for number in range(asked.trials):
+        with tempfile.TemporaryDirectory() as place:
+            stage = rng.choice(["beginning", "starting", "gates", "rounds", "rounds"])
+            found.append(trial(Path(place), rng.uniform(0.0, 4.0), stage))
+        print("{:3}: {:.2f} s after {}: {} rounds, {} judged, {} orphans".format(number, *found[-1]), flush=True)
+    lost = sum(lines - judged for _, _, lines, judged, _ in found)
+    print(f"{sum(row[2] for row in found)} rounds, {lost} lost, {sum(row[4] for row in found)} orphans")
+
+
+if __name__ == "__main__":
+    main()
