@@ -20,7 +20,7 @@ def test_a_quiet_turn_changes_nothing() -> None:
 
 def test_what_is_put_in_the_place_of_a_function_is_told_and_undone() -> None:
     watch, real = Watch(), torch.Tensor.__matmul__
-    torch.Tensor.__matmul__ = lambda *_: None
+    setattr(torch.Tensor, "__matmul__", lambda *_: None)  # noqa: B010
     said = watch.changes("x", trusted=False)
     assert said == "puts something else in the place of torch.Tensor.__matmul__ for everybody"
     assert torch.Tensor.__matmul__ is real
@@ -31,7 +31,7 @@ def test_what_is_put_in_the_place_of_a_function_is_told_and_undone() -> None:
 
 def test_a_function_that_was_not_there_before_is_told_too() -> None:
     watch = Watch()
-    torch.Tensor.relu_ = lambda *_: None  # would hide the one that it inherits
+    setattr(torch.Tensor, "relu_", lambda *_: None)  # noqa: B010 (would hide the one that it inherits)
     assert "torch.Tensor.relu_" in (watch.changes("x", trusted=False) or "")
     assert "relu_" not in torch.Tensor.__dict__
 
