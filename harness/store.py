@@ -341,7 +341,7 @@ class RunFolder:
             file = _open_parquet(path, source=self._source(SAMPLES))
             try:
                 table = file.read(columns=names)
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
                 raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
             finally:
                 file.close()
@@ -907,11 +907,11 @@ def _open_parquet(
         if path.stat().st_size == 0:
             raise RunError(path, "an empty file, not Parquet", _FIX_PARQUET)
         file = pq.ParquetFile(source or path, page_checksum_verification=True)
-    except pa.ArrowException as error:
+        have = file.schema_arrow.names
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # a name of a column may be no text
         raise RunError(path, f"not a whole Parquet file ({_first_line(error)})", _FIX_PARQUET) from error
     except OSError as error:
         raise RunError(path, f"cannot be read ({error.strerror or _first_line(error)})", _FIX_PARQUET) from error
-    have = file.schema_arrow.names
     lacking = [name for name in schema.names if name not in have and name not in _LATER_FIELDS]
     if lacking:
         file.close()
@@ -955,7 +955,7 @@ def _read_parquet(
             else:
                 columns.append(column.cast(wanted.type).combine_chunks())
         return pa.table(columns, schema=schema)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
     finally:
         file.close()
