@@ -100,8 +100,9 @@ class Named(Shape):
 
 
 class Gated(Shape):
-    """The variants of a workload, and what the gates found."""
+    """A workload, its variants, and what the gates found."""
 
+    workload: Named
     variants: list[StrictStr]
     gates: dict[str, Gate] = {}
     traces: dict[str, Trace] = {}
@@ -113,7 +114,6 @@ class Gated(Shape):
 class Experiment(Gated):
     """One workload of a run."""
 
-    workload: Named
     clock: dict[str, Any] = {}
 
 
