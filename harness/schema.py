@@ -31,6 +31,8 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Some = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e300, le=1e300)]
+Log = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-300, le=300)]
+"""The logarithm of a ratio; the quotient of two of them is still a float."""
 Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1e300)]
 Nanoseconds = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-9, le=MOST)]
 Alpha = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-12, lt=1)]
@@ -273,9 +275,9 @@ class Row(Shape):
     workload: StrictStr
     variant: StrictStr
     clock: StrictStr
-    log_ratio: Number | None
-    low: Number | None
-    high: Number | None
+    log_ratio: Log | None
+    low: Log | None
+    high: Log | None
     rounds: Count
     unstable: StrictBool
     faults: Number
