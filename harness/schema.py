@@ -31,6 +31,8 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Some = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e300, le=1e300)]
+Log = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-300, le=300)]
+"""The logarithm of a ratio; the quotient of two of them is still a float."""
 Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1e300)]
 Nanoseconds = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-9, le=MOST)]
 Alpha = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-12, lt=1)]
@@ -110,8 +112,9 @@ class Named(Shape):
 
 
 class Gated(Shape):
-    """The variants of a workload, and what the gates found."""
+    """A workload, its variants, and what the gates found."""
 
+    workload: Named
     variants: list[StrictStr]
     gates: dict[str, Gate] = {}
     traces: dict[str, Trace] = {}
@@ -124,7 +127,6 @@ class Gated(Shape):
 class Experiment(Gated):
     """One workload of a run."""
 
-    workload: Named
     clock: dict[str, Any] = {}
 
 
@@ -284,9 +286,9 @@ class Row(Shape):
     workload: StrictStr
     variant: StrictStr
     clock: StrictStr
-    log_ratio: Number | None
-    low: Number | None
-    high: Number | None
+    log_ratio: Log | None
+    low: Log | None
+    high: Log | None
     rounds: Count
     unstable: StrictBool
     faults: Number

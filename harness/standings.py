@@ -21,7 +21,7 @@ import pandas as pd
 from .confidence import Interval, running_interval
 from .judge import Evidence, differences, evidence_from_manifest
 from .schema import Fault
-from .store import MANIFEST, STANDINGS, ChangedFile, RunError, RunFolder, RunWarning
+from .store import MANIFEST, STANDINGS, RunError, RunFolder, RunWarning
 
 YARDSTICK = "yardstick"
 
@@ -155,13 +155,11 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
     """
     try:
         stored = folder.read_standings() if (folder.path / STANDINGS).exists() else {}
-    except ChangedFile as error:
+    except RunError as error:
         if error.path.name != STANDINGS:
             raise
-        warnings.warn(f"{error} Till then the samples are read instead.", RunWarning, stacklevel=2)
+        warnings.warn(f"{error}; till then the samples are read instead", RunWarning, stacklevel=2)
         stored = {}
-    except RunError:
-        stored = {}  # of another format, or damaged before there were checksums: the samples are there
     if stored and stored["format"] == FORMAT and stored["of"] == folder.digest():
         return _from_json(stored)
     return measure_standings(folder, workloads)

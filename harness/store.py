@@ -566,29 +566,26 @@ class RunFolder:
         return pa.BufferReader(content)
 
     def _read_json(self, name: str) -> Any:
-        path, content = self.path / name, self._bytes(name)
-        if name == MANIFEST:
-            own = sums.read(content, MANIFEST)
-            changed = own is not None and not own.intact
+        path, content, fix = self.path / name, self._bytes(name), _fix_of(self.path, name)
+        own = sums.read(content, MANIFEST) if name == MANIFEST else None
+        if name != MANIFEST:
+            self._check_sum(name, content)
         try:
-            if name != MANIFEST:
-                self._check_sum(name, content)
             value = schema.parse(content.decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise RunError(path, "not UTF-8 text", _FIX) from error
+            raise RunError(path, "not UTF-8 text", fix) from error
         except schema.OutOfRange as error:
-            raise RunError(path, str(error), _FIX) from error
+            raise RunError(path, str(error), fix) from error
         except (ValueError, RecursionError) as error:
             where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ", or nested too deeply"
-            raise RunError(path, f"not JSON{where}", _FIX) from error
-        if name == MANIFEST and changed:
+            raise RunError(path, f"not JSON{where}", fix) from error
+        if own is not None and not own.intact:
             raise _changed(self.path, MANIFEST)
         return value
 
     def _check_form(self, name: str, form: TypeAdapter[Any], value: Any) -> None:
         if problem := schema.fault(form, value):
-            fix = f"Judge the run again: workbench judge {self.path}" if name in (VERDICTS, STANDINGS) else _FIX
-            raise RunError(self.path / name, problem, fix)
+            raise RunError(self.path / name, problem, _fix_of(self.path, name))
 
     def _records_if_any(self, name: str, form: TypeAdapter[Any]) -> list[dict[str, Any]]:
         return self._read_records(name, form) if self._has(name) else []
@@ -616,7 +613,7 @@ class RunFolder:
             file = _open_parquet(path, source=self._source(SAMPLES))
             try:
                 table = file.read(columns=names)
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
                 raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
             finally:
                 file.close()
@@ -766,12 +763,14 @@ def _why_changed(known: sums.Sums, name: str, found: str | None, there: bool) ->
 
 
 def _changed(folder: Path, name: str, why: str = _CHANGED) -> ChangedFile:
-    fix = _FIX
-    if name in (VERDICTS, STANDINGS):
-        fix = f"Judge the run again: workbench judge {folder}"
-    elif why.startswith("the run did not"):
-        fix = "Move it out of the folder, or measure again."
-    return ChangedFile(folder / name, why, fix)
+    if name not in (VERDICTS, STANDINGS) and why.startswith("the run did not"):
+        return ChangedFile(folder / name, why, "Move it out of the folder, or measure again.")
+    return ChangedFile(folder / name, why, _fix_of(folder, name))
+
+
+def _fix_of(folder: Path, name: str) -> str:
+    """What to do about a file whose content cannot be used."""
+    return f"Judge the run again: workbench judge {folder}" if name in (VERDICTS, STANDINGS) else _FIX
 
 
 def _write_table(table: pa.Table, path: Path) -> None:
@@ -948,11 +947,11 @@ def _open_parquet(
         if path.stat().st_size == 0:
             raise RunError(path, "an empty file, not Parquet", _FIX_PARQUET)
         file = pq.ParquetFile(source or path, page_checksum_verification=True)
-    except pa.ArrowException as error:
+        have = file.schema_arrow.names
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # a name of a column may be no text
         raise RunError(path, f"not a whole Parquet file ({_first_line(error)})", _FIX_PARQUET) from error
     except OSError as error:
         raise RunError(path, f"cannot be read ({error.strerror or _first_line(error)})", _FIX_PARQUET) from error
-    have = file.schema_arrow.names
     lacking = [name for name in schema.names if name not in have and name not in _LATER_FIELDS]
     if lacking:
         file.close()
@@ -996,7 +995,7 @@ def _read_parquet(
             else:
                 columns.append(column.cast(wanted.type).combine_chunks())
         return pa.table(columns, schema=schema)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise RunError(path, f"damaged ({_first_line(error)})", _FIX_PARQUET) from error
     finally:
         file.close()

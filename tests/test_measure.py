@@ -351,6 +351,7 @@ def test_ctrl_c_while_gates_run_beside_each_other_ends_all_of_them(tmp_path):
         output = process.stdout.read()
     assert process.returncode == 2, output
     assert json.loads((run_dir / "run.json").read_text())["status"] == "interrupted"
+    assert json.loads((run_dir / "run.json").read_text())["sealed"] and RunFolder(run_dir).changed() == []
     assert workers
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 

@@ -77,8 +77,9 @@ def forest_svg(
     plot = Plot(None if width is None else width - 2 * MARGIN_PX)
 
     def share(value: float) -> float:
-        place = (value - left) / (right - left) if claim.unit else math.log(value / left) / math.log(right / left)
-        return min(max(place, 0.0), 1.0)
+        inside = max(value, left)  # an end that is no ratio, 0 or less, lies at the left
+        place = (inside - left) / (right - left) if claim.unit else math.log(inside / left) / math.log(right / left)
+        return min(place, 1.0)
 
     drawn: list[str] = []
     y = 0.0
