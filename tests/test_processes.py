@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from llama_workbench.harness.processes import Answer, Job, WorkerFailed, side_by_side
+from llama_workbench.harness.processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
 
 
 class Told:
@@ -138,3 +138,28 @@ def test_one_that_raises_ends_the_others() -> None:
     with pytest.raises(ValueError, match="no further"):
         side_by_side([waits(), raises(), never_begun()], 2)
     assert ended == ["waits"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "noises"),
+    [
+        ((b"\nT 1\n",), 0),
+        ((b"\nT", b" 1", b"\n"), 0),
+        ((b'{"ok": 7}\n', b"\nT 1\n"), 1),
+        ((b"no end of line", b"\nT 1\n"), 1),
+        ((b"x" * 5_000_000, b"\nT 1\n"), 1),
+        ((b"\nU 1\nT1\n\nT 1\n",), 2),
+    ],
+)
+def test_only_what_begins_with_the_token_is_an_answer(chunks: tuple[bytes, ...], noises: int) -> None:
+    process = WorkerProcess.__new__(WorkerProcess)
+    process._token, process._buffer, process._noise, process._map = "T", b"", [], {0: 3}  # type: ignore[assignment]
+    found = []
+    for chunk in chunks:
+        process._buffer += chunk
+        while (line := process._next_line()) is not None:
+            found.append(line)
+    assert found == [b"1"]
+    assert len(process._buffer) < 100
+    assert (len(process.noise()) > 0) == (noises > 0)
+    assert process.noise() == []
