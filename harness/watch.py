@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,7 @@ CLOSED = "closes files that it did not open"
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _TINY = float.fromhex("0x1p-1060")
-_HOOKS = [name for name in vars(modules) if name.startswith("_global_") and name.endswith("hooks")]
+_HOOKS = [table for name, table in vars(modules).items() if name.startswith("_global_") and name.endswith("hooks")]
 _OPS = [name for name in dir(torch._C._VariableFunctions) if name in vars(torch) and not name.startswith("__")]
 
 
@@ -61,7 +61,7 @@ def _flushes_denormals() -> bool:
 
 
 def _hooks() -> tuple[int, ...]:
-    return tuple(len(getattr(modules, name) or ()) for name in _HOOKS)
+    return tuple(map(len, _HOOKS))
 
 
 def _timers() -> tuple[float, ...]:
@@ -93,7 +93,6 @@ def _set_fused_attention(value: tuple[bool, ...]) -> None:
 SETTINGS = (
     Setting("the number of torch threads", torch.get_num_threads, torch.set_num_threads),
     Setting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting("torch's default device", torch.get_default_device, torch.set_default_device),
     Setting("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled),
     Setting("whether tiny numbers count as 0", _flushes_denormals, torch.set_flush_denormal),
     Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
@@ -105,9 +104,9 @@ SETTINGS = (
     Setting("which fused attention is allowed", _fused_attention, _set_fused_attention),
     Setting("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
     Setting("torch's profiler", torch._C._autograd._profiler_enabled),
-    Setting("torch's function modes", torch._C._len_torch_function_stack),
+    Setting("torch's default device or function modes", torch._C._len_torch_function_stack),
     Setting("torch's dispatch modes", torch._C._len_torch_dispatch_stack),
-    Setting("torch's hooks for all modules", _hooks, lambda _: [getattr(modules, name).clear() for name in _HOOKS]),
+    Setting("torch's hooks for all modules", _hooks, lambda _: [table.clear() for table in _HOOKS]),
     Setting("whether CUDA is used", torch.cuda.is_initialized),
     Setting("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Setting("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
@@ -119,11 +118,12 @@ SETTINGS = (
     Setting("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
     Setting("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
     Setting("the scheduling of the process", lambda: os.sched_getscheduler(0)),
-    Setting("the limits of the process", _limits),
     Setting("how deep calls may nest", sys.getrecursionlimit, sys.setrecursionlimit),
-    Setting("timers", _timers, _no_timers),
     Setting("the working directory", os.getcwd, os.chdir),
 )  # fmt: skip
+
+SLOW_SETTINGS = (Setting("the limits of the process", _limits), Setting("timers", _timers, _no_timers))
+"""Only foreign code is asked for these, which take ten microseconds each."""
 
 
 class _Names:
@@ -167,13 +167,18 @@ class Turn:
 
 @dataclass
 class Watch:
-    """Looks after every turn of a variant at what it left behind. `threads_of`: thread → whose turn it came up in."""
+    """Looks after every turn of a variant at what it left behind.
+
+    `threads_of`: thread → whose turn it came up in. `beside_foreign`: foreign code takes turns, too.
+    """
 
     turns: dict[str, Turn] = field(default_factory=dict)
     threads_of: dict[str, str] = field(default_factory=dict)
+    beside_foreign: bool = True
 
     def __post_init__(self) -> None:
         self._settings = [(setting, setting.read()) for setting in SETTINGS]
+        self._slow_settings = [(setting, setting.read()) for setting in SLOW_SETTINGS]
         self._names = [
             _Names("torch.{}", vars(torch), torch, _OPS),
             _Names("torch.nn.functional.{}", vars(functional), functional),
@@ -204,25 +209,22 @@ class Watch:
         `trusted`: code of ours, which may open files and have a compiler run. `files`: also files that it left open (a
         model may open some while it is built).
         """
-        said = self._changed_setting()
+        said = _changed_setting(self._settings)
         if trusted:
-            self._accept_files()
+            if self.beside_foreign:  # to whom files and processes of ours would be put down
+                self._accept_files()
             return said
-        said = said or self._changed_name() or self._children() or self._changed_files(files)
+        said = (
+            said
+            or _changed_setting(self._slow_settings)
+            or self._changed_name()
+            or self._children()
+            or self._changed_files(files)
+        )
         for thread in _listed("task"):
             if thread not in self._threads:
                 self._threads.add(thread)
                 self.threads_of[thread] = name
-        return said
-
-    def _changed_setting(self) -> str | None:
-        said = None
-        for setting, wanted in self._settings:
-            found = setting.read()
-            if found != wanted:
-                said = f"changes {setting.what} for everybody, from {_shown(wanted)} to {_shown(found)}"
-                if setting.restore is not None:
-                    setting.restore(wanted)
         return said
 
     def _changed_name(self) -> str | None:
@@ -302,6 +304,17 @@ class Watch:
                 )
         self.turns = {name: turn for name, turn in self.turns.items() if turn.wall_ns < LOOKED_AT_NS}
         return found
+
+
+def _changed_setting(settings: Iterable[tuple[Setting, Any]]) -> str | None:
+    said = None
+    for setting, wanted in settings:
+        found = setting.read()
+        if found != wanted:
+            said = f"changes {setting.what} for everybody, from {_shown(wanted)} to {_shown(found)}"
+            if setting.restore is not None:
+                setting.restore(wanted)
+    return said
 
 
 def waits() -> int:

@@ -24,7 +24,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns  # bound before foreign code can be
+from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns  # bound before foreign code is there
 from types import ModuleType
 from typing import Any
 
@@ -588,7 +588,8 @@ class Worker:
         count, repeats, prime = self._shape(bench, active)
         lengths = call_lengths(bench.workload, round_index=round_index, count=count, seed=bench.seed)
         changed: dict[str, str] = {}
-        drawn = Drawn(2 if any(map(self._is_outside, active)) else 1)
+        self.watch.beside_foreign = any(map(self._is_outside, active))
+        drawn = Drawn(2 if self.watch.beside_foreign else 1)
         with torch.inference_mode():
             runners, padding = self._rebuilt(bench, rng, active, lengths, repeats, changed)
             gc.disable()
