@@ -19,6 +19,8 @@ PIPELINE = (
     "environment",
     "regions",
     "phase_map",
+    "forms",
+    "pass_schema",
     "schema",
     "sums",
     "claims",
@@ -74,8 +76,8 @@ PIPELINE = (
     "cli",
 )
 PURE = (
-    "attribution", "confidence", "decision", "footprint", "gains", "judge", "phase_map", "regions", "roofline",
-    "schema", "shares", "trends", "verdicts", "work",
+    "attribution", "confidence", "decision", "footprint", "forms", "gains", "judge", "pass_schema", "phase_map",
+    "regions", "roofline", "schema", "shares", "trends", "verdicts", "work",
 )  # fmt: skip
 WITHOUT_TORCH = (
     *PURE,
