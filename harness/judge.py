@@ -24,9 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 from .claims import Comparison, Metric
 from .confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
 from .environment import device_kind
+from .forms import check
 from .regions import Range
 from .regions import Region as Region
-from .schema import JUDGED_MANIFEST, check
+from .schema import JUDGED_MANIFEST
 
 Clock = Literal["cpu", "wall", "device"]
 
@@ -671,7 +672,7 @@ def evidence_from_manifest(
     `phases`, `loading`, `roofline` and `findings`: what the run's passes found, where it had any. `noise`: its controls
     where they were judged before; without it they are judged from `samples`, which must then have theirs.
 
-    Raises schema.Fault where something in it is not as a run writes it.
+    Raises forms.Fault where something in it is not as a run writes it.
     """
     check(JUDGED_MANIFEST, manifest)
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from .schema import CallSample, Roof, RoofSample
-from .schema import Roofline as Record
+from .pass_schema import CallSample, Roof, RoofSample
+from .pass_schema import Roofline as Record
 from .shares import t_interval
 from .work import Work, least_seconds
 

@@ -30,6 +30,7 @@ from .confidence import first_interval, first_look, running_interval
 from .confirmation import confirm
 from .environment import fingerprint, usable_cores
 from .findings import find_out
+from .forms import Fault
 from .geometries import Geometry
 from .interrupts import Interrupts
 from .judge import Verdict
@@ -41,7 +42,6 @@ from .plan import Experiment, Plan, PlanError, Request, make_plan, without
 from .processes import ALLOCATOR, WorkerFailed
 from .profiles import run_phases, run_roofline
 from .regions import Region
-from .schema import Fault
 from .standings import write_standings
 from .store import FINDINGS, LOADING, MANIFEST, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
 from .tokenizer import TokenizerError

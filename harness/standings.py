@@ -19,8 +19,8 @@ from typing import Any
 import pandas as pd
 
 from .confidence import Interval, running_interval
+from .forms import Fault
 from .judge import Evidence, differences, evidence_from_manifest
-from .schema import Fault
 from .store import MANIFEST, STANDINGS, RunError, RunFolder, RunWarning
 
 YARDSTICK = "yardstick"

@@ -9,8 +9,8 @@ read as a whole, and one that is not what the run wrote is a `ChangedFile`; runs
 none and are read without.
 
 Reading trusts nothing: whatever is missing, cut off or foreign is a `RunError` that names the file, what is wrong
-with it and what to do; the forms of the JSON files stand in `schema`. Nothing here unpickles, and nothing here imports
-torch.
+with it and what to do; the forms of the JSON files stand in `schema` and `pass_schema`. Nothing here unpickles, and
+nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
-from . import schema, sums
+from . import forms, pass_schema, schema, sums
 from .environment import one_line
 from .locks import LOCK, Lock, Taken
 
@@ -397,7 +397,7 @@ class RunFolder:
 
     def read_profiles(self) -> list[dict[str, Any]]:
         """profiles.json; an empty list where the run made no profiles."""
-        return self._records_if_any(PROFILES, schema.PROFILES)
+        return self._records_if_any(PROFILES, pass_schema.PROFILES)
 
     def read_stacks(self, name: str, largest_bytes: int) -> str:
         """The text of a profile, by its name in profiles.json.
@@ -415,15 +415,15 @@ class RunFolder:
 
     def read_memory(self) -> list[dict[str, Any]]:
         """memory.json; an empty list where the run made no memory pass."""
-        return self._records_if_any(MEMORY, schema.MEMORY)
+        return self._records_if_any(MEMORY, pass_schema.MEMORY)
 
     def read_memory_sweep(self) -> list[dict[str, Any]]:
         """memory_sweep.json (see harness/memory.py); an empty list where the run swept no memory."""
-        return self._records_if_any(MEMORY_SWEEP, schema.MEMORY_SWEEP)
+        return self._records_if_any(MEMORY_SWEEP, pass_schema.MEMORY_SWEEP)
 
     def read_findings(self) -> list[dict[str, Any]]:
         """What the passes found out, one record a value; empty where the run had none."""
-        return self._records_if_any(FINDINGS, schema.FINDINGS)
+        return self._records_if_any(FINDINGS, pass_schema.FINDINGS)
 
     def read_phases(self) -> pd.DataFrame:
         """phases.parquet, columns as PHASE_SCHEMA; an empty table where the run made no phase pass."""
@@ -439,15 +439,15 @@ class RunFolder:
 
     def read_phase_facts(self) -> list[dict[str, Any]]:
         """phases.json: what the phase pass says of each workload and variant; empty where the run made none."""
-        return self._records_if_any(PHASE_FACTS, schema.PHASE_FACTS)
+        return self._records_if_any(PHASE_FACTS, pass_schema.PHASE_FACTS)
 
     def read_loading(self) -> list[dict[str, Any]]:
         """loading.json; an empty list where the run made no loading pass."""
-        return self._records_if_any(LOADING, schema.LOADING)
+        return self._records_if_any(LOADING, pass_schema.LOADING)
 
     def read_roofline(self) -> list[dict[str, Any]]:
         """roofline.json (see harness/roofline.py); an empty list where the run made no roofline pass."""
-        return self._records_if_any(ROOFLINE, schema.ROOFLINE)
+        return self._records_if_any(ROOFLINE, pass_schema.ROOFLINE)
 
     def digest(self) -> dict[str, str]:
         """SHA-256 of the manifest and the samples as they lie here, by file: the same where nothing was added since.
@@ -571,10 +571,10 @@ class RunFolder:
         if name != MANIFEST:
             self._check_sum(name, content)
         try:
-            value = schema.parse(content.decode("utf-8"))
+            value = forms.parse(content.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise RunError(path, "not UTF-8 text", fix) from error
-        except schema.OutOfRange as error:
+        except forms.OutOfRange as error:
             raise RunError(path, str(error), fix) from error
         except (ValueError, RecursionError) as error:
             where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ", or nested too deeply"
@@ -584,7 +584,7 @@ class RunFolder:
         return value
 
     def _check_form(self, name: str, form: TypeAdapter[Any], value: Any) -> None:
-        if problem := schema.fault(form, value):
+        if problem := forms.fault(form, value):
             raise RunError(self.path / name, problem, _fix_of(self.path, name))
 
     def _records_if_any(self, name: str, form: TypeAdapter[Any]) -> list[dict[str, Any]]:
@@ -829,7 +829,7 @@ def _record_problem(record: Any) -> str | None:
     if not isinstance(record, dict):
         return "not an object"
     if unknown := record.keys() - _LINE_KEYS:
-        return f"unknown key {schema.shown(sorted(unknown)[0])}"
+        return f"unknown key {forms.shown(sorted(unknown)[0])}"
     if not isinstance(record.get("workload"), str):
         return '"workload" is not a name'
     for key in ("process", "round"):

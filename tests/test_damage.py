@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench.dashboard import data
-from llama_workbench.harness import schema
+from llama_workbench.harness import forms, schema
 from llama_workbench.harness.baselines import save
 from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.standings import measure_standings, read_standings
@@ -202,7 +202,7 @@ def test_committed_runs_open_without_a_word(name: str, tmp_path: Path) -> None:
         warnings.simplefilter("error")
         assert source.describe(whole=True).problem is None and source.changed() == []
         assert data.read_run(source.path).problems == ()
-        schema.check(schema.JUDGED_MANIFEST, source.read_manifest())
+        forms.check(schema.JUDGED_MANIFEST, source.read_manifest())
         assert source.read_standings()["of"] == source.digest()
         for read in (source.read_loading, source.read_roofline, source.read_findings, source.read_memory_sweep):
             read()

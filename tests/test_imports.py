@@ -21,6 +21,8 @@ PIPELINE = (
     "regions",
     "phase_map",
     "files",
+    "forms",
+    "pass_schema",
     "schema",
     "sums",
     "claims",
@@ -86,8 +88,8 @@ PIPELINE = (
     "cli",
 )
 PURE = (
-    "attribution", "confidence", "decision", "footprint", "gains", "judge", "phase_map", "regions", "roofline",
-    "schema", "shares", "trends", "verdicts", "work",
+    "attribution", "confidence", "decision", "footprint", "forms", "gains", "judge", "pass_schema", "phase_map",
+    "regions", "roofline", "schema", "shares", "trends", "verdicts", "work",
 )  # fmt: skip
 WITHOUT_TORCH = (
     *PURE,

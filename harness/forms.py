@@ -1,0 +1,159 @@
+"""What schema.py is made of: kinds of numbers, and one line in words for whatever is not in the form that is asked for.
+
+Also the parser of all JSON in a run folder, which lets no number through that arithmetic would stumble over.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
+
+MOST = 2**62
+"""No count, no number of bytes and no time in nanoseconds is larger; sums of a few of them still fit in 64 bits."""
+
+Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
+Some = Annotated[int, Field(strict=True, gt=0, le=MOST)]
+Seed = Annotated[int, Field(strict=True, ge=0)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e300, le=1e300)]
+Log = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-300, le=300)]
+"""The logarithm of a ratio; the quotient of two of them is still a float."""
+Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1e300)]
+Nanoseconds = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-9, le=MOST)]
+Alpha = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-12, lt=1)]
+Size = Annotated[int, Field(strict=True, ge=0, le=2**40)]
+"""Tokens, widths and the like: what is multiplied and raised to powers."""
+
+
+def once(*names: str) -> AfterValidator:
+    """No two records of a list may have the same values of these."""
+
+    def check(records: list[Any]) -> list[Any]:
+        seen = set()
+        for index, record in enumerate(records):
+            key = tuple(getattr(record, name) for name in names)
+            if key in seen:
+                raise PydanticCustomError("twice", "entry {index} has the {names} of an earlier one", {
+                    "index": index, "names": ", ".join(names)})  # fmt: skip
+            seen.add(key)
+        return records
+
+    return AfterValidator(check)
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "int_parsing": "a whole number",
+}
+
+
+def fault(form: TypeAdapter[Any], value: Any) -> str | None:
+    """What is wrong with `value` as this form, in one line: place, what stands there, what was expected; else None."""
+    try:
+        form.validate_python(value)
+    except ValidationError as error:
+        return _told(error.errors(include_url=False)[0])
+    return None
+
+
+class Fault(ValueError):
+    """A value is not in the form that is asked for; the text says where."""
+
+
+def check(form: TypeAdapter[Any], value: Any) -> None:
+    """Raise Fault where `fault` has something to say."""
+    if said := fault(form, value):
+        raise Fault(said)
+
+
+def _told(found: Mapping[str, Any]) -> str:
+    kind, context = str(found["type"]), found.get("ctx") or {}
+    location = [step for step in found["loc"] if step != "[key]"]
+    if kind == "missing":
+        return f"{place(location[:-1])} has no {_step(location[-1])}"
+    if kind in ("twice", "lost"):
+        return f"{place(location)}: {found['msg']}" if location else str(found["msg"])
+    expected = _EXPECTED.get(kind) or _bound(kind, context) or str(found["msg"]).lower()
+    return f"{place(location)} is {shown(found['input'])}, expected {expected}"
+
+
+def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
+    match kind:
+        case "greater_than":
+            return f"more than {context['gt']:g}"
+        case "greater_than_equal":
+            return f"{context['ge']:g} or more"
+        case "less_than":
+            return f"less than {context['lt']:g}"
+        case "less_than_equal":
+            return f"at most {context['le']:g}"
+        case "literal_error":
+            return str(context["expected"])
+        case "too_short":
+            return f"{context['min_length']} or more entries"
+    return None
+
+
+def place(steps: Sequence[int | str]) -> str:
+    """Where in a file: `entry 3, "effects", entry 0, "low"`."""
+    return ", ".join(map(_step, steps)) or "it"
+
+
+def _step(step: int | str) -> str:
+    return f"entry {step}" if isinstance(step, int) else shown(step)
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, on one line and not long."""
+    if isinstance(value, (dict, list, tuple)):
+        kind = "object" if isinstance(value, dict) else "list"
+        return f"{'a' if kind == 'list' else 'an'} {kind} of {len(value)}" if value else f"an empty {kind}"
+    text = json.dumps(value, default=repr) if not isinstance(value, int) or abs(value) < 10**60 else "a huge number"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class OutOfRange(ValueError):
+    """A number that no arithmetic can be done with."""
+
+
+def parse(text: str) -> Any:
+    """JSON whose numbers are all finite and small enough for a float.
+
+    Raises OutOfRange that says where, json.JSONDecodeError, RecursionError.
+    """
+    try:
+        return json.loads(text, parse_float=_float, parse_int=_int, parse_constant=_float)
+    except OutOfRange as error:
+        raise OutOfRange(_where(text, str(error))) from None
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise OutOfRange(text)
+    return value
+
+
+def _int(text: str) -> int:
+    if len(text) > 300:
+        raise OutOfRange(text)
+    return int(text)
+
+
+def _where(text: str, number: str) -> str:
+    line = text.count("\n", 0, max(text.find(number), 0)) + 1
+    said = number if len(number) <= 30 else f"{number[:27]}..."
+    return f"line {line}: {said} stands there, expected a finite number of at most 300 digits"
