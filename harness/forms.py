@@ -22,6 +22,7 @@ Seed = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e300, le=1e300)]
 Log = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-300, le=300)]
 """The logarithm of a ratio; the quotient of two of them is still a float."""
+Ratio = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-100, le=1e100)]
 Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1e300)]
 Nanoseconds = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-9, le=MOST)]
 Alpha = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-12, lt=1)]

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictStr, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError
 
-from .forms import Alpha, Amount, Count, Log, Number, Seed, Size, shown
+from .forms import Alpha, Amount, Count, Log, Number, Ratio, Seed, Size, shown
 
 # --- run.json ---------------------------------------------------------------------------------------------------------
 
@@ -58,8 +58,8 @@ class Confirmed(Shape):
 
     variant: StrictStr
     baseline: StrictStr
-    ratio: Annotated[Number, Field(gt=0)]
-    inside: Annotated[Number, Field(gt=0)]
+    ratio: Ratio
+    inside: Ratio
     calls: Count
 
 
