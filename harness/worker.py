@@ -178,8 +178,6 @@ class Worker:
         key = (folder, workload["dtype"])
         if key not in self.checkpoints:
             self.checkpoints[key] = load(Path(folder), dtype=dtype, device=self.device.kind, cache=self.cache)
-            if self.added:
-                self.watch.weights_changed(self.checkpoints[key].weights)  # as they are now
         checkpoint = self.checkpoints[key]
         geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
         work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
@@ -502,12 +500,13 @@ class Worker:
     def _variant(self, entered: str) -> Variant:
         """A variant by the name it was entered under; a control (`NAME@aa`, `NAME@copy`) is NAME once more."""
         name = entered.partition("@")[0]
-        if name in self.added:
+        if self._is_outside(name):
+            for weights in self._weights():
+                self.watch.weights_changed(weights)  # as they are before it is imported
             self._hide()
+        if name in self.added:
             path, function = outside.parse(self.added[name])
             return outside.load(path, function)  # imported anew each time
-        if name not in OURS:  # of an installed package; imported when it is built
-            self._hide()
         return import_privately(variants.get(name), entered.replace("@", "_"))
 
     def _hide(self) -> None:
