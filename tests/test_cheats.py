@@ -52,7 +52,6 @@ def test_what_only_looks_fast_gains_nothing(tried, name):
         ("old_buffer", "logits of a timed call off by"),
         ("scribbles", "writes into the pipe by which its process answers"),
         ("closes_files", "closes files that it did not open"),
-        ("clocks_by_frame", "alone and timed from outside"),
     ],
 )
 def test_the_run_goes_on_without_it(tmp_path, name, said):
@@ -66,3 +65,22 @@ def test_the_run_goes_on_without_it(tmp_path, name, said):
     assert verdicts[f"{name} against fast"] == "not evidence"
     assert verdicts["yardstick against fast"] in {"slower", "inconclusive"}
     assert set(result.folder.read_samples()["variant"].unique()) >= {"fast", "yardstick"}
+
+
+def test_large_gains_are_timed_from_outside_too(tmp_path):
+    """An honest one is confirmed and marked. One by clocks that were found by way of the stack is not: nothing in the
+    process could tell, but the parent reads other clocks."""
+    request = Request(
+        variants=("candle", "honest", "clocks_by_frame"),
+        added=(f"{CHEATS}:honest", f"{CHEATS}:clocks_by_frame"),
+        workloads=("prefill-tiny-t16",),
+    )
+    result, _ = run(tmp_path, request, budget_seconds=60.0)
+    (excluded,) = result.manifest["excluded"]
+    assert excluded["variant"] == "clocks_by_frame" and "alone and timed from outside" in excluded["reason"], excluded
+    verdicts = {verdict.title: verdict for verdict in result.verdicts}
+    assert verdicts["clocks_by_frame against candle"].verdict == "not evidence"
+    (effect,) = verdicts["honest against candle"].effects
+    assert effect.verdict == "faster" and effect.warnings[-1].startswith("measured again, alone in fresh processes")
+    found = {entry["variant"]: entry for entry in result.manifest["experiments"][0]["confirmations"]}
+    assert found["honest"]["ratio"] == pytest.approx(effect.ratio, rel=0.3) and found["honest"]["calls"] > 100
