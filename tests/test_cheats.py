@@ -75,7 +75,7 @@ def test_large_gains_are_timed_from_outside_too(tmp_path):
         added=(f"{CHEATS}:honest", f"{CHEATS}:clocks_by_frame"),
         workloads=("prefill-tiny-t16",),
     )
-    result, _ = run(tmp_path, request, budget_seconds=60.0)
+    result, _ = run(tmp_path, request, budget_seconds=40.0)
     (excluded,) = result.manifest["excluded"]
     assert excluded["variant"] == "clocks_by_frame" and "alone and timed from outside" in excluded["reason"], excluded
     verdicts = {verdict.title: verdict for verdict in result.verdicts}
