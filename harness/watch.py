@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import clock_gettime_ns  # bound before any code from outside is imported
 from typing import Any, NamedTuple
 
 import torch
@@ -39,6 +40,9 @@ WAITING_SHARE = 0.2
 
 SAMPLED = 4099
 """Of the weights every so manieth value is looked at."""
+
+OF_OURS = 1 << 62
+"""In place of the CPU time of a process that code of ours started: it may have any."""
 
 CLOSED = "closes files that it did not open"
 
@@ -118,7 +122,7 @@ SETTINGS = (
     Setting("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
     Setting("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
     Setting("the scheduling of the process", lambda: os.sched_getscheduler(0)),
-    Setting("how deep calls may nest", sys.getrecursionlimit, sys.setrecursionlimit),
+    Setting("how deep calls may nest", lambda: min(sys.getrecursionlimit(), 1000), sys.setrecursionlimit),
     Setting("the working directory", os.getcwd, os.chdir),
 )  # fmt: skip
 
@@ -187,10 +191,10 @@ class Watch:
             _Names("time.{}", vars(time), time),
             _Names("gc.{}", vars(gc), gc),
         ]
-        self._threads = set(_listed("task"))
-        self._open = _descriptors()
-        self._children_seconds = _children_seconds()
         self._weights: dict[int, dict[str, float]] = {}
+        self._helpers: dict[int, int] = {}  # process that may stay → its CPU time when that was found
+        self._threads: set[str] = set()
+        self._accept_files()
 
     def accept(self) -> None:
         """What is there now is as it should be: code of ours was imported, built or called."""
@@ -201,6 +205,8 @@ class Watch:
     def _accept_files(self) -> None:
         self._open = _descriptors()
         self._children_seconds = _children_seconds()
+        for child in _children():
+            self._helpers.setdefault(child, OF_OURS)
         self._threads.update(_listed("task"))
 
     def changes(self, name: str, *, trusted: bool, files: bool = True) -> str | None:
@@ -218,7 +224,7 @@ class Watch:
             said
             or _changed_setting(self._slow_settings)
             or self._changed_name()
-            or self._children()
+            or self._processes(timed=files)
             or self._changed_files(files)
         )
         for thread in _listed("task"):
@@ -244,17 +250,27 @@ class Watch:
             return f"leaves {len(opened)} more file{'s' * (len(opened) > 1)} open after a call"
         return None
 
-    def _children(self) -> str | None:
-        """Processes that it started. They are ended: what they compute would be nobody's time."""
-        children = _children()
+    def _processes(self, *, timed: bool) -> str | None:
+        """Processes that foreign code had compute in a timed turn. They are ended, for their time would be nobody's.
+
+        Those that it starts while it is built or gated may stay (a compiler's, say), as long as they do nothing then.
+        """
+        found = _children()
         seconds, self._children_seconds = self._children_seconds, _children_seconds()
-        for child in children:
-            with suppress(OSError):
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-        if children:
-            return "starts a process of its own, and leaves it running"
-        return "has processes of its own compute" if self._children_seconds > seconds else None
+        said = None
+        if timed:
+            new = [child for child in found if child not in self._helpers]
+            busy = [c for c, before in self._helpers.items() if c in found and _cpu_ns(c) - before > OWN_THREADS_NS]
+            for child in [*new, *busy]:
+                with suppress(OSError):
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+            if new:
+                said = "starts a process of its own, and leaves it running"
+            elif busy or self._children_seconds > seconds:
+                said = "has processes of its own compute"
+        self._helpers |= {child: _cpu_ns(child) for child in found if not timed or child not in self._helpers}
+        return said
 
     # -- who computes --------------------------------------------------------------------------------------------
 
@@ -341,6 +357,13 @@ def _children() -> list[int]:
         with suppress(OSError):
             found += [int(child) for child in Path(f"/proc/self/task/{thread}/children").read_bytes().split()]
     return found
+
+
+def _cpu_ns(process: int) -> int:
+    try:
+        return clock_gettime_ns((~process << 3) | 2)  # the clock of another process: clock_getcpuclockid(3)
+    except OSError:  # it is gone
+        return 0
 
 
 def _children_seconds() -> float:

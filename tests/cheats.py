@@ -250,6 +250,19 @@ class _InAProcess(_Model):
         return torch.from_numpy(self.connection.recv())
 
 
+class _HelperFromTheStart(_Model):
+    """The same, from a process that it starts while it is built, when it may."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.connection, theirs = multiprocessing.Pipe()
+        multiprocessing.get_context("fork").Process(target=_serve, args=(theirs, self.model), daemon=True).start()
+
+    def forward(self, tokens, position):
+        self.connection.send((tokens, position))
+        return torch.from_numpy(self.connection.recv())
+
+
 class _Detached(_Model):
     """Starts a process that nobody waits for and that outlives this one."""
 
@@ -403,6 +416,7 @@ remembers_in_process = _variant(_RemembersInProcess)
 remembers_on_disk = _variant(_RemembersOnDisk)
 in_a_thread = _variant(_InAThread)
 in_a_process = _variant(_InAProcess)
+helper_from_the_start = _variant(_HelperFromTheStart)
 detached = _variant(_Detached)
 clocks = _variant(_Clocks)
 harness_clocks = _variant(_HarnessClocks)
@@ -443,6 +457,18 @@ def honest(config, weights, *, max_length):
     return _honest(config, weights, max_length)
 
 
+@torch.compile
+def _same(x):
+    return (x + x) / 2
+
+
+def compiled(config, weights, *, max_length):
+    """Has a part that goes through torch.compile: processes, threads and files, while it is gated."""
+    model: Any = _Model(config, weights, max_length)
+    model.forward = lambda tokens, position: _same(model.model.forward(tokens, position))
+    return model
+
+
 CAUGHT = {
     "old_buffer": "logits of a timed call off by",
     "sometimes_old": "logits of a timed call off by",
@@ -452,6 +478,7 @@ CAUGHT = {
     "never_computes": "logits",
     "in_a_thread": "computes in threads of its own since it passed its gate",
     "in_a_process": "starts a process of its own",
+    "helper_from_the_start": "has processes of its own compute",
     "detached": "process",
     "clocks": "time.",
     "writes_its_prompt": "logits of a timed call off by",
@@ -470,7 +497,15 @@ CAUGHT = {
 }
 """Falls out, and what is said of it."""
 
-HARMLESS = ("honest", "lazy", "remembers_in_model", "remembers_in_process", "remembers_on_disk", "harness_clocks")
+HARMLESS = (
+    "honest",
+    "compiled",
+    "lazy",
+    "remembers_in_model",
+    "remembers_in_process",
+    "remembers_on_disk",
+    "harness_clocks",
+)
 """Gains nothing: its time is that of the honest variant, or more."""
 
 
