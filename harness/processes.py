@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .channel import CUT_OFF
-from .environment import child_environment, granted_cores
+from .environment import child_environment, cpu_ns_of, granted_cores
 from .lifeline import tied
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -58,22 +58,6 @@ class WorkerProcess:
         self._marker = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process; see close)
         self._marker.truncate(8)
         self._map = mmap.mmap(self._marker.fileno(), 8)
-        environment = child_environment()
-        environment |= ALLOCATOR
-        environment |= {
-            "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
-            "RAYON_NUM_THREADS": str(threads),
-            "OMP_WAIT_POLICY": "PASSIVE",
-            "TOKENIZERS_PARALLELISM": "false",
-            "HF_HUB_OFFLINE": "1",
-            "TRANSFORMERS_OFFLINE": "1",
-            "PYTHONUNBUFFERED": "1",
-            # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
-            # would leave processes beside the one that is measured.
-            "TORCHINDUCTOR_COMPILE_THREADS": str(granted_cores() if device == "cpu" else 1),
-            "TORCH_WARM_POOL": "0",
-        }
         self._log = log.open("ab")
         read, write = os.pipe()
         self._lifeline = os.fdopen(write, "wb", buffering=0)
@@ -85,7 +69,7 @@ class WorkerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env=environment,
+                env=_environment(threads, device),
                 pass_fds=[self._marker.fileno(), read],
                 start_new_session=True,
             )
@@ -138,7 +122,7 @@ class WorkerProcess:
 
     def cpu_ns(self) -> int:
         """CPU time of the process so far, all its threads, by the kernel's count."""
-        return time.clock_gettime_ns((~self.pid << 3) | 2)  # the clock of another process: clock_getcpuclockid(3)
+        return cpu_ns_of(self.pid)
 
     def alive(self) -> bool:
         """False once the process has ended."""
@@ -235,6 +219,27 @@ class WorkerProcess:
         if code == CUT_OFF:
             return "closes files that it did not open, the pipe by which its process answers among them"
         return f"ends its process (exit code {code})"
+
+
+def _environment(threads: int, device: str) -> dict[str, str]:
+    """What is set for a measuring process before it begins."""
+    environment = child_environment()
+    environment |= ALLOCATOR
+    environment |= {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "RAYON_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+        # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
+        # would leave processes beside the one that is measured.
+        "TORCHINDUCTOR_COMPILE_THREADS": str(granted_cores() if device == "cpu" else 1),
+        "TORCH_WARM_POOL": "0",
+    }
+    return environment
 
 
 class Answer:

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import clock_gettime_ns  # bound before any code from outside is imported
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
 from torch.nn.modules import module as modules
+
+from .environment import cpu_ns_of
 
 OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
 """More CPU time than both of these outside the calling thread means that something computes in another one."""
@@ -361,7 +362,7 @@ def _children() -> list[int]:
 
 def _cpu_ns(process: int) -> int:
     try:
-        return clock_gettime_ns((~process << 3) | 2)  # the clock of another process: clock_getcpuclockid(3)
+        return cpu_ns_of(process)
     except OSError:  # it is gone
         return 0
 

@@ -1,7 +1,8 @@
 """Variants that look fast and are not, each in its own way; and `python -m tests.cheats`, which tries them.
 
 It prints a line of JSON for each: name, what became of it ("falls out", or how its time compares with the honest
-variant's), and why. One process tries all of them, as a measuring process and an examiner would.
+variant's), and why. One process tries all of them, as a measuring process and an examiner would. The file is long so
+that one path for `--add-variant` has them all.
 """
 
 from __future__ import annotations
