@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llama_workbench.harness.report import duration_text
+from llama_workbench.harness.report.text import duration_text
 
 from . import data, words
 

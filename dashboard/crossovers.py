@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from llama_workbench.harness.confidence import Interval
-from llama_workbench.harness.judge import Evidence
-from llama_workbench.harness.regions import Region
-from llama_workbench.harness.trends import Slope, Sweep, call_difference, crossover, position_slope
+from llama_workbench.harness.evidence.judge import Evidence
+from llama_workbench.harness.metrics.trends import Slope, Sweep, call_difference, crossover, position_slope
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.stats.confidence import Interval
 
 from . import data, values
 from .timings import DAMAGE

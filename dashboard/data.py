@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.harness.claims import READINGS
-from llama_workbench.harness.report import excluded_lines, value_text
-from llama_workbench.harness.store import (
+from llama_workbench.harness.claims.claims import READINGS
+from llama_workbench.harness.report.text import excluded_lines, value_text
+from llama_workbench.harness.store.folder import (
     CLAIMS,
     FINDINGS,
     JOURNAL,

@@ -17,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from llama_workbench import __version__
-from llama_workbench.harness.environment import one_line
-from llama_workbench.harness.report import duration_text
+from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.harness.report.text import duration_text
 
 from . import checks, data, values, words
 from .figures.colours import DARK, LIGHT, Palette

@@ -1,7 +1,7 @@
 """The factorial of a run: effects as they were judged, cells as they were sampled; no Streamlit.
 
 Effects come from verdicts.json. What it does not hold (the share as a number, the time of each cell) is computed from
-the samples by the functions that judged the run (harness/attribution.py), at the alpha that it was judged at.
+the samples by the functions that judged the run (harness/metrics/attribution.py), at the alpha that it was judged at.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from llama_workbench.harness.attribution import (
+from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.metrics.attribution import (
     ARCHITECTURE,
     DUMMY,
     GRIDS,
@@ -25,9 +26,8 @@ from llama_workbench.harness.attribution import (
     attribute,
     measured_grid,
 )
-from llama_workbench.harness.confidence import running_interval
-from llama_workbench.harness.judge import evidence_from_manifest
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.stats.confidence import running_interval
+from llama_workbench.harness.store.folder import RunError, RunFolder
 
 from .data import Claim, Effect
 

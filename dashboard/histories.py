@@ -1,6 +1,6 @@
 """Runs over time: where a variant stood in each, which runs may be compared, and what changed; no Streamlit.
 
-All rules are those of `workbench compare` (harness/compare.py): this module only puts runs in order and pairs them.
+All rules are those of `workbench compare` (harness/report/compare.py); this module puts runs in order and pairs them.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llama_workbench.harness.compare import Row, compare_standings, why_not
-from llama_workbench.harness.confidence import Interval
-from llama_workbench.harness.environment import comparable
-from llama_workbench.harness.standings import Standings
+from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.report.compare import Row, compare_standings, why_not
+from llama_workbench.harness.report.standings import Standings
+from llama_workbench.harness.stats.confidence import Interval
 
 from .data import BASELINES, Entry
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.store.folder import RunError, RunFolder
 
 from . import data, values
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.harness.shares import ALPHA
+from llama_workbench.harness.metrics.share.shares import ALPHA
 
 from . import parts, phase_shares, words
 from .figures import phase_bars

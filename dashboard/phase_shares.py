@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from llama_workbench.harness import shares
-from llama_workbench.harness.decision import Decision, decisions_of
-from llama_workbench.harness.phase_map import DENOMINATORS
-from llama_workbench.harness.published import Portion
-from llama_workbench.harness.shares import Share
-from llama_workbench.harness.store import PHASE_SCHEMA, RunError, RunFolder
+from llama_workbench.harness.claims.published import Portion
+from llama_workbench.harness.metrics.share import shares
+from llama_workbench.harness.metrics.share.shares import Share
+from llama_workbench.harness.report.decision import Decision, decisions_of
+from llama_workbench.harness.store.folder import PHASE_SCHEMA, RunError, RunFolder
+from llama_workbench.variants.phase_map import DENOMINATORS
 
 from . import data, values, words
 from .frames import StackError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llama_workbench.harness.published import Figure
+from llama_workbench.harness.claims.published import Figure
 
 from . import data, noise, values
 

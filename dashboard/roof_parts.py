@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.harness.roofline import Estimate, Reached, all_reached
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.metrics.roofline.roofline import Estimate, Reached, all_reached
+from llama_workbench.harness.store.folder import RunError, RunFolder
 
 from . import data, parts, words
 

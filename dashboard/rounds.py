@@ -14,11 +14,11 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_workbench.harness.claims import Comparison, Metric
-from llama_workbench.harness.confidence import Interval, running_bounds, running_interval
-from llama_workbench.harness.judge import Differences, Evidence, Noise, evidence_from_manifest
-from llama_workbench.harness.store import MANIFEST, RunError, RunFolder
-from llama_workbench.harness.verdicts import judge_ad_hoc
+from llama_workbench.harness.evidence.judge import Differences, Evidence, Noise, evidence_from_manifest
+from llama_workbench.harness.judge.verdicts import judge_ad_hoc
+from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
+from llama_workbench.harness.store.folder import MANIFEST, RunError, RunFolder
 
 from . import data, values
 

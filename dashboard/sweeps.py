@@ -9,10 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from llama_workbench.harness.confidence import fixed_interval
-from llama_workbench.harness.judge import Evidence
-from llama_workbench.harness.loading import METRICS, LoadEffect, LoadShare, load_effects, load_shares
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.evidence.judge import Evidence
+from llama_workbench.harness.metrics.loading.loading import (
+    METRICS,
+    LoadEffect,
+    LoadShare,
+    load_effects,
+    load_shares,
+)
+from llama_workbench.harness.stats.confidence import fixed_interval
+from llama_workbench.harness.store.folder import RunError, RunFolder
 
 from . import data, values
 from .timings import Timing, problem_of, timing

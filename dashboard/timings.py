@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llama_workbench.harness.claims import Comparison
-from llama_workbench.harness.confidence import running_interval
-from llama_workbench.harness.judge import Evidence, evidence_from_manifest
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.evidence.judge import Evidence, evidence_from_manifest
+from llama_workbench.harness.spec.comparison import Comparison
+from llama_workbench.harness.stats.confidence import running_interval
+from llama_workbench.harness.store.folder import RunError, RunFolder
 
 from .data import Effect, Run
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llama_workbench.harness.report import interval_text, ratio_text
+from llama_workbench.harness.report.text import interval_text, ratio_text
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
 

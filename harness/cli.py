@@ -27,8 +27,8 @@ from rich.text import Text
 from llama_workbench import ROOT
 
 if TYPE_CHECKING:
-    from .claims import Hypothesis, Reading
-    from .store import RunFolder
+    from .claims.claims import Hypothesis, Reading
+    from .store.folder import RunFolder
 
 RUNS = Path("results/runs")
 BASELINES = Path("results/baselines")
@@ -102,7 +102,7 @@ def list_claims(as_json: AsJson = False) -> None:
         "hypothesis": [{"part", "evidence", "variant", "baseline": [..], "workloads": [..], "metric",
                         "quick", "device", "faster_than_percent", "slower_than_percent", "not_faster_than_percent",
                         "ratio", "gain_percent", "same_within_percent"}]}]
-    A hypothesis that is not about a time has other keys (see harness/claims.py).
+    A hypothesis that is not about a time has other keys (see harness/claims/claims.py).
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def list_claims(as_json: AsJson = False) -> None:
       workbench claims --json | jq -r '.[].id'
       pytest --benchmark --claims rope-3x-5x     measure one of them
     """
-    from .claims import load_claims
+    from .claims.claims import load_claims
 
     claims = load_claims(ROOT / "claims")
     if as_json:
@@ -128,7 +128,7 @@ def list_claims(as_json: AsJson = False) -> None:
 
 def _hypothesis_text(hypothesis: Hypothesis | Reading) -> str:
     """One hypothesis on a line: its part, what is measured, what is claimed, and how much there is of it."""
-    from .claims import Hypothesis
+    from .claims.claims import Hypothesis
 
     part = f"{hypothesis.part}: " if hypothesis.part else ""
     count = len(hypothesis.workloads)
@@ -218,7 +218,7 @@ def list_workloads(as_json: AsJson = False) -> None:
       workbench workloads
       pytest --benchmark --workloads prefill-15m-t128,decode-15m-c64
     """
-    from .workloads import workloads
+    from llama_workbench.datasets.workloads import workloads
 
     known = workloads().values()
     if as_json:
@@ -250,7 +250,7 @@ def show_runs(
 
 def _show_summaries(folder: Path, none: str, as_json: bool) -> None:
     """The runs in a folder, as a table or as JSON; `none` is said where there are none."""
-    from .store import list_runs
+    from .store.folder import list_runs
 
     summaries = [run.describe(whole=True) for run in list_runs(folder)]
     if as_json:
@@ -334,8 +334,8 @@ def compare_runs(
       workbench compare main NEW --markdown "$GITHUB_STEP_SUMMARY" --junit compare.xml
       workbench compare main NEW --threshold 10 --json
     """
-    from .compare import compare, render, to_junit, to_markdown, write_text
-    from .store import MANIFEST, SAMPLES
+    from .report.compare import compare, render, to_junit, to_markdown, write_text
+    from .store.folder import MANIFEST, SAMPLES
 
     if not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
@@ -371,7 +371,7 @@ def save_baseline(
       workbench baseline save results/runs/20260102T030405Z-1a2b main
       workbench compare main NEW
     """
-    from .baselines import save
+    from .report.baselines import save
 
     try:
         saved = save(_run(run), name, under=BASELINES, force=force)
@@ -475,7 +475,7 @@ def report_run(
       workbench report results/runs/20260102T030405Z-1a2b --roofline
       workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
     """
-    from .store import JUDGED, MANIFEST, PHASES, VERDICTS
+    from .store.folder import JUDGED, MANIFEST, PHASES, VERDICTS
 
     files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
     if claim is not None or part is not None or files:
@@ -495,7 +495,8 @@ def report_run(
         for path in files.values():
             sys.stderr.write(f"{path}: written\n")
         return
-    from .decision import (
+    from .metrics.share.shares import top_consumers
+    from .report.decision import (
         SHARES_OF,
         PhaseShare,
         decision_markdown,
@@ -503,7 +504,6 @@ def report_run(
         profiling_form,
         profiling_markdown,
     )
-    from .shares import top_consumers
 
     folder = _run(run)
     _tell_changed(folder, read=JUDGED)
@@ -520,8 +520,8 @@ def report_run(
     verdicts, manifest = rejudge(folder)
     alpha = float(manifest.get("alpha") or 0.01)
     if roofs:
-        from .report import roofline_markdown
-        from .roofline import all_reached
+        from .metrics.roofline.roofline import all_reached
+        from .report.text import roofline_markdown
 
         of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
         _write(roofline_markdown(*all_reached(roofs, alpha=of_each), alpha=of_each))
@@ -576,9 +576,9 @@ def judge_again(
       workbench judge results/baselines/main --write README.md
       workbench judge results/baselines/main --write README.md --check     in CI
     """
-    from .report import markdown_table, update_readme, verdict_report
-    from .standings import write_standings
-    from .store import JUDGED, STANDINGS, VERDICTS
+    from .report.standings import write_standings
+    from .report.text import markdown_table, update_readme, verdict_report
+    from .store.folder import JUDGED, STANDINGS, VERDICTS
 
     folder = _run(run)
     readme = write or (Path("README.md") if check else None)
@@ -610,9 +610,9 @@ def rejudge(run: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
     """
-    from .claims import check_claim
-    from .session import counted, judge_run
-    from .store import CLAIMS
+    from .claims.claims import check_claim
+    from .run import counted, judge_run
+    from .store.folder import CLAIMS
 
     manifest = run.read_manifest()
     claims = [check_claim(table, f"{run.path / CLAIMS}[{index}]") for index, table in enumerate(run.read_claims())]
@@ -625,7 +625,7 @@ def rejudge(run: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 def _run(name: str) -> RunFolder:
     """A run by its folder, or by its name under results/baselines or results/runs."""
-    from .store import RunFolder
+    from .store.folder import RunFolder
 
     places = [Path(name), BASELINES / name, RUNS / name]
     return RunFolder(next((place for place in places if place.is_dir()), places[0]))
@@ -645,7 +645,7 @@ def _tell_changed(run: RunFolder, *, read: Collection[str], anew: Collection[str
 
     `read`: what the command reads anyway, which is an error then. `anew`: what it is about to write anew.
     """
-    from .store import RunWarning
+    from .store.folder import RunWarning
 
     for error in run.changed(besides=read):
         told = f"{error.path}: {error.problem}. It is written anew." if error.path.name in anew else str(error)
@@ -667,7 +667,7 @@ def _table(*headings: str) -> Table:
 
 
 def _print(content: RenderableType) -> None:
-    from .report import console, show
+    from .report.text import console, show
 
     with _output():
         show(content, console())
@@ -730,12 +730,13 @@ def _message(error: Exception) -> list[str] | None:
     """What to tell about an error that is the user's to mend; None for a fault of ours, which keeps its traceback."""
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
         return [f"{_one_line(usage())} (see workbench --help)"]
-    from .cache import CacheError
-    from .claims import ClaimError
-    from .geometries import DataError
-    from .report import ReadmeError
+    from llama_workbench.datasets.cache import CacheError
+    from llama_workbench.datasets.geometries import DataError
+
+    from .claims.claims import ClaimError
+    from .report.text import ReadmeError
     from .speedscope import SpeedscopeError
-    from .store import RunError
+    from .store.folder import RunError
 
     if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):
         return None

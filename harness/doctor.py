@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .confidence import Interval, running_interval
-from .environment import fingerprint
+from .machine.environment import fingerprint
+from .stats.confidence import Interval, running_interval
 
 State = Literal["ok", "warn", "bad"]
 

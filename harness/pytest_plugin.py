@@ -21,8 +21,8 @@ import pytest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .plan import Plan
-    from .session import Options, Result
+    from .plan.selection import Plan
+    from .run import Options, Result
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")
 REPORT_SECONDS = 15.0
@@ -163,8 +163,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
-    from . import session
-    from .plan import Request
+    from . import run as session
+    from .plan.selection import Request
 
     get = config.getoption
     compare = get("workbench_compare")
@@ -269,7 +269,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     state = config.stash.get(_STATE, None)
     if state is None or config.option.collectonly or session.testsfailed:
         return
-    from . import session as runs
+    from . import run as runs
 
     selected = {
         (case.workload, case.variant)
@@ -308,7 +308,7 @@ def _hear_ctrl_c() -> None:
 
 def _load(state: State) -> None:
     """Give every case its samples, in seconds a call on the clock that counts, and the facts beside them."""
-    from . import session as runs
+    from . import run as runs
 
     assert state.result is not None
     for (workload, variant), found in runs.replay(state.result).items():
@@ -334,7 +334,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     state = config.stash.get(_STATE, None)
     if state is None or state.result is None:
         return
-    from .report import show, verdict_report
+    from .report.text import show, verdict_report
 
     terminalreporter.section("workbench: verdicts")
     result = state.result
@@ -359,7 +359,7 @@ def _shown(path: Path) -> str:
 
 
 def _console(config: pytest.Config) -> Console:
-    from .report import console
+    from .report.text import console
 
     return console(config.get_terminal_writer()._file)
 

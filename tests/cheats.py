@@ -511,11 +511,11 @@ HARMLESS = (
 
 
 def main(names: list[str], workload: str) -> None:
-    from llama_workbench.harness import geometries, workloads
-    from llama_workbench.harness.cache import cache_directory
-    from llama_workbench.harness.checkpoints import synthesize
-    from llama_workbench.harness.examiner import Examiner
-    from llama_workbench.harness.worker import Worker
+    from llama_workbench.datasets import geometries, workloads
+    from llama_workbench.datasets.cache import cache_directory
+    from llama_workbench.datasets.checkpoints import synthesize
+    from llama_workbench.harness.examiner.main import Examiner
+    from llama_workbench.harness.worker.main import Worker
 
     cache = cache_directory()
     work = workloads.get(workload)

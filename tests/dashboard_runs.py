@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.store.folder import RunFolder
 
 HOSTILE = "<script>alert(1)</script>"
 MARKUP = (
@@ -73,7 +73,7 @@ def folded(seed: int = 0, layers: int = 2) -> str:
     rng = random.Random(seed)
     module = "torch/nn/modules/module.py"
     call = f"Module._wrapped_call_impl ({module}:1775);Module._call_impl ({module}:1786)"
-    shell = "<module> (worker.py:9);main (harness/worker.py:210);loop (harness/worker.py:160)"
+    shell = "<module> (worker.py:9);main (harness/worker/main.py:210);loop (harness/worker/main.py:160)"
     model = f"{shell};Llama.forward (variants/modular/model.py:88)"
     lines = [f"<module> (worker.py:3) {rng.randint(1, 2)}"]
     for layer in range(layers):

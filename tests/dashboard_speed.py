@@ -37,9 +37,9 @@ from rich.text import Text
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data
-from llama_workbench.harness.report import console, show
-from llama_workbench.harness.standings import write_standings
-from llama_workbench.harness.store import STANDINGS, RunFolder
+from llama_workbench.harness.report.standings import write_standings
+from llama_workbench.harness.report.text import console, show
+from llama_workbench.harness.store.folder import STANDINGS, RunFolder
 from tests.dashboard_browser import FLAGS, installed_chromium, serving, settled
 from tests.dashboard_runs import wide
 from tests.runs import write_run

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import variants
-from llama_workbench.harness.attribution import (
+from llama_workbench.harness.evidence.judge import Control, Evidence, Noise, evidence_from_manifest
+from llama_workbench.harness.metrics.attribution import (
     GRID,
     Attribution,
     Factor,
@@ -36,9 +37,8 @@ from llama_workbench.harness.attribution import (
     round_logs,
     verdict_on,
 )
-from llama_workbench.harness.confidence import Interval, running_bounds
-from llama_workbench.harness.judge import Control, Evidence, Noise, evidence_from_manifest
-from llama_workbench.harness.regions import Region
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.stats.confidence import Interval, running_bounds
 
 CELLS = GRID.cells()
 ALPHA = 0.01 / effect_count()
@@ -314,7 +314,7 @@ def test_verdicts_on_what_was_said() -> None:
 def test_the_share_holds_for_every_truth_that_the_intervals_allow(
     a: float, a_wide: float, o: float, o_wide: float, at: float, there: float
 ) -> None:
-    from llama_workbench.harness.attribution import _share
+    from llama_workbench.harness.metrics.attribution import _share
 
     base = attributed_once()
     ours = replace(base.architecture, ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))

@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from llama_workbench import ROOT
-from llama_workbench.harness import geometries
-from llama_workbench.harness.cache import CacheError, cache_directory, unwritable
-from llama_workbench.harness.checkpoints import load, synthesize
-from llama_workbench.harness.plan import Request
-from llama_workbench.harness.session import Options, Run, plan_run
-from llama_workbench.harness.tokenizer import train
+from llama_workbench.datasets import geometries
+from llama_workbench.datasets.cache import CacheError, cache_directory, unwritable
+from llama_workbench.datasets.checkpoints import load, synthesize
+from llama_workbench.datasets.tokenizer import train
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.run import Options, Run, plan_run
 from llama_workbench.variants.engines.files import EngineError
 from llama_workbench.variants.engines.files import folder as engine_folder
 
@@ -102,8 +102,8 @@ def test_reference_logits_are_had_without(tmp_path: Path) -> None:
         import resource, sys
         from pathlib import Path
         import torch
-        from llama_workbench.harness.gates import Case
-        from llama_workbench.harness.worker import Worker
+        from llama_workbench.harness.worker.gates import Case
+        from llama_workbench.harness.worker.main import Worker
         worker = object.__new__(Worker)
         case = Case("a", ((torch.zeros(1, 1, dtype=torch.long), 0),))
         logits = [[torch.ones(1, 9999)]]

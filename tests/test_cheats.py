@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.plan import Request
+from llama_workbench.harness.plan.selection import Request
 from tests import cheats
 from tests.test_measure import run
 

@@ -24,10 +24,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llama_workbench import ROOT
-from llama_workbench.harness import geometries
-from llama_workbench.harness.cache import CacheError
-from llama_workbench.harness.checkpoints import Checkpoint, CheckpointError, load, synthesize
-from llama_workbench.harness.geometries import Geometry
+from llama_workbench.datasets import geometries
+from llama_workbench.datasets.cache import CacheError
+from llama_workbench.datasets.checkpoints import Checkpoint, CheckpointError, load, synthesize
+from llama_workbench.datasets.geometries import Geometry
 from llama_workbench.variants.config import RopeScaling
 
 LLAMA3 = RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
@@ -193,8 +193,8 @@ def test_tensors_are_aligned_and_one_at_a_time_in_memory(tmp_path: Path) -> None
     code = """
         import resource, sys
         from pathlib import Path
-        from llama_workbench.harness import geometries
-        from llama_workbench.harness.checkpoints import load, synthesize
+        from llama_workbench.datasets import geometries
+        from llama_workbench.datasets.checkpoints import load, synthesize
         import dataclasses
         tiny = geometries.get("tiny")
         synthesize(tiny, cache=Path(sys.argv[1]))  # imports and buffers
@@ -216,8 +216,8 @@ def test_tensors_are_aligned_and_one_at_a_time_in_memory(tmp_path: Path) -> None
 RACER = """
     import sys, time
     from pathlib import Path
-    from llama_workbench.harness import geometries
-    from llama_workbench.harness.checkpoints import load, synthesize
+    from llama_workbench.datasets import geometries
+    from llama_workbench.datasets.checkpoints import load, synthesize
     cache, me, other = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     me.touch()
     while not other.exists():
@@ -245,8 +245,8 @@ def test_a_killed_process_leaves_no_folder_and_its_remains_are_removed(tmp_path:
     code = """
         import sys, time
         from pathlib import Path
-        from llama_workbench.harness import geometries
-        from llama_workbench.harness.checkpoints import synthesize
+        from llama_workbench.datasets import geometries
+        from llama_workbench.datasets.checkpoints import synthesize
         def wait(name, share):
             print("half", flush=True)
             time.sleep(60)
@@ -283,8 +283,8 @@ def test_a_disk_that_fills_up_is_named_and_nothing_stays(tmp_path: Path) -> None
     code = """
         import resource, signal, sys
         from pathlib import Path
-        from llama_workbench.harness import geometries
-        from llama_workbench.harness.checkpoints import synthesize
+        from llama_workbench.datasets import geometries
+        from llama_workbench.datasets.checkpoints import synthesize
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
         try:

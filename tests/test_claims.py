@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims import (
+from llama_workbench.harness.claims.claims import (
     Claim,
     ClaimError,
-    Comparison,
     Hypothesis,
     check_claim,
     load_claims,
     read_claim,
     select,
 )
-from llama_workbench.harness.regions import Region
+from llama_workbench.harness.spec.comparison import Comparison
+from llama_workbench.harness.spec.regions import Region
 
 GOOD = """\
 id = "one-file"

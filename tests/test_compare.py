@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llama_workbench.harness.compare import Comparison, Row, compare, render, to_junit, to_markdown
-from llama_workbench.harness.report import console, show
-from llama_workbench.harness.store import RunError, RunFolder, RunWarning
+from llama_workbench.harness.report.compare import Comparison, Row, compare, render, to_junit, to_markdown
+from llama_workbench.harness.report.text import console, show
+from llama_workbench.harness.store.folder import RunError, RunFolder, RunWarning
 from tests.runs import ENVIRONMENT, FACTORS, write_run
 
 MODELS = ("prefill-15m-t128", "decode-15m-c64")

@@ -13,14 +13,15 @@ import pytest
 import torch
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import gates, geometries, workloads
-from llama_workbench.harness.cache import cache_directory
-from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.claims import load_claims
-from llama_workbench.harness.gates import small_geometries, small_weights, trace
-from llama_workbench.harness.memory import disagreement
-from llama_workbench.harness.plan import PlanError, Request, make_plan
-from llama_workbench.harness.worker import Worker
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.cache import cache_directory
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.claims.claims import load_claims
+from llama_workbench.harness.metrics.memory.memory import disagreement
+from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
+from llama_workbench.harness.worker import gates
+from llama_workbench.harness.worker.gates import small_geometries, small_weights, trace
+from llama_workbench.harness.worker.main import Worker
 from llama_workbench.variants import compiling
 
 needs_compiler = pytest.mark.skipif(compiling.missing() is not None, reason=f"torch.compile {compiling.missing()}")

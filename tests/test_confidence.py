@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from llama_workbench.harness.confidence import (
+from llama_workbench.harness.stats.confidence import (
     RESOLUTION,
     Method,
     first_interval,
@@ -335,7 +335,7 @@ def test_looking_after_every_round_misses_the_truth_in_at_most_one_percent(noise
 
 def test_without_the_late_first_look_a_place_effect_would_break_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     d = 0.005 * NOISES["place in the pair"](np.random.default_rng(7))
-    monkeypatch.setattr("llama_workbench.harness.confidence.first_look", lambda alpha: 1)
+    monkeypatch.setattr("llama_workbench.harness.stats.confidence.first_look", lambda alpha: 1)
     assert ever_missed(d, ALPHA, method="t") > 0.0125
 
 

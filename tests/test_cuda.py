@@ -18,18 +18,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import devices, gates, geometries, session, worker, workloads
-from llama_workbench.harness.cache import cache_directory
-from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.claims import Claim, load_claims, select
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.cache import cache_directory
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness import run as session
+from llama_workbench.harness.claims.claims import Claim, load_claims, select
 from llama_workbench.harness.cli import rejudge
-from llama_workbench.harness.compare import compare
-from llama_workbench.harness.environment import comparable, fingerprint, one_line
-from llama_workbench.harness.judge import evidence_from_manifest
-from llama_workbench.harness.measure import Measurement
-from llama_workbench.harness.plan import Plan, PlanError, Request, make_plan
-from llama_workbench.harness.store import RunFolder
-from llama_workbench.harness.verdicts import judge_claims
+from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
+from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.plan.selection import Plan, PlanError, Request, make_plan
+from llama_workbench.harness.report.compare import compare
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.worker import devices, gates
+from llama_workbench.harness.worker import main as worker
 from llama_workbench.variants import components
 from tests.runs import DEVICE, ENVIRONMENT, write_run
 
@@ -221,7 +224,17 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     plan = make_plan(Request(compare=("fast", "candle_engine"), device="cuda"), CLAIMS)
     progress = SimpleNamespace(notes=[], step=lambda *_: None)
     progress.note = progress.notes.append
-    found = Measurement(plan, folders={}, parameters={}, cache=tmp_path, logs=tmp_path, seed=0, progress=progress)
+    found = Measurement(
+        plan.experiments,
+        added=plan.added,
+        device=plan.device,
+        folders={},
+        parameters={},
+        cache=tmp_path,
+        logs=tmp_path,
+        seed=0,
+        progress=progress,
+    )
     found.groups.clear()
     found.pass_gates()
     reason = "an engine that computes on the CPU; this run measures on cuda"

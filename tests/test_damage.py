@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from llama_workbench.dashboard import data
-from llama_workbench.harness import forms, schema
-from llama_workbench.harness.baselines import save
 from llama_workbench.harness.cli import rejudge
-from llama_workbench.harness.standings import measure_standings, read_standings
-from llama_workbench.harness.store import JUDGED, RunError, RunFolder, RunWarning
+from llama_workbench.harness.report.baselines import save
+from llama_workbench.harness.report.standings import measure_standings, read_standings
+from llama_workbench.harness.store import forms, schema
+from llama_workbench.harness.store.folder import JUDGED, RunError, RunFolder, RunWarning
 from tests.fuzz.run_files import READERS, WORKLOAD, write_whole_run
 from tests.test_cli import Done, command, output
 from tests.test_store import a_round

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.store.folder import RunError, RunFolder
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface

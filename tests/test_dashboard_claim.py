@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 
-from llama_workbench.harness.judge import Noise
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.evidence.judge import Noise
+from llama_workbench.harness.store.folder import RunError, RunFolder
 from tests import runs
 from tests.dashboard_pages import alts, everything, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, deface

@@ -20,9 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
-from llama_workbench.harness import places, profiles, speedscope
-from llama_workbench.harness.store import RunFolder
-from llama_workbench.harness.worker import _median_error
+from llama_workbench.harness import speedscope
+from llama_workbench.harness.machine import places
+from llama_workbench.harness.measure import profiles
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.worker.main import _median_error
 from tests import runs
 from tests.dashboard_runs import HOSTILE, MARKUP, folded
 
@@ -243,7 +245,7 @@ def test_flamegraph_without_a_median_shows_shares_and_without_samples_refuses() 
         ("torch/nn/functional.py", "torch"),
         ("torch/lib/libtorch_cpu.so", "torch"),
         ("site-packages/transformers/models/llama/modeling_llama.py", "library"),
-        ("harness/worker.py", "other"),
+        ("harness/worker/main.py", "other"),
         ("elsewhere/libc.so.6", "other"),
         ("", "other"),
     ],

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import standings as standings_module
 from llama_workbench.harness.cli import main
-from llama_workbench.harness.compare import compare
-from llama_workbench.harness.standings import measure_standings, read_standings, write_standings
-from llama_workbench.harness.store import STANDINGS, RunFolder
+from llama_workbench.harness.report import standings as standings_module
+from llama_workbench.harness.report.compare import compare
+from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
+from llama_workbench.harness.store.folder import STANDINGS, RunFolder
 from tests.dashboard_pages import alts, everything, open_page, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 from tests.runs import ENVIRONMENT, write_run

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface

@@ -17,10 +17,10 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench import ROOT
 from llama_workbench.dashboard import data, noise, phase_shares, published_times
 from llama_workbench.dashboard.figures import colours, phase_bars
-from llama_workbench.harness.claims import Reading, load_claims
-from llama_workbench.harness.phase_map import PHASES
-from llama_workbench.harness.published import published, published_shares
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.claims.claims import Reading, load_claims
+from llama_workbench.harness.claims.published import published, published_shares
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface

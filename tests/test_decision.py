@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_workbench.harness.decision import (
+from llama_workbench.harness.report.decision import (
     CANNOT_TELL,
     OPTIONS,
     RULES,

@@ -13,12 +13,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llama_workbench import variants
-from llama_workbench.harness import geometries, reference, tokenizer, workloads
-from llama_workbench.harness.checkpoints import load, synthesize
-from llama_workbench.harness.drawn import Drawn
-from llama_workbench.harness.examiner import Examiner, wrong_logits, wrong_tokens
-from llama_workbench.harness.gates import SMALL_LENGTH, run_cases, small_cases, small_geometries, small_weights
-from llama_workbench.harness.prompts import DRAWN, Prompts
+from llama_workbench.datasets import geometries, tokenizer, workloads
+from llama_workbench.datasets.checkpoints import load, synthesize
+from llama_workbench.datasets.prompts import DRAWN, Prompts
+from llama_workbench.harness.examiner import reference
+from llama_workbench.harness.examiner.main import Examiner, wrong_logits, wrong_tokens
+from llama_workbench.harness.worker.drawn import Drawn
+from llama_workbench.harness.worker.gates import (
+    SMALL_LENGTH,
+    run_cases,
+    small_cases,
+    small_geometries,
+    small_weights,
+)
 
 WORDS = np.arange(10, 400, dtype=np.int32)
 

@@ -23,7 +23,7 @@ from llama_workbench.dashboard.command import main
 from llama_workbench.dashboard.figures.colours import LIGHT
 from llama_workbench.dashboard.figures.forest_svg import MARKERS, forest_svg
 from llama_workbench.dashboard.words import LOOKS
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_runs import HOSTILE, deface
 from tests.runs import write_run
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.harness.files import parse_json, parse_toml, short
+from llama_workbench.datasets.files import parse_json, parse_toml, short
 
 
 @pytest.mark.parametrize(

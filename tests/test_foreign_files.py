@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from gguf import GGUFReader
 
-from llama_workbench.harness import geometries, workloads
-from llama_workbench.harness.checkpoints import (
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.checkpoints import (
     CheckpointError,
     check,
     described,
@@ -25,10 +25,10 @@ from llama_workbench.harness.checkpoints import (
     synthesize,
     write_gguf,
 )
-from llama_workbench.harness.claims import ClaimError, load_claims
-from llama_workbench.harness.files import open_regular
-from llama_workbench.harness.geometries import DataError
-from llama_workbench.harness.tokenizer import TokenizerError, prompt_ids
+from llama_workbench.datasets.files import open_regular
+from llama_workbench.datasets.geometries import DataError
+from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
+from llama_workbench.harness.claims.claims import ClaimError, load_claims
 from tests.test_gguf import changed_file
 
 TINY = geometries.get("tiny")

@@ -10,17 +10,23 @@ import pytest
 import torch
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import geometries, workloads
-from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.claims import load_claims
-from llama_workbench.harness.examiner import Examiner
-from llama_workbench.harness.gates import TOLERANCES, greedy, judge_tokens, small_geometries, small_weights
-from llama_workbench.harness.judge import effect_alpha, evidence_from_manifest
-from llama_workbench.harness.plan import Request, make_plan
-from llama_workbench.harness.runners import GATE_PROMPT, GenerateRunner
-from llama_workbench.harness.session import SequentialReferee
-from llama_workbench.harness.store import RoundRecord, RunFolder
-from llama_workbench.harness.worker import Worker
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.claims.claims import load_claims
+from llama_workbench.harness.evidence.judge import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.examiner.main import Examiner
+from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.run import SequentialReferee
+from llama_workbench.harness.store.folder import RoundRecord, RunFolder
+from llama_workbench.harness.worker.gates import (
+    TOLERANCES,
+    greedy,
+    judge_tokens,
+    small_geometries,
+    small_weights,
+)
+from llama_workbench.harness.worker.main import Worker
+from llama_workbench.harness.worker.runners import GATE_PROMPT, GenerateRunner
 from llama_workbench.variants.generation import generate
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"

@@ -25,10 +25,13 @@ from gguf import (
 )
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from llama_workbench.harness import geometries, gguf_checks, gguf_files, gguf_tokenizer, tokenizer
-from llama_workbench.harness.checkpoints import CheckpointError, check, load, synthesize, write_gguf
-from llama_workbench.harness.gguf_metadata import GGUFError
-from llama_workbench.harness.tokenizer import TokenizerError, prompt_ids
+from llama_workbench.datasets import geometries, tokenizer
+from llama_workbench.datasets.checkpoints import CheckpointError, check, load, synthesize, write_gguf
+from llama_workbench.datasets.gguf import files as gguf_files
+from llama_workbench.datasets.gguf import tokenizer as gguf_tokenizer
+from llama_workbench.datasets.gguf.metadata import GGUFError
+from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
+from llama_workbench.harness.metrics.check import gguf as gguf_checks
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
 GEOMETRIES = {geometry.name: geometry for geometry in gguf_checks.gguf_geometries()}

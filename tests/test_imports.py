@@ -12,107 +12,37 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGES = ("variants", "harness", "dashboard")
+PACKAGES = ("variants", "datasets", "harness", "dashboard")
 
-# A module of the harness imports from those above it only; a new module takes its place here.
-PIPELINE = (
-    "lifeline",
-    "environment",
-    "regions",
-    "phase_map",
-    "files",
-    "forms",
-    "pass_schema",
-    "schema",
-    "sums",
-    "claims",
-    "counts",
-    "geometries",
-    "gguf_metadata",
-    "gguf_tokenizer",
-    "cache",
-    "tokenizer",
-    "prompts",
-    "channel",
-    "speedscope",
-    "gguf_files",
-    "checkpoints",
-    "gguf_checks",
-    "workloads",
-    "published",
-    "plan",
-    "gates",
-    "reference",
-    "examiner",
-    "checks",
-    "places",
-    "phases",
-    "loaders",
-    "footprint",
-    "work",
-    "roofs",
-    "holdings",
-    "watch",
-    "devices",
-    "runners",
-    "drawn",
-    "worker",
-    "processes",
-    "examination",
-    "measure",
-    "confirmation",
-    "locks",
-    "store",
-    "profiles",
-    "confidence",
-    "loading",
-    "gains",
-    "shares",
-    "roofline",
-    "judge",
-    "findings",
-    "memory",
-    "attribution",
-    "trends",
-    "verdicts",
-    "decision",
-    "report",
-    "standings",
-    "compare",
-    "baselines",
-    "doctor",
-    "interrupts",
-    "session",
-    "benchmarks",
-    "pytest_plugin",
-    "cli",
+# Each package imports from itself and from those above it only. Names are those below `llama_workbench`.
+ORDER = (
+    "variants",
+    "datasets",
+    "harness.machine",
+    "harness.spec",
+    "harness.stats",
+    "harness.store",
+    "harness.evidence",
+    "harness.worker",
+    "harness.examiner",
+    "harness.measure",
+    "harness.metrics",
+    "harness.claims",
+    "harness.plan",
+    "harness.judge",
+    "harness.report",
+    "harness",
+    "dashboard",
+    "commands",
 )
-PURE = (
-    "attribution", "confidence", "decision", "footprint", "forms", "gains", "judge", "pass_schema", "phase_map",
-    "regions", "roofline", "schema", "shares", "trends", "verdicts", "work",
-)  # fmt: skip
-WITHOUT_TORCH = (
-    *PURE,
-    "channel",
-    "examination",
-    "prompts",
-    "files",
-    "claims",
-    "counts",
-    "published",
-    "findings",
-    "loading",
-    "memory",
-    "speedscope",
-    "sums",
-    "store",
-    "report",
-    "standings",
-    "compare",
-    "baselines",
-    "doctor",
-    "pytest_plugin",
-    "cli",
+WHOLE = {"llama_workbench", "llama_workbench.harness"}
+"""Packages of packages: who imports from them imports a module."""
+
+PURE = ("harness.spec", "harness.stats", "harness.evidence", "harness.judge")
+"""Packages that touch no files."""
+
+WITH_TORCH = re.compile(
+    r"llama_workbench\.(datasets\.(checkpoints|gguf\.files)\b.*|harness\.(worker\.(?!channel).*|examiner\..+|metrics\..*))"
 )
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}
@@ -124,8 +54,9 @@ def sources(*folders: str) -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """`harness/judge.py` → `llama_workbench.harness.judge`; the name of a package is that of its folder."""
+    """`harness/run.py` → `llama_workbench.harness.run`; the name of a package is that of its folder."""
     parts = path.relative_to(REPOSITORY).with_suffix("").parts
+    parts = parts[1:] if parts[0] == "llama_workbench" else parts
     return ".".join(("llama_workbench", *(part for part in parts if part != "__init__")))
 
 
@@ -206,33 +137,36 @@ def lazily():
     )
 
 
-def test_variants_know_nothing_of_harness_and_dashboard() -> None:
-    assert not offences(sources("variants"), {"llama_workbench.harness", "llama_workbench.dashboard"})
+def package_of(module: str) -> str:
+    """The package of ORDER that a module belongs to: the longest name that it begins with."""
+    name = module.removeprefix("llama_workbench.")
+    return max((each for each in ORDER if within(name, {each})), key=len, default="")
 
 
-def test_harness_knows_nothing_of_dashboard() -> None:
-    assert not offences(sources("harness"), {"llama_workbench.dashboard"})
+@pytest.mark.parametrize("package", ORDER)
+def test_packages_import_one_way(package: str) -> None:
+    later = ORDER[ORDER.index(package) + 1 :]
+    paths = [path for path in sources(*PACKAGES, "llama_workbench") if module_name(path) not in WHOLE]
+    found = [
+        f"{path.relative_to(REPOSITORY)} imports {name}"
+        for path in paths
+        if package_of(module_name(path)) == package
+        for name in sorted(imports_of(path))
+        if name.startswith("llama_workbench.") and name not in WHOLE and package_of(name) in later
+    ]
+    assert not found
 
 
 def test_the_packages_go_by_their_one_import_name() -> None:
     assert not offences(sources(*PACKAGES, "llama_workbench", "tests"), set(PACKAGES))
 
 
-@pytest.mark.parametrize("path", sources("harness"), ids=lambda path: path.stem)
-def test_the_pipeline_imports_one_way(path: Path) -> None:
-    here = path.relative_to(REPOSITORY / "harness").parts[0].removesuffix(".py")
-    assert here in {"__init__", *PIPELINE}, f"a new module: give {here!r} its place in PIPELINE"
-    earlier = PIPELINE if here == "__init__" else PIPELINE[: PIPELINE.index(here)]
-    later = set(PIPELINE) - set(earlier) - {here}
-    assert not offences([path], {f"llama_workbench.harness.{name}" for name in later})
-
-
-@pytest.mark.parametrize("name", PURE)
-def test_the_judge_touches_no_files(name: str) -> None:
-    path = REPOSITORY / "harness" / f"{name}.py"
-    assert not offences([path], {*FILE_MODULES, "llama_workbench.harness.store"})
-    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
-    assert not [f"line {call.lineno}: {called(call)}" for call in calls if FILE_CALL.fullmatch(called(call))]
+@pytest.mark.parametrize("package", PURE)
+def test_pure_packages_touch_no_files(package: str) -> None:
+    for path in sources(package.replace(".", "/")):
+        assert not offences([path], {*FILE_MODULES, "llama_workbench.harness.store.folder"})
+        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        assert not [f"{path.name}:{call.lineno}: {called(call)}" for call in calls if FILE_CALL.fullmatch(called(call))]
 
 
 def test_the_dashboard_names_no_torch() -> None:
@@ -242,7 +176,10 @@ def test_the_dashboard_names_no_torch() -> None:
 @pytest.mark.parametrize(
     "modules",
     [
-        pytest.param([f"llama_workbench.harness.{name}" for name in WITHOUT_TORCH], id="harness"),
+        pytest.param(
+            [name for name in map(module_name, sources("harness", "datasets")) if not WITH_TORCH.fullmatch(name)],
+            id="harness",
+        ),
         pytest.param(["llama_workbench.variants"], id="variants"),
         pytest.param([module_name(path) for path in sources("dashboard")], id="dashboard"),
     ],

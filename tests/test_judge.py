@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import ROOT
-from llama_workbench.harness import judge
-from llama_workbench.harness.claims import Claim, Comparison, Metric
-from llama_workbench.harness.confidence import Method, first_look, half_width, running_bounds, running_interval
-from llama_workbench.harness.judge import (
+from llama_workbench.harness.claims.claims import Claim
+from llama_workbench.harness.evidence import judge
+from llama_workbench.harness.evidence.judge import (
     Differences,
     Effect,
     Region,
@@ -35,7 +34,15 @@ from llama_workbench.harness.judge import (
     remaining_seconds,
     round_value,
 )
-from llama_workbench.harness.verdicts import judge_ad_hoc, judge_claims
+from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
+from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.stats.confidence import (
+    Method,
+    first_look,
+    half_width,
+    running_bounds,
+    running_interval,
+)
 
 ALPHA = 0.01
 PAIRS = 5

@@ -18,12 +18,14 @@ import psutil
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import cli, session, store
-from llama_workbench.harness.interrupts import Interrupts
-from llama_workbench.harness.lifeline import tied
-from llama_workbench.harness.locks import LOCK, Lock
-from llama_workbench.harness.plan import Request
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness import cli
+from llama_workbench.harness import run as session
+from llama_workbench.harness.machine.interrupts import Interrupts
+from llama_workbench.harness.machine.lifeline import tied
+from llama_workbench.harness.machine.locks import LOCK, Lock
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.store import folder as store
+from llama_workbench.harness.store.folder import RunError, RunFolder
 from tests import kills, runs
 from tests.test_measure import Quiet
 
@@ -99,7 +101,7 @@ def test_a_second_run_in_one_folder_is_refused_and_sigterm_ends_the_first_in_ord
 
 PARENT = """
 import os, subprocess, sys
-from llama_workbench.harness.lifeline import tied
+from llama_workbench.harness.machine.lifeline import tied
 read, write = os.pipe()
 child = "import subprocess, time; subprocess.Popen(['sleep', '60']); print(1, flush=True); time.sleep(60)"
 subprocess.Popen(tied([sys.executable, "-c", child], lifeline=read), pass_fds=[read], start_new_session=True)
@@ -156,7 +158,7 @@ def test_every_process_of_a_run_is_begun_tied():
     """All but short questions to the system, which end by themselves."""
     asking = {"devices", "doctor", "environment", "speedscope"}
     begun = 0
-    for path in sorted((ROOT / "harness").glob("*.py")):
+    for path in sorted((ROOT / "harness").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("subprocess.")):
                 continue
@@ -329,8 +331,8 @@ def test_the_lock_of_a_killed_run_holds_nobody_up(tmp_path):
     program = textwrap.dedent(
         """
         import os, sys
-        from llama_workbench.harness.locks import Lock
-        from llama_workbench.harness.store import RunFolder
+        from llama_workbench.harness.machine.locks import Lock
+        from llama_workbench.harness.store.folder import RunFolder
         lock = Lock()
         RunFolder.create(sys.argv[1], lock=lock)
         os.kill(os.getpid(), 9)

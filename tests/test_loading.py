@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from llama_workbench.harness import geometries, loaders
-from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.confidence import fixed_interval
-from llama_workbench.harness.loading import (
+from llama_workbench.datasets import geometries
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.metrics.loading import loaders
+from llama_workbench.harness.metrics.loading.loading import (
     BASELINE,
     CONTROL,
     LEAST_BESIDE,
@@ -27,7 +27,8 @@ from llama_workbench.harness.loading import (
     measure_loading,
     plan_rounds,
 )
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.stats.confidence import fixed_interval
+from llama_workbench.harness.store.folder import RunFolder
 
 ALPHA = 0.01
 
@@ -103,7 +104,7 @@ def test_the_number_of_rounds_is_fixed_by_what_a_load_costs(
 
 def test_what_is_asked_is_measured_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = synthesize(geometries.get("tiny"), cache=tmp_path)
-    monkeypatch.setattr("llama_workbench.harness.loading.plan_rounds", lambda *_: (4, 2))
+    monkeypatch.setattr("llama_workbench.harness.metrics.loading.loading.plan_rounds", lambda *_: (4, 2))
     records = measure_loading(
         folder,
         cache=tmp_path,

@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import geometries, measure, session
-from llama_workbench.harness.cache import cache_directory
-from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.plan import Request
-from llama_workbench.harness.processes import WorkerProcess
-from llama_workbench.harness.standings import read_standings
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.datasets import geometries
+from llama_workbench.datasets.cache import cache_directory
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness import run as session
+from llama_workbench.harness.measure import measurement as measure
+from llama_workbench.harness.measure.processes import WorkerProcess
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.report.standings import read_standings
+from llama_workbench.harness.store.folder import RunFolder
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 
@@ -141,7 +143,7 @@ def planned(tmp_path: Path, request: Request) -> measure.Measurement:
     plan = session.plan_run(request, session.Options(run_dir=tmp_path / "run"))
     names = {one.workload.geometry for one in plan.experiments if one.workload.kind != "component"}
     return measure.Measurement(
-        plan,
+        plan.experiments, added=plan.added, device=plan.device,
         folders={name: synthesize(geometries.get(name), cache=cache_directory()) for name in names},
         parameters={}, cache=cache_directory(), logs=tmp_path, seed=0, progress=Quiet(),
     )  # fmt: skip
@@ -276,8 +278,8 @@ def test_a_slower_variant_is_found_slower_and_a_copy_is_not(tmp_path):
 
 
 def test_a_real_checkpoint_is_measured_in_place_of_the_synthetic_one(tmp_path):
-    from llama_workbench.harness import geometries
-    from llama_workbench.harness.checkpoints import synthesize
+    from llama_workbench.datasets import geometries
+    from llama_workbench.datasets.checkpoints import synthesize
 
     folder = synthesize(geometries.get("tiny-gqa"), seed=3, cache=tmp_path / "cache")
     (tmp_path / "My Llama").symlink_to(folder)

@@ -14,10 +14,25 @@ import torch
 from torch import Tensor
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import geometries, workloads
-from llama_workbench.harness.cache import cache_directory
-from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.footprint import (
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.cache import cache_directory
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.metrics.memory.holdings import bytes_by_kind, holdings, kind_of, live_tensors
+from llama_workbench.harness.metrics.memory.memory import (
+    QUANTITIES,
+    _short,
+    disagreement,
+    memory_findings,
+    run_memory,
+)
+from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.worker.gates import small_weights
+from llama_workbench.harness.worker.main import Worker, WorkerError
+from llama_workbench.harness.worker.runners import Subject
+from llama_workbench.variants.engines import CANDLE
+from llama_workbench.variants.memory_policy import (
     KINDS,
     MOST_LENGTHS,
     WITHOUT_SETTINGS,
@@ -28,15 +43,6 @@ from llama_workbench.harness.footprint import (
     policy_of,
     served_lengths,
 )
-from llama_workbench.harness.gates import small_weights
-from llama_workbench.harness.holdings import bytes_by_kind, holdings, kind_of, live_tensors
-from llama_workbench.harness.measure import Measurement
-from llama_workbench.harness.memory import QUANTITIES, _short, disagreement, memory_findings, run_memory
-from llama_workbench.harness.plan import Request, make_plan
-from llama_workbench.harness.runners import Subject
-from llama_workbench.harness.store import RunFolder
-from llama_workbench.harness.worker import Worker, WorkerError
-from llama_workbench.variants.engines import CANDLE
 from llama_workbench.variants.presets import presets
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -372,7 +378,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[tuple[str, str
     )
     progress = Quiet()
     measurement = Measurement(
-        plan,
+        plan.experiments,
+        added=plan.added,
+        device=plan.device,
         folders={"tiny": synthesize(geometries.get("tiny"), cache=cache_directory())},
         parameters={},
         cache=cache_directory(),

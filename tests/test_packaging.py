@@ -166,7 +166,7 @@ def test_the_commands_do_not_touch_their_folders(installed: Environment, tmp_pat
     listed = json.loads(run([installed.bin / "workbench", "variants", "--json"], theirs))
     assert listed
     assert json.loads(run([installed.bin / "workbench", "claims", "--json"], theirs))
-    assert run([installed.bin / "python", "-P", "-m", "llama_workbench.harness.worker", "--help"], theirs)
+    assert run([installed.bin / "python", "-P", "-m", "llama_workbench.harness.worker.main", "--help"], theirs)
 
 
 def test_their_tests_run_with_our_plugin_loaded(installed: Environment, tmp_path: Path) -> None:

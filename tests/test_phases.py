@@ -14,14 +14,27 @@ import torch
 from torch import Tensor
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import geometries, measure, phases, profiles, runners, session, shares, worker, workloads
-from llama_workbench.harness.cache import cache_directory
-from llama_workbench.harness.checkpoints import synthesize
-from llama_workbench.harness.gates import small_weights
-from llama_workbench.harness.phase_map import MAPS, PHASES, VIEWS
-from llama_workbench.harness.phases import Instrumented, Marker, PhaseError, check_ops, instrument, ops_of_phases
-from llama_workbench.harness.plan import Request
-from llama_workbench.harness.store import PHASE_SCHEMA, RunError, RunFolder
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.cache import cache_directory
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness import run as session
+from llama_workbench.harness.measure import measurement as measure
+from llama_workbench.harness.measure import profiles
+from llama_workbench.harness.metrics.share import phases, shares
+from llama_workbench.harness.metrics.share.phases import (
+    Instrumented,
+    Marker,
+    PhaseError,
+    check_ops,
+    instrument,
+    ops_of_phases,
+)
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.store.folder import PHASE_SCHEMA, RunError, RunFolder
+from llama_workbench.harness.worker import main as worker
+from llama_workbench.harness.worker import runners
+from llama_workbench.harness.worker.gates import small_weights
+from llama_workbench.variants.phase_map import MAPS, PHASES, VIEWS
 
 TOKENS = torch.arange(2 * 24).view(2, 24) * 7 % 500
 
@@ -369,8 +382,11 @@ def disagreements(folder: RunFolder, stacks: str) -> tuple[list[Any], list[Any]]
 def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tuple[dict[str, Any], str]]]:
     """A phase pass in a real measuring process; and what py-spy recorded of the first variant, plain and native."""
     tmp = tmp_path_factory.mktemp("phases")
+    plan = session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), session.Options(run_dir=tmp / "run"))
     measurement = measure.Measurement(
-        session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), session.Options(run_dir=tmp / "run")),
+        plan.experiments,
+        added=plan.added,
+        device=plan.device,
         folders={"15m": synthesize(geometries.get("15m"), seed=0, cache=cache_directory())},
         parameters={}, cache=cache_directory(), logs=tmp, seed=0, progress=Quiet(),
     )  # fmt: skip

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import geometries, workloads
-from llama_workbench.harness.claims import ClaimError, Hypothesis, load_claims, select
-from llama_workbench.harness.geometries import DataError, Geometry
-from llama_workbench.harness.plan import PlanError, Request, make_plan, without
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.harness.claims.claims import ClaimError, Hypothesis, load_claims, select
+from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
+from llama_workbench.harness.spec.experiments import without
 
 CLAIMS = load_claims(ROOT / "claims")
 OUTSIDE = f"{ROOT / 'tests' / 'outside_variants.py'}"

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from llama_workbench.harness.processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
+from llama_workbench.harness.measure.processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
 
 
 class Told:

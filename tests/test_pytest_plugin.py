@@ -179,8 +179,8 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(tmp_path):
 
     from safetensors.torch import load_file, save_file
 
-    from llama_workbench.harness import geometries
-    from llama_workbench.harness.checkpoints import synthesize
+    from llama_workbench.datasets import geometries
+    from llama_workbench.datasets.checkpoints import synthesize
 
     folder = tmp_path / "broken"
     shutil.copytree(synthesize(geometries.get("tiny"), cache=tmp_path / "cache"), folder)

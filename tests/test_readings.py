@@ -13,17 +13,17 @@ import pandas as pd
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import session
-from llama_workbench.harness.checks import CHECKS, Case
-from llama_workbench.harness.claims import Claim, ClaimError, Reading, check_claim, load_claims
-from llama_workbench.harness.counts import QUANTITIES, CountError, count, lines, units
-from llama_workbench.harness.findings import find_out
-from llama_workbench.harness.judge import Finding, Verdict, evidence_from_manifest
-from llama_workbench.harness.plan import PlanError, Request, make_plan
-from llama_workbench.harness.regions import Range
-from llama_workbench.harness.report import effect_text, markdown_table
-from llama_workbench.harness.store import NO_SAMPLES
-from llama_workbench.harness.verdicts import judge_claims
+from llama_workbench.harness import run as session
+from llama_workbench.harness.claims.claims import Claim, ClaimError, Reading, check_claim, load_claims
+from llama_workbench.harness.evidence.judge import Finding, Verdict, evidence_from_manifest
+from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.metrics.check.checks import CHECKS, Case
+from llama_workbench.harness.metrics.count import QUANTITIES, CountError, count, lines, units
+from llama_workbench.harness.metrics.findings import find_out
+from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
+from llama_workbench.harness.report.text import effect_text, markdown_table
+from llama_workbench.harness.spec.regions import Range
+from llama_workbench.harness.store.folder import NO_SAMPLES
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -180,7 +180,7 @@ def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from llama_workbench.harness import findings
+    from llama_workbench.harness.metrics import findings
 
     cases = [Case("one", True), Case("two", False, "off by 3")]
     monkeypatch.setattr(findings, "run_check", lambda *args, **more: (cases, 0.1))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from llama_workbench import ROOT
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.store.folder import RunFolder
 
 
 def test_the_table_is_up_to_date() -> None:

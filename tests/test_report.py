@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.harness.report import (
+from llama_workbench.harness.report.text import (
     BEGIN,
     END,
     ReadmeError,
@@ -23,7 +23,7 @@ from llama_workbench.harness.report import (
     update_readme,
     verdict_report,
 )
-from llama_workbench.harness.store import RunFolder
+from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 
 
@@ -190,8 +190,8 @@ def test_a_warning_that_several_effects_share_is_told_once() -> None:
 
 def test_latin1_and_ascii_terminals_get_plain_letters(run: RunFolder) -> None:
     program = (
-        "import sys; from llama_workbench.harness.store import RunFolder;"
-        "from llama_workbench.harness.report import console, show, verdict_report;"
+        "import sys; from llama_workbench.harness.store.folder import RunFolder;"
+        "from llama_workbench.harness.report.text import console, show, verdict_report;"
         "run = RunFolder(sys.argv[1]);"
         "show(verdict_report(run.read_verdicts(), run.read_manifest()), console())"
     )

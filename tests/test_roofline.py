@@ -13,19 +13,29 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import geometries, profiles, roofs, session, workloads
-from llama_workbench.harness.claims import Claim, ClaimError, check_claim
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.harness import run as session
+from llama_workbench.harness.claims.claims import Claim, ClaimError, check_claim
 from llama_workbench.harness.cli import main
-from llama_workbench.harness.environment import last_level_cache_bytes
-from llama_workbench.harness.gates import small_weights
-from llama_workbench.harness.judge import Verdict, evidence_from_manifest
-from llama_workbench.harness.measure import Measurement
-from llama_workbench.harness.plan import Request, make_plan
-from llama_workbench.harness.processes import WorkerFailed
-from llama_workbench.harness.roofline import pairs, reached
-from llama_workbench.harness.store import NO_SAMPLES, RunFolder
-from llama_workbench.harness.verdicts import judge_claims
-from llama_workbench.harness.work import Work, least_seconds, products, weight_bytes, work_of_call, work_of_forward
+from llama_workbench.harness.evidence.judge import Verdict, evidence_from_manifest
+from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.machine.environment import last_level_cache_bytes
+from llama_workbench.harness.measure import profiles
+from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.measure.processes import WorkerFailed
+from llama_workbench.harness.metrics.roofline import kernels as roofs
+from llama_workbench.harness.metrics.roofline.roofline import pairs, reached
+from llama_workbench.harness.metrics.roofline.work import (
+    Work,
+    least_seconds,
+    products,
+    weight_bytes,
+    work_of_call,
+    work_of_forward,
+)
+from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.store.folder import NO_SAMPLES, RunFolder
+from llama_workbench.harness.worker.gates import small_weights
 
 TINY = geometries.get("tiny").config
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -312,8 +322,17 @@ def test_the_pass_from_claim_to_report(
 
 def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
     claim = a_claim(workloads=["rope-t8"], above=1)
+    plan = make_plan(Request(), [claim])
     measurement = Measurement(
-        make_plan(Request(), [claim]), folders={}, parameters={}, cache=tmp_path, logs=tmp_path, seed=0, progress=Told()
+        plan.experiments,
+        added=plan.added,
+        device=plan.device,
+        folders={},
+        parameters={},
+        cache=tmp_path,
+        logs=tmp_path,
+        seed=0,
+        progress=Told(),
     )
     folder = RunFolder.create(tmp_path / "run")
     profiles.run_roofline(measurement, folder, Told(), [("rope-t8", "fast"), ("decode-tiny-c16", "fast")])

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims import load_claims
-from llama_workbench.harness.confidence import first_interval, first_look, running_interval
-from llama_workbench.harness.measure import Bookkeeping, Need, next_to_measure
-from llama_workbench.harness.plan import Plan, Request, make_plan
-from llama_workbench.harness.regions import Region
-from llama_workbench.harness.session import ENOUGH_ROUNDS, SequentialReferee
+from llama_workbench.harness.claims.claims import load_claims
+from llama_workbench.harness.measure.measurement import Bookkeeping, Need, next_to_measure
+from llama_workbench.harness.plan.selection import Plan, Request, make_plan
+from llama_workbench.harness.run import ENOUGH_ROUNDS, SequentialReferee
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.stats.confidence import first_interval, first_look, running_interval
 
 NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
 VARIANTS = ("team006_before", "team006_after")

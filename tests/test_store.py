@@ -18,8 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from llama_workbench.harness import environment
-from llama_workbench.harness.store import FORMAT, SCHEMA, RoundRecord, RunError, RunFolder, RunWarning, list_runs
+from llama_workbench.harness.machine import environment
+from llama_workbench.harness.store.folder import (
+    FORMAT,
+    SCHEMA,
+    RoundRecord,
+    RunError,
+    RunFolder,
+    RunWarning,
+    list_runs,
+)
 
 
 def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -> RoundRecord:
@@ -180,7 +188,7 @@ def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
         """
         import sys
         from tests.test_store import a_round
-        from llama_workbench.harness.store import RunFolder
+        from llama_workbench.harness.store.folder import RunFolder
         run = RunFolder.create(sys.argv[1])
         for number in range(10**9):
             run.append_round(a_round(number))
@@ -208,7 +216,7 @@ def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
 FILL = """
 import json, sys
 from tests.test_store import a_round
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.store.folder import RunError, RunFolder
 run = RunFolder(sys.argv[1])
 said = {}
 run.write_json("run.json", {"format": 1, "small": True})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from llama_workbench import ROOT
-from llama_workbench.harness.tokenizer import TokenizerError, prompt_ids, text, train
+from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids, text, train
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_vocabulary_too_small_for_bytes_is_named(cache: Path) -> None:
 
 def test_training_does_not_depend_on_process_threads_or_hashing(tmp_path: Path) -> None:
     code = (
-        "import sys, hashlib; from pathlib import Path; from llama_workbench.harness.tokenizer import train;"
+        "import sys, hashlib; from pathlib import Path; from llama_workbench.datasets.tokenizer import train;"
         "print(hashlib.sha256(train(2000, cache=Path(sys.argv[1])).encode()).hexdigest())"
     )
     here = hashlib.sha256(train(2000, cache=tmp_path / "0").encode()).hexdigest()

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llama_workbench.harness.confidence import Interval
-from llama_workbench.harness.judge import Effect
-from llama_workbench.harness.regions import Region
-from llama_workbench.harness.trends import crossover, interval_of, position_slope
+from llama_workbench.harness.evidence.judge import Effect
+from llama_workbench.harness.metrics.trends import crossover, interval_of, position_slope
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.stats.confidence import Interval
 
 ALPHA = 0.01
 POSITIONS = {f"decode-c{context}": context for context in (64, 256, 512, 1024, 2048)}

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness import gates
+from llama_workbench.harness.worker import gates
 from llama_workbench.variants import components, outside
 from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.settings import Settings

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from llama_workbench.harness.watch import OWN_THREADS_NS, Watch
+from llama_workbench.harness.worker.watch import OWN_THREADS_NS, Watch
 
 MS = 1_000_000
 

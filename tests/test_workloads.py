@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from llama_workbench import ROOT
-from llama_workbench.harness import geometries, workloads
-from llama_workbench.harness.geometries import DataError, parameter_count
-from llama_workbench.harness.workloads import Workload, call_lengths, longest_call, warmup_length
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.geometries import DataError, parameter_count
+from llama_workbench.datasets.workloads import Workload, call_lengths, longest_call, warmup_length
 
 DISTINCT = workloads.get("prefill-15m-t128-distinct")
 TRACE = workloads.get("prefill-15m-trace")
@@ -128,7 +128,7 @@ def test_a_prefill_comes_whole_or_in_chunks() -> None:
 
 
 def test_nothing_here_imports_torch() -> None:
-    code = "import sys; from llama_workbench.harness import geometries, workloads; print('torch' in sys.modules)"
+    code = "import sys; from llama_workbench.datasets import geometries, workloads; print('torch' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "False\n"

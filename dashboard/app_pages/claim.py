@@ -30,7 +30,7 @@ from llama_workbench.dashboard import (
     values,
     words,
 )
-from llama_workbench.harness.report import duration_text
+from llama_workbench.harness.report.text import duration_text
 
 
 class Elsewhere(NamedTuple):

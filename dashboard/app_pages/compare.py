@@ -24,8 +24,8 @@ from llama_workbench.dashboard import (
     values,
     words,
 )
-from llama_workbench.harness.judge import tokens_per_second
-from llama_workbench.harness.store import RunError
+from llama_workbench.harness.evidence.judge import tokens_per_second
+from llama_workbench.harness.store.folder import RunError
 
 
 def main() -> None:

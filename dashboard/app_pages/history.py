@@ -18,9 +18,9 @@ import streamlit as st
 
 from llama_workbench.dashboard import data, histories, parts, words
 from llama_workbench.dashboard.figures import timeline
-from llama_workbench.harness.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT, change_text
-from llama_workbench.harness.standings import YARDSTICK, Standings, read_standings
-from llama_workbench.harness.store import STANDINGS, RunError, RunFolder
+from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT, change_text
+from llama_workbench.harness.report.standings import YARDSTICK, Standings, read_standings
+from llama_workbench.harness.store.folder import STANDINGS, RunError, RunFolder
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)

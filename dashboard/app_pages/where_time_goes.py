@@ -10,13 +10,22 @@ import math
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import data, flame_parts, noise, parts, phase_shares, published_times, roof_parts, words
+from llama_workbench.dashboard import (
+    data,
+    flame_parts,
+    noise,
+    parts,
+    phase_shares,
+    published_times,
+    roof_parts,
+    words,
+)
 from llama_workbench.dashboard.figures import phase_bars
-from llama_workbench.harness.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision
-from llama_workbench.harness.geometries import DataError
-from llama_workbench.harness.phase_map import DENOMINATORS, MEANING
-from llama_workbench.harness.published import Portion, published, published_shares
-from llama_workbench.harness.shares import ALPHA
+from llama_workbench.datasets.geometries import DataError
+from llama_workbench.harness.claims.published import Portion, published, published_shares
+from llama_workbench.harness.metrics.share.shares import ALPHA
+from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision
+from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
 PHASES_COMMAND = "pytest --benchmark --claims qkv-61,mask-is-the-bottleneck"
 PROFILED_COMMAND = f"{PHASES_COMMAND} --profile"

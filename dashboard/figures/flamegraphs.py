@@ -258,7 +258,7 @@ def signed(value_ns: float) -> str:
 
 
 def kind(frame: Frame) -> str:
-    """Whose code a frame is, by the name that the run gave its file (harness/places.py): a key of KINDS."""
+    """Whose code a frame is, by the name that the run gave its file (harness/machine/places.py): a key of KINDS."""
     top = frame.file.partition("/")[0]
     owners = {"variants": "variant", "added": "variant", "torch": "torch", "site-packages": "library"}
     return owners.get(top, "other")

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.data import Claim, Effect, Floor
-from llama_workbench.harness.report import duration_text
+from llama_workbench.harness.report.text import duration_text
 
 from .colours import LIGHT, Palette
 from .drawing import FLOOR, SMALL, TRACK_PX, Layout, box, note, ratio_ticks, rule

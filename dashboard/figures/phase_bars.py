@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.phase_shares import NAMES, PhaseShare, interval
-from llama_workbench.harness.phase_map import PHASES
+from llama_workbench.variants.phase_map import PHASES
 
 from .colours import DARK, LIGHT, Palette
 from .drawing import SMALL, Layout, note

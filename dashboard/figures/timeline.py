@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.histories import Break, Point
-from llama_workbench.harness.report import interval_text, ratio_text
+from llama_workbench.harness.report.text import interval_text, ratio_text
 
 from .colours import LIGHT, Palette
 from .drawing import SMALL, note, ratio_ticks

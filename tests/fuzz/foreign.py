@@ -16,10 +16,11 @@ import torch
 from gguf import GGUFReader
 from safetensors.torch import load_file, save_file
 
-from llama_workbench.harness import checkpoints, geometries, gguf_tokenizer, tokenizer, workloads
-from llama_workbench.harness.claims import ClaimError, read_claim
-from llama_workbench.harness.geometries import DataError
-from llama_workbench.harness.tokenizer import TokenizerError
+from llama_workbench.datasets import checkpoints, geometries, tokenizer, workloads
+from llama_workbench.datasets.geometries import DataError
+from llama_workbench.datasets.gguf import tokenizer as gguf_tokenizer
+from llama_workbench.datasets.tokenizer import TokenizerError
+from llama_workbench.harness.claims.claims import ClaimError, read_claim
 
 from . import BYTES, Damage, Kind, digit, json_value
 

@@ -14,18 +14,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.dashboard import answers, checks, crossovers, data, export, noise, phase_shares, rounds, sweeps
+from llama_workbench.dashboard import (
+    answers,
+    checks,
+    crossovers,
+    data,
+    export,
+    noise,
+    phase_shares,
+    rounds,
+    sweeps,
+)
 from llama_workbench.dashboard.timings import read_evidence
-from llama_workbench.harness.claims import ClaimError, check_claim
+from llama_workbench.harness.claims.claims import ClaimError, check_claim
 from llama_workbench.harness.cli import rejudge
-from llama_workbench.harness.compare import compare_standings, to_markdown
-from llama_workbench.harness.decision import decisions_of
-from llama_workbench.harness.phase_map import PHASES
-from llama_workbench.harness.report import markdown_table, verdict_report
-from llama_workbench.harness.roofline import all_reached
-from llama_workbench.harness.session import judge_run
-from llama_workbench.harness.standings import read_standings, write_standings
-from llama_workbench.harness.store import RunError, RunFolder
+from llama_workbench.harness.metrics.roofline.roofline import all_reached
+from llama_workbench.harness.report.compare import compare_standings, to_markdown
+from llama_workbench.harness.report.decision import decisions_of
+from llama_workbench.harness.report.standings import read_standings, write_standings
+from llama_workbench.harness.report.text import markdown_table, verdict_report
+from llama_workbench.harness.run import judge_run
+from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 
 from . import BYTES, Damage, Kind, digit, json_value

@@ -1,0 +1,1 @@
+"""What is measured on: model shapes, workloads, checkpoints, tokenizer, prompts, and the cache that keeps them."""

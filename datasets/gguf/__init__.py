@@ -1,0 +1,1 @@
+"""Reading GGUF files: their fields, tensors and tokenizer."""

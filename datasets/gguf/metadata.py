@@ -1,0 +1,331 @@
+"""What a GGUF file says besides its weights and its tokenizer: the shape of the model and its RoPE.
+
+GGUF is llama.cpp's file format; keys and values follow its converter (convert_hf_to_gguf.py, class LlamaModel). The
+tokenizer is in gguf_tokenizer.py.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from gguf import GGUFReader, GGUFValueType, Keys
+from numpy.typing import NDArray
+
+from llama_workbench.variants.config import LlamaConfig, RopeScaling
+from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, rope_factors, wavelengths
+
+from ..files import open_regular, short, shortened
+from ..geometries import EPSILON, FACTOR, LARGEST_COUNT, MOST_LAYERS, THETA, DataError
+
+ARCHITECTURE = "llama"
+
+MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
+"""Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""
+
+_LEAST_KEY_BYTES, _LEAST_TENSOR_BYTES = 13, 24
+"""Length, kind and value of a key without a name; length, dimensions, kind and place of a tensor without one."""
+
+AGAIN = "fetch the file again"
+_CONVERT = "write it with llama.cpp's convert_hf_to_gguf.py from a Llama checkpoint"
+_NO_VARIANT = "no variant computes this; take another model"
+FOLDER = "take the Hugging Face folder of this model instead"
+
+
+class GGUFError(DataError):
+    """A GGUF file cannot be used or written. The text names file and key or tensor, what was found, and the fix."""
+
+
+def is_gguf(path: Path | str) -> bool:
+    """Whether a checkpoint's path is meant as a GGUF file (and not as a folder)."""
+    return Path(path).suffix.lower() == ".gguf"
+
+
+class _Reader(GGUFReader):
+    """The library's reader, made strict and fast.
+
+    It takes a slice beyond the end of the file for a short one and counts on, to 2^64 where a length is damaged.
+    And it makes four arrays an entry of a list, which takes seconds for the words of a tokenizer. Lists of lists, which
+    no Llama has, are refused.
+    """
+
+    _texts_left = MOST_TEXTS
+
+    def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> NDArray[Any]:
+        self._demand(int(offset) + int(count) * np.dtype(dtype).itemsize)
+        return super()._get(offset, dtype, count, override_order)
+
+    def _demand(self, end: int) -> None:
+        if not 0 <= end <= len(self.data):
+            raise EOFError(f"truncated or damaged: {len(self.data)} bytes, expected at least {end}")
+
+    def _get_field_parts(
+        self, orig_offs: int, raw_type: int
+    ) -> tuple[int, list[NDArray[Any]], list[int], list[GGUFValueType]]:
+        if raw_type != GGUFValueType.ARRAY or self.byte_order != "I":
+            return super()._get_field_parts(orig_offs, raw_type)
+        kind = GGUFValueType(self._get(orig_offs, np.uint32)[0])
+        count = int(self._get(orig_offs + 4, np.uint64)[0])
+        types, start = [GGUFValueType.ARRAY, kind], orig_offs + 12
+        if (scalar := self.gguf_scalar_to_np.get(kind)) is not None:
+            whole = self._get(start, scalar, count)
+            return 12 + whole.nbytes, [whole], [0], types
+        if kind != GGUFValueType.STRING:
+            raise ValueError("a list of lists, expected one of numbers or of texts")
+        self._demand(start + 8 * count)
+        self._texts_left -= count
+        if self._texts_left < 0:
+            raise ValueError(f"more than {MOST_TEXTS:,} texts in lists")
+        content, parts, end = np.asarray(self.data), [], start
+        for _ in range(count):
+            self._demand(end + 8)
+            length = int.from_bytes(content[end : end + 8].tobytes(), sys.byteorder)
+            self._demand(end + 8 + length)
+            parts.append(content[end + 8 : end + 8 + length])
+            end += 8 + length
+        return end - orig_offs, parts, list(range(count)), types
+
+
+def opened(path: Path) -> GGUFReader:
+    """Metadata and tensors of a GGUF file, memory-mapped (private pages: nothing that is done to them is written).
+
+    Raises `GGUFError` for a file that is missing, empty, truncated, damaged, one of several, of another byte order, or
+    not GGUF 2 or 3.
+    """
+    try:
+        with open_regular(path) as file:
+            start = file.read(24)
+            _check_counts(path, start, os.fstat(file.fileno()).st_size)
+        with np.errstate(over="ignore"):  # of a place beyond 2^64, see `_check_places`
+            reader = _Reader(path, "c")
+    except OSError as error:
+        fail(path, f"cannot be read ({error.strerror})", "check the path")
+    except EOFError as error:
+        fail(path, str(error), AGAIN)
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+        if isinstance(error, GGUFError):
+            raise
+        fail(path, f"damaged ({shortened(str(error))})", AGAIN)
+    if reader.byte_order != "I":
+        fail(path, "written for the other byte order", "convert it: python -m gguf.scripts.gguf_convert_endian")
+    if (parts := value(path, reader, Keys.Split.LLM_KV_SPLIT_COUNT, int, 1)) > 1:
+        fail(path, f"one of {parts} parts, expected a whole model", "join them: llama-gguf-split --merge FIRST OUT")
+    _check_places(path, reader)
+    return reader
+
+
+def _check_places(path: Path, reader: GGUFReader) -> None:
+    """Refuse tensors that do not lie one behind the other in their order, as llama.cpp does: one place is damaged."""
+    expected = 0
+    for tensor in reader.tensors:
+        found = int(tensor.field.parts[-1][0])
+        if found != expected:
+            said = f"begins {found} bytes into the tensors, expected {expected}, behind the one before"
+            fail(f"{path}: {shortened(tensor.name)}", said, AGAIN)
+        expected += -(-int(tensor.n_bytes) // int(reader.alignment)) * int(reader.alignment)
+
+
+def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
+    """Refuse a file by its first 24 bytes: another format, or more keys or tensors than can be in it."""
+    if start[:8] == b"version ":
+        fail(path, "a Git LFS pointer, not the file", "run: git lfs pull")
+    if start[:4] != b"GGUF":
+        fail(path, f"not a GGUF file (starts with {start[:4]!r}, expected b'GGUF')", _CONVERT)
+    if len(start) < 24:
+        return  # the reader says where it ends
+    version, tensors, keys = struct.unpack("=4xIQQ", start)
+    if version & 0xFFFF == 0:  # of the other byte order; told by the reader, which turns the counts
+        version, tensors, keys = struct.unpack(">4xIQQ" if sys.byteorder == "little" else "<4xIQQ", start)
+    for name, count, most, least in (
+        ("tensors", tensors, MOST_TENSORS, _LEAST_TENSOR_BYTES),
+        ("keys", keys, MOST_KEYS, _LEAST_KEY_BYTES),
+    ):
+        room = min(most, size_bytes // least)
+        if count > room:
+            fail(path, f"{count} {name}, expected at most {room} in {size_bytes} bytes", AGAIN)
+
+
+def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
+    """Raises `GGUFError`: in which file, what is wrong, what to do."""
+    raise GGUFError(f"{where}: {problem}; {fix}")
+
+
+def value(path: Path, reader: GGUFReader, key: str, kind: type, default: Any = None) -> Any:
+    """The value of a key as int, float, bool, str or list; `default` where there is none, an error without one."""
+    found = _contents(path, reader, key)
+    if found is None:
+        if default is None:
+            fail(path, f"{key} is missing", AGAIN)
+        return default
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        fail(path, f"{key} = {short(found)}, expected {kind.__name__}", AGAIN)
+    return found
+
+
+def _contents(path: Path, reader: GGUFReader, key: str) -> Any:
+    """The value of a key, whatever it is; None where there is none."""
+    field = reader.get_field(key)
+    try:
+        return None if field is None else field.contents()
+    except UnicodeDecodeError as error:
+        fail(path, f"{key} is not UTF-8 ({shortened(str(error))})", AGAIN)
+
+
+# --- the model's shape ---
+
+# Keys that change what is computed, with the values that change nothing. {} is the architecture.
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    Keys.LLM.EXPERT_COUNT: (0,),
+    Keys.LLM.LOGIT_SCALE: (0.0, 1.0),
+    Keys.LLM.RESIDUAL_SCALE: (0.0, 1.0),
+    Keys.LLM.EMBEDDING_SCALE: (0.0, 1.0),
+    Keys.Attention.SCALE: (0.0,),
+    Keys.Attention.CAUSAL: (True,),
+    Keys.Attention.SLIDING_WINDOW: (0,),
+    Keys.Rope.SCALING_TYPE: ("none",),
+    "{arch}.rope.scale_linear": (1.0,),
+}
+
+
+def llama_config(path: Path, reader: GGUFReader) -> LlamaConfig:
+    """The model's shape. Numbers that GGUF keeps in float32 come back as the shortest decimal that is the same one.
+
+    Raises `GGUFError` for another architecture, a key that is missing or no positive number, or one that asks for
+    what no variant computes.
+    """
+    name = value(path, reader, Keys.General.ARCHITECTURE, str)
+    if name != ARCHITECTURE:
+        fail(path, f"{Keys.General.ARCHITECTURE} = {short(name)}, expected {ARCHITECTURE!r}", _NO_VARIANT)
+    for template, neutral in _NEUTRAL.items():
+        key = template.format(arch=ARCHITECTURE)
+        if (found := _contents(path, reader, key)) is not None and found not in neutral:
+            fail(path, f"{key} = {short(found)}, expected {neutral[-1]!r}", _NO_VARIANT)
+
+    def number(template: str, default: int | None = None) -> int:
+        key = template.format(arch=ARCHITECTURE)
+        found = _contents(path, reader, key)
+        if found is None:
+            found = default
+        if isinstance(found, list) and len(set(found)) == 1:
+            found = found[0]
+        if isinstance(found, list):
+            fail(path, f"{key} = {short(found)}, expected the same in every layer", _NO_VARIANT)
+        if found is None:
+            fail(path, f"{key} is missing", AGAIN)
+        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+            fail(path, f"{key} = {short(found)}, expected a positive integer", AGAIN)
+        if found > LARGEST_COUNT:
+            fail(path, f"{key} = {found}, expected at most {LARGEST_COUNT}", AGAIN)
+        return found
+
+    def real(template: str, bounds: tuple[float, float], default: float | None = None) -> float:
+        key = template.format(arch=ARCHITECTURE)
+        found = value(path, reader, key, float, default)
+        if not 0 < found < math.inf:
+            fail(path, f"{key} = {found!r}, expected a positive number", AGAIN)
+        if not bounds[0] <= found <= bounds[1]:
+            fail(path, f"{key} = {found!r}, expected {bounds[0]:g} to {bounds[1]:g}", AGAIN)
+        return float(str(np.float32(found)))
+
+    heads, hidden = number(Keys.Attention.HEAD_COUNT), number(Keys.LLM.EMBEDDING_LENGTH)
+    key_value_heads = number(Keys.Attention.HEAD_COUNT_KV, heads)
+    head_dim = number(Keys.Attention.KEY_LENGTH, hidden // heads if hidden % heads == 0 else None)
+    head_count = Keys.Attention.HEAD_COUNT_KV.format(arch=ARCHITECTURE)
+    if heads % key_value_heads:
+        fail(path, f"{head_count} = {key_value_heads}, expected a divisor of {heads} heads", AGAIN)
+    if head_dim % 2:
+        fail(path, f"heads of {head_dim} values, expected an even number (RoPE turns pairs)", AGAIN)
+    for template in (Keys.Attention.VALUE_LENGTH, Keys.Rope.DIMENSION_COUNT):
+        if (other := number(template, head_dim)) != head_dim:
+            key = template.format(arch=ARCHITECTURE)
+            fail(path, f"{key} = {other}, expected {head_dim} as in the keys", _NO_VARIANT)
+    layers = number(Keys.LLM.BLOCK_COUNT)
+    if layers > (most := min(len(reader.tensors), MOST_LAYERS)):  # or listing what it asks for might take for ever
+        key = Keys.LLM.BLOCK_COUNT.format(arch=ARCHITECTURE)
+        fail(path, f"{key} = {layers}, expected at most {most} with {len(reader.tensors)} tensors in the file", AGAIN)
+    theta = real(Keys.Rope.FREQ_BASE, THETA, 10_000.0)
+    embedding = next((tensor for tensor in reader.tensors if tensor.name == "token_embd.weight"), None)
+    if embedding is None:
+        fail(path, "missing tensor token_embd.weight", AGAIN)
+    original_key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
+    original = number(Keys.Rope.SCALING_ORIG_CTX_LEN) if value(path, reader, original_key, int, 0) else None
+    return LlamaConfig(
+        vocab_size=int(embedding.shape[-1]),
+        hidden_size=hidden,
+        intermediate_size=number(Keys.LLM.FEED_FORWARD_LENGTH),
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_value_heads,
+        head_dim=head_dim,
+        max_position_embeddings=number(Keys.LLM.CONTEXT_LENGTH),
+        rms_norm_eps=real(Keys.Attention.LAYERNORM_RMS_EPS, EPSILON),
+        rope_theta=theta,
+        rope_scaling=_rope_scaling(path, reader, theta, head_dim, original),
+        tie_word_embeddings=all(tensor.name != "output.weight" for tensor in reader.tensors),
+    )
+
+
+def _rope_scaling(
+    path: Path, reader: GGUFReader, theta: float, head_dim: int, original: int | None
+) -> RopeScaling | None:
+    """Llama-3 scaling that gives the factors in the file.
+
+    The formula knows `original`, `low` and `high` only as original/low and original/high, so any of them with the same
+    quotients is the same RoPE. `original` is taken from the file (ours have it, those of llama.cpp's converter do not)
+    or such that low is 1, as in all of Meta's models. With fewer than two wavelengths in the step its ends are not told
+    either; any that give the same factors will do.
+    """
+    tensor = next((tensor for tensor in reader.tensors if tensor.name == ROPE_FACTORS), None)
+    if tensor is None:
+        return None
+    where = f"{path}: {ROPE_FACTORS}"
+    if tensor.tensor_type.name != "F32" or tensor.data.shape != (head_dim // 2,):
+        said = f"{tensor.tensor_type.name} of shape {list(tensor.data.shape)}, expected F32 of shape [{head_dim // 2}]"
+        fail(where, said, AGAIN)
+    factors = tensor.data.astype(np.float64)
+    if np.all(factors == 1):
+        return None
+    unknown = "not Llama-3 scaling (1 for short wavelengths, one factor for long ones, a smooth step between)"
+    if not (np.all(factors >= 1) and np.all(factors <= FACTOR[1])):
+        fail(where, unknown, _NO_VARIANT)
+    for scaling in _guesses(factors, wavelengths(theta, head_dim), original):
+        if np.allclose(rope_factors(scaling, theta, head_dim), factors, rtol=1e-5, atol=0):
+            return scaling
+    fail(where, unknown, _NO_VARIANT)
+
+
+def _guesses(factors: NDArray[np.float64], waves: NDArray[np.float64], original: int | None) -> Iterator[RopeScaling]:
+    """What may have made these factors, likeliest first (see `_rope_scaling`)."""
+    factor = float(factors.max())
+    smooth = (1 / factors - 1 / factor) / (1 - 1 / factor)
+    inside = (smooth > 1e-6) & (smooth < 1 - 1e-6)
+    ends: list[tuple[float, float]] = []  # longest and shortest wavelength of the step
+    if original:
+        ends.append((original, original / 4))  # Meta's own low = 1, high = 4
+    if inside.sum() > 1:  # smooth = slope / wave - offset
+        slope, offset = np.polyfit(1 / waves[inside], smooth[inside], 1)
+        if slope > 0 > offset:
+            ends.append((float(slope / -offset), float(slope / (1 - offset))))
+    elif inside.any():  # one point tells no width
+        for width in (4.0, 2.0, 1.5, 1.2, 1.1, 1.05):
+            longest = float(waves[inside][0] * (1 + (width - 1) * smooth[inside][0]))
+            ends.append((longest, longest / width))
+    elif smooth[0] > 0.5:  # a jump: anywhere between two wavelengths
+        before, after = waves[smooth > 0.5][-1], waves[smooth < 0.5][0]
+        ends.append((float(after * (before / after) ** (1 / 3)), float(before * (after / before) ** (1 / 3))))
+    for longest, shortest in ends:
+        given = original or max(1, round(longest))
+        yield RopeScaling(
+            factor=float(f"{factor:.6g}"),
+            low_freq_factor=float(f"{given / longest:.6g}"),
+            high_freq_factor=float(f"{given / shortest:.6g}"),
+            original_max_position_embeddings=given,
+        )

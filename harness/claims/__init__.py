@@ -1,0 +1,1 @@
+"""The claims of `claims/*.toml`: models and reading."""

@@ -1,0 +1,193 @@
+"""A process that times nothing and runs no code from outside: it says whether outputs of timed calls are right.
+
+The measuring process (`worker`) tells which prompt a call was given, by number, and leaves the output in a file. The
+prompt is cut here anew (`prompts`), and what the call should have given is computed here (`reference`). A variant in
+the measuring process can reach neither. Commands and answers are those of every measuring process (`channel`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from llama_workbench.datasets import tokenizer
+from llama_workbench.datasets.checkpoints import Checkpoint, load
+from llama_workbench.datasets.prompts import Prompts
+
+from ..worker.channel import Channel, carry_out
+from ..worker.gates import TOLERANCES
+from . import reference
+
+MOST_TOKENS = 4096
+"""Prompts of one length go through the reference together, up to so many tokens at a time."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a variant gave at one timed call.
+
+    `prompt`: number of the prompt; `length`: its tokens, those of earlier calls included. `kind` "logits": [B, V] after
+    them; "tokens": [B, N] greedy ones that follow; "tokens and logits": both, the logits [B, V] after the last of them.
+    """
+
+    variant: str
+    prompt: int
+    length: int
+    kind: str
+
+    def names(self, index: int) -> dict[str, str]:
+        """Under which names its tensors lie in the file."""
+        return {part: f"{index}.{part}" for part in self.kind.split(" and ")}
+
+
+def wrong_logits(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
+    """What is wrong with logits [B, V], in words; None where they agree."""
+    if got.shape != expected.shape:
+        return f"a timed call gave {list(got.shape)} logits for {list(expected.shape)}"
+    if not bool(torch.isfinite(got).all()):
+        return "NaN or infinite logits in a timed call"
+    error = float((got.double() - expected.double()).abs().max() / expected.double().abs().max())
+    if not error <= tolerance:
+        return f"logits of a timed call off by {error:.1e} of the largest (allowed {tolerance:.0e})"
+    return None
+
+
+def wrong_tokens(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
+    """What is wrong with greedy tokens [B, N], given the logits [B, N, V] at each of them; None where nothing is.
+
+    A near-tie is no fault: where the best leads by no more than the tolerance, a right variant may take the second.
+    The logits are those after the variant's own tokens, so what follows such a choice is judged as well.
+    """
+    if got.shape != expected.shape[:2]:
+        return f"a timed call gave {list(got.shape)} tokens for {list(expected.shape[:2])}"
+    chosen = expected.gather(-1, got[..., None])[..., 0]
+    short = (expected.amax(-1) - chosen) / expected.abs().amax(-1)
+    worst = int(short.argmax())
+    if float(short.max()) <= tolerance:
+        return None
+    row, place = divmod(worst, got.shape[1])
+    return (
+        f"in a timed call token {place + 1} of sequence {row + 1} is {int(got[row, place])}, expected "
+        f"{int(expected[row, place].argmax())}, which leads by {float(short.max()):.1e} of the largest logit"
+    )
+
+
+class Examiner:
+    """Judges outputs. State: the checkpoints and texts that it was shown."""
+
+    def __init__(self, hello: Mapping[str, Any]) -> None:
+        self.cache = Path(hello["cache"])
+        self.texts: dict[str, Any] = {}
+        self.checkpoints: dict[tuple[str, str], Checkpoint] = {}
+        torch.set_num_threads(int(hello["threads"]))
+        torch.set_grad_enabled(False)
+
+    def judge(
+        self, folder: str, workload: Mapping[str, Any], draw: str, file: str, outputs: Sequence[Mapping[str, Any]]
+    ) -> dict[str, str]:
+        """Variant → what is wrong with its outputs; without those whose outputs are right."""
+        checkpoint = self._checkpoint(folder, workload["dtype"])
+        prompts = Prompts(
+            self._text(folder, checkpoint),
+            batch=workload["batch"],
+            draw=draw,
+            repeated=workload.get("prompts") == "repeated",
+        )
+        tensors = load_file(file)
+        tolerance = 2 * TOLERANCES[getattr(torch, workload["dtype"])]  # both sides are rounded
+        wrong: dict[str, str] = {}
+        vocabulary = checkpoint.config.vocab_size
+        for batch in _batches(prompts, [Output(**output) for output in outputs], tensors, vocabulary):
+            expected = self._expected(checkpoint, batch)
+            for question, logits in zip(batch, expected, strict=True):
+                for output, given in question.given:
+                    if said := _wrong(output, given, logits, tolerance):
+                        wrong.setdefault(output.variant, said)
+        return wrong
+
+    def _checkpoint(self, folder: str, dtype: str) -> Checkpoint:
+        key = (folder, dtype)
+        if key not in self.checkpoints:
+            self.checkpoints[key] = load(Path(folder), dtype=getattr(torch, dtype), cache=self.cache)
+        return self.checkpoints[key]
+
+    def _text(self, folder: str, checkpoint: Checkpoint) -> Any:
+        if folder not in self.texts:
+            self.texts[folder] = tokenizer.text_ids(
+                Path(folder), vocab_size=checkpoint.config.vocab_size, cache=self.cache
+            )
+        return self.texts[folder]
+
+    def _expected(self, checkpoint: Checkpoint, questions: Sequence[_Question]) -> Sequence[Tensor]:
+        """Logits [B, N, V] from the last position of the prompt on, of each question."""
+        rows = torch.cat([question.sequence for question in questions])
+        with torch.inference_mode():
+            found = reference.logits(checkpoint.config, checkpoint.weights, rows, first=questions[0].first)
+        return found.split(len(questions[0].sequence))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A sequence [B, T] whose logits from position `first` on are asked for, and who gave what."""
+
+    sequence: Tensor
+    first: int
+    given: list[tuple[Output, dict[str, Tensor]]]
+
+
+def _batches(
+    prompts: Prompts, outputs: Sequence[Output], tensors: Mapping[str, Tensor], vocabulary: int
+) -> Iterable[list[_Question]]:
+    """Questions of one shape together; what several variants were asked alike is one question."""
+    questions: dict[tuple[Any, ...], _Question] = {}
+    for index, output in enumerate(outputs):
+        given = {part: tensors[name] for part, name in output.names(index).items()}
+        sequence = torch.from_numpy(prompts.tokens(output.prompt, output.length))
+        tokens = given.get("tokens")
+        if tokens is not None and tokens.shape[0] == sequence.shape[0]:
+            # Ids that no model can have given stay out of the embedding; `_wrong` finds them.
+            before = tokens if "logits" in given else tokens[:, :-1]  # after the last of tokens alone comes nothing
+            sequence = torch.cat((sequence, before.clamp(0, vocabulary - 1)), dim=1)
+        key = (output.prompt, output.length, sequence.numpy().tobytes())
+        questions.setdefault(key, _Question(sequence, output.length - 1, [])).given.append((output, given))
+    by_shape: defaultdict[tuple[Any, ...], list[_Question]] = defaultdict(list)
+    for question in questions.values():
+        by_shape[*question.sequence.shape, question.first].append(question)
+    for (rows, length, _), alike in by_shape.items():
+        step = max(1, MOST_TOKENS // (rows * length))
+        yield from (alike[start : start + step] for start in range(0, len(alike), step))
+
+
+def _wrong(output: Output, given: Mapping[str, Tensor], logits: Tensor, tolerance: float) -> str | None:
+    tokens, after = given.get("tokens"), given.get("logits")
+    if tokens is not None:
+        vocabulary = logits.shape[-1]
+        if not bool(((tokens >= 0) & (tokens < vocabulary)).all()):
+            return f"a timed call gave a token that is none of the {vocabulary}"
+        count = logits.shape[1] - (after is not None)
+        if said := wrong_tokens(tokens, logits[:, :count], tolerance):
+            return said
+    return None if after is None else wrong_logits(after, logits[:, -1], tolerance)
+
+
+def main() -> None:
+    """Answer commands until standard input ends."""
+    channel = Channel()
+    hello = channel.receive()
+    if hello is None:
+        return
+    examiner = Examiner(hello)
+    channel.answer({"ok": {"pid": os.getpid()}})
+    carry_out(channel, {"judge": examiner.judge})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""From effects to a verdict on each part of each claim."""

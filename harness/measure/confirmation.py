@@ -1,0 +1,171 @@
+"""A speed-up that is too good is measured again, another way: both sides alone in fresh processes, timed from outside.
+
+The parent reads each process's CPU time before and after a stretch of calls. What goes on inside, be it in another
+thread or with the clocks, cannot change that reading. Drawn outputs are judged as in rounds. A variant whose two
+figures disagree falls out; where they agree, the figure stands beside the effect.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+from ..spec.comparison import Comparison
+from .measurement import Bookkeeping, Group, Measurement
+from .processes import WorkerFailed, WorkerProcess
+
+SUSPICIOUS_RATIO = 10.0
+"""No change of architecture made a whole model so much faster; what did was a mistake of the measuring."""
+
+FOREIGN_RATIO = 1.3
+"""Foreign code is asked from here on: it runs in the process that times it, and may reach what times it."""
+
+BLOCKS, BLOCK_SECONDS = 7, 0.25
+"""Both sides in turns, so many stretches of calls each, of about this length."""
+
+MOST_DISAGREEMENT = 1.3
+"""The two figures come from processes with other neighbours in the caches, which do less than this factor; and a
+second try is made before anybody falls out."""
+
+STRETCH_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What timing from outside said of one comparison; ratios are t_baseline / t_variant."""
+
+    variant: str
+    baseline: str
+    ratio: float
+    inside: float
+    calls: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both ways give about the same."""
+        return 1 / MOST_DISAGREEMENT <= self.ratio / self.inside <= MOST_DISAGREEMENT
+
+    def to_json(self) -> dict[str, Any]:
+        """As under an experiment's "confirmations" in run.json."""
+        return {
+            "variant": self.variant,
+            "baseline": self.baseline,
+            "ratio": self.ratio,
+            "inside": self.inside,
+            "calls": self.calls,
+        }
+
+
+def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bool]) -> bool:
+    """Whether a measured ratio must be confirmed: a very large one, or a large one in favour of foreign code."""
+    if comparison.metric != "time":
+        return False
+    if max(ratio, 1 / ratio) >= SUSPICIOUS_RATIO:
+        return True
+    return (foreign(comparison.variant) and ratio >= FOREIGN_RATIO) or (
+        foreign(comparison.baseline) and ratio <= 1 / FOREIGN_RATIO
+    )
+
+
+def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
+    """Measure suspicious ratios of whole models again; what they come to is noted in the experiments' books.
+
+    `ratios`: what rounds gave, t_baseline / t_variant. Of a comparison that disagrees the faster side falls out.
+    """
+    wanted = {
+        comparison: ratio
+        for comparison, ratio in ratios.items()
+        if suspicious(comparison, ratio, measurement.is_outside)
+    }
+    for group in measurement.groups:
+        for book in group.books if group.folder is not None else ():
+            for target in book.remaining().targets:
+                comparison = target.comparison
+                if comparison not in wanted or comparison.variant in book.excluded:
+                    continue
+                inside = wanted.pop(comparison)
+                measurement.end(group)  # its caches and memory are what the fresh ones must not share
+                measurement.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
+                _confirm_one(measurement, group, book, comparison, inside)
+
+
+def _confirm_one(
+    measurement: Measurement, group: Group, book: Bookkeeping, comparison: Comparison, inside: float
+) -> None:
+    faster = comparison.variant if inside >= 1 else comparison.baseline
+    try:
+        found = _from_outside(measurement, group, book, comparison, inside)
+        if isinstance(found, Confirmation) and not found.agrees:
+            found = _from_outside(measurement, group, book, comparison, inside)
+    except WorkerFailed as failure:
+        measurement.exclude(faster, f"measured again in a fresh process, it {failure.reason}", book)
+        return
+    if isinstance(found, str):
+        measurement.exclude(faster, f"measured again in a fresh process: {found}", book)
+        return
+    book.confirmations.append(found.to_json())
+    if not found.agrees:
+        text = f"{inside:.3g}x timed from inside its process, {found.ratio:.3g}x alone and timed from outside"
+        measurement.exclude(faster, text, book)
+
+
+def _from_outside(
+    measurement: Measurement, group: Group, book: Bookkeeping, comparison: Comparison, inside: float
+) -> Confirmation | str:
+    """The ratio as the parent's clock has it, or what is wrong with an output."""
+    sides = (comparison.variant, comparison.baseline)
+    workload = book.experiment.workload
+    by_cpu = workload.threads == 1 and measurement.kind == "cpu" and not {*sides} & {*book.wall_variants}
+    with ExitStack() as stack:
+        processes = {
+            side: stack.enter_context(closing(measurement.another(group, book, "confirmation.log"))) for side in sides
+        }
+        for side, process in processes.items():
+            measurement.gate_alone(process, group, book, side)
+        call_ns = {side: book.call_ns[side] for side in sides}
+        times: dict[str, list[float]] = {side: [] for side in sides}
+        calls = 0
+
+        def stretch(side: str, seconds: float) -> tuple[int, int]:
+            """Nanoseconds that a stretch took, and its calls."""
+            process = processes[side]
+            go = process.ask_in_two(
+                "stretch",
+                STRETCH_SECONDS + 20 * call_ns[side] / 1e9,
+                workload=workload.name,
+                variant=side,
+                seconds=seconds,
+            )
+            begun = _spent_ns(process, by_cpu)
+            done = go()
+            return _spent_ns(process, by_cpu) - begun, done["calls"]
+
+        asking_ns = {side: statistics.median(stretch(side, 0.0)[0] for _ in range(3)) for side in sides}
+        for block in range(BLOCKS):
+            for side in sides if block % 2 else sides[::-1]:
+                spent_ns, count = stretch(side, BLOCK_SECONDS)
+                times[side].append(max(spent_ns - asking_ns[side], 1) / count)
+                calls += count
+                if said := _wrong(measurement, group, book, processes[side], side):
+                    return said if side == sides[inside < 1] else f"{side}: {said}"
+        ratio = statistics.median(times[comparison.baseline]) / statistics.median(times[comparison.variant])
+        return Confirmation(comparison.variant, comparison.baseline, ratio, inside, calls)
+
+
+def _spent_ns(process: WorkerProcess, by_cpu: bool) -> int:
+    return process.cpu_ns() if by_cpu else time.perf_counter_ns()
+
+
+def _wrong(measurement: Measurement, group: Group, book: Bookkeeping, process: WorkerProcess, side: str) -> str | None:
+    """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is."""
+    examination = measurement.examination
+    assert examination is not None and group.folder is not None
+    found = process.ask("stretch_outputs", STRETCH_SECONDS, variant=side, outputs=str(examination.file))
+    if found["changed"]:
+        return str(found["changed"])
+    wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), found["drawn"])
+    return wrong.get(side)

@@ -1,0 +1,305 @@
+"""Measuring processes as their parent sees them: begun, asked, given up, ended; and work that waits for several.
+
+What goes on inside one stands in `worker` and `examiner`, and how it answers in `channel`.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..machine.environment import child_environment, cpu_ns_of, granted_cores
+from ..machine.lifeline import tied
+from ..worker.channel import CUT_OFF
+
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+"""glibc else maps large blocks anew at every call: page faults that changed one attention block's time by 42 %."""
+
+START_SECONDS = 120.0
+
+
+class WorkerFailed(Exception):
+    """A worker died, hung or refused a command. `variant_index`: place of the variant that was running, if any."""
+
+    def __init__(self, reason: str, variant_index: int | None = None) -> None:
+        self.reason = reason
+        self.variant_index = variant_index
+        super().__init__(reason)
+
+
+class WorkerProcess:
+    """A measuring process and the two pipes to it. `module` is what runs there, `hello` what it is told first."""
+
+    def __init__(
+        self,
+        *,
+        threads: int,
+        cache: Path,
+        log: Path,
+        device: str = "cpu",
+        module: str = "worker.main",
+        hello: Mapping[str, Any] | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Begin one; without `wait` it is waited for when it is asked something."""
+        self._marker = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process; see close)
+        self._marker.truncate(8)
+        self._map = mmap.mmap(self._marker.fileno(), 8)
+        self._log = log.open("ab")
+        read, write = os.pipe()
+        self._lifeline = os.fdopen(write, "wb", buffering=0)
+        # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
+        command = [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"]
+        try:
+            self._process = subprocess.Popen(
+                tied(command, lifeline=read),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=_environment(threads, device),
+                pass_fds=[self._marker.fileno(), read],
+                start_new_session=True,
+            )
+        finally:
+            os.close(read)
+        self._buffer = b""
+        self._token = ""
+        self._noise: list[int | None] = []
+        self.pid = self._process.pid
+        told = {
+            "threads": threads,
+            "cache": str(cache),
+            "inflight_fd": self._marker.fileno(),
+            "device": device,
+            **(hello or {}),
+        }
+        try:
+            self._write(told)
+            self._starting = Answer(self, "starting", START_SECONDS)
+            if wait:
+                self._starting.result()
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
+        """Send one command and wait for its answer.
+
+        Raises:
+            WorkerFailed: it died, did not answer in time, or answered with an error.
+        """
+        return self.begin(verb, timeout_seconds, **arguments).result()
+
+    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> Answer:
+        """Send one command and do not wait for its answer, so that others can be asked meanwhile."""
+        self._starting.result()
+        self._map[0] = 0
+        self._write({"do": verb, **arguments})
+        return Answer(self, verb, timeout_seconds)
+
+    def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[[], Any]:
+        """A command that first says it is ready; the returned function lets it go and waits for the answer."""
+        self.ask(verb, timeout_seconds, **arguments)
+
+        def go() -> Any:
+            self._write({})
+            return Answer(self, verb, timeout_seconds).result()
+
+        return go
+
+    def cpu_ns(self) -> int:
+        """CPU time of the process so far, all its threads, by the kernel's count."""
+        return cpu_ns_of(self.pid)
+
+    def alive(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process, kindly first."""
+        if self._process.stdin:
+            with suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._kill()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._log.close()
+        self._lifeline.close()
+        self._map.close()
+        self._marker.close()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _running(self) -> int | None:
+        return self._map[0] - 1 if self._map[0] not in (0, 255) else None
+
+    def _write(self, command: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._token = secrets.token_hex(16)
+        try:
+            self._process.stdin.write(json.dumps({**command, "token": self._token}).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise WorkerFailed(self._epitaph()) from error
+
+    def fileno(self) -> int:
+        """Where answers arrive; for `select`."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def answer(self, verb: str, timeout_seconds: float, end: float) -> Any:
+        """The answer to the one command that was sent; at the latest at `end`, which is `timeout_seconds` after it."""
+        while (line := self._next_line()) is None:
+            left = end - time.monotonic()
+            ready, _, _ = select.select([self], [], [], max(left, 0))
+            if not ready:
+                running = self._running()
+                self._kill()
+                raise WorkerFailed(f"hangs: no answer to {verb!r} in {timeout_seconds:.0f} s", running)
+            chunk = os.read(self.fileno(), 1 << 20)
+            if not chunk:
+                running = self._running()
+                self._process.wait()
+                raise WorkerFailed(self._epitaph(), running)
+            self._buffer += chunk
+        message = json.loads(line)
+        if "error" in message:
+            raise WorkerFailed(message["error"], self._running())
+        return message.get("ok")
+
+    def _next_line(self) -> bytes | None:
+        """The next line that is an answer; None where there is no whole one yet.
+
+        An answer begins with the command's token. Whatever else is in the pipe was written by a variant.
+        """
+        token = self._token.encode() + b" "
+        while b"\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            if line.startswith(token):
+                return line.removeprefix(token)
+            if line:
+                self._noise.append(self._running())
+        if len(self._buffer) > len(token) and not self._buffer.startswith(token):
+            self._noise.append(self._running())
+            self._buffer = self._buffer[-len(token) :]  # an answer has a line of its own
+        return None
+
+    def noise(self) -> list[int | None]:
+        """Who was running (by place) each time something that is no answer came through the pipe, since last asked."""
+        noise, self._noise = self._noise, []
+        return noise
+
+    def _epitaph(self) -> str:
+        code = self._process.poll()
+        if code is None:
+            self._kill()
+            return "stopped answering"
+        if code < 0:
+            name = signal.Signals(-code).name
+            return f"kills its process ({name}{', out of memory?' if name == 'SIGKILL' else ''})"
+        if code == CUT_OFF:
+            return "closes files that it did not open, the pipe by which its process answers among them"
+        return f"ends its process (exit code {code})"
+
+
+def _environment(threads: int, device: str) -> dict[str, str]:
+    """What is set for a measuring process before it begins."""
+    environment = child_environment()
+    environment |= ALLOCATOR
+    environment |= {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "RAYON_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+        # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
+        # would leave processes beside the one that is measured.
+        "TORCHINDUCTOR_COMPILE_THREADS": str(granted_cores() if device == "cpu" else 1),
+        "TORCH_WARM_POOL": "0",
+    }
+    return environment
+
+
+class Answer:
+    """What a process was asked for and has perhaps not answered yet; its time runs from here on."""
+
+    def __init__(self, process: WorkerProcess, verb: str, timeout_seconds: float) -> None:
+        self._process = process
+        self._verb = verb
+        self._timeout_seconds = timeout_seconds
+        self._end = time.monotonic() + timeout_seconds
+        self._found: Any = None
+        self._failure: WorkerFailed | None = None
+        self._over = False
+
+    def result(self) -> Any:
+        """Wait for it; again and again the same. Raises WorkerFailed as `WorkerProcess.ask` does."""
+        if not self._over:
+            try:
+                self._found = self._process.answer(self._verb, self._timeout_seconds, self._end)
+            except WorkerFailed as failure:
+                self._failure = failure
+            self._over = True
+        if self._failure is not None:
+            raise self._failure
+        return self._found
+
+    @staticmethod
+    def first_of(answers: Sequence[Answer]) -> list[Answer]:
+        """Wait until some have come, or their time is over: those whose `result` need not be waited for."""
+        over = [answer for answer in answers if answer._over]
+        if over:
+            return over
+        left = min(answer._end for answer in answers) - time.monotonic()
+        come, _, _ = select.select([answer._process for answer in answers], [], [], max(left, 0))
+        now = time.monotonic()
+        return [answer for answer in answers if answer._process in come or answer._end <= now]
+
+
+Job = Generator[Answer, None, None]
+"""Work that gives each answer it waits for, and is resumed once that has come."""
+
+
+def side_by_side(jobs: Sequence[Job], lanes: int) -> None:
+    """Do all jobs, begun in their order, up to `lanes` of them at a time. One that raises ends the others."""
+    queue = deque(jobs)
+    waiting: dict[Job, Answer] = {}
+
+    def resume(job: Job) -> None:
+        waiting.pop(job, None)
+        with suppress(StopIteration):
+            waiting[job] = next(job)
+
+    try:
+        while queue or waiting:
+            while queue and len(waiting) < lanes:
+                resume(queue.popleft())
+            if waiting:
+                come = Answer.first_of(list(waiting.values()))
+                for job in [job for job, answer in waiting.items() if answer in come]:
+                    resume(job)
+    finally:
+        for job in jobs:
+            job.close()

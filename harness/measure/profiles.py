@@ -1,0 +1,358 @@
+"""The passes apart from timing: a py-spy pass and a memray pass, time by phase, and the roofline.
+
+Profiles and memray's peaks feed no verdict; phases and the roofline do, where claims ask for them. All write into the
+run folder: folded stacks and `profiles.json`, `memory.json`, `phases.parquet` and `phases.json`, `roofline.json`. Where
+a pass is refused, the reason is recorded and the run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from llama_workbench.variants import outside
+
+from ..machine.environment import last_level_cache_bytes
+from ..machine.lifeline import tied
+from ..machine.places import place
+from ..store.folder import MEMORY, PHASE_FACTS, PROFILES, ROOFLINE, RunFolder
+from .measurement import Bookkeeping, Group, Measurement, Progress
+from .processes import WorkerFailed, WorkerProcess
+
+RATE_HZ = 250
+"""py-spy at this rate costs 5-11 % (with native frames 1.5-2.5 times), and both sides of a comparison pay it."""
+
+SECONDS = 1.5
+NATIVE_LEAD_SECONDS = 6.0
+"""py-spy stops the process for seconds to read torch's symbols, then makes up for the samples that it missed."""
+
+PASS_SECONDS = 180.0
+ATTACH_SECONDS = 10.0
+
+ROOFLINE_SECONDS, ROOFLINE_CALLS = 12.0, 2000
+"""Of the roofline pass's rounds on a workload, where these are not too few then. It has failed once it takes
+PASS_SECONDS more than this and the time of so many calls: some 20 times what it should take."""
+
+PHASE_ROUNDS = 12
+"""Rounds of the phase pass: fixed beforehand, as the t interval over them asks for."""
+
+
+def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
+    """Profile every variant that stands, on every workload, all at RATE_HZ.
+
+    Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
+    which other pairs of variants show as well, and there are 16 of them.
+
+    `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
+    """
+    added = [outside.parse(text)[0] for text in measurement.added.values()]
+    profiles: list[dict[str, Any]] = []
+    memory: list[dict[str, Any]] = []
+    work = [
+        (group, book, name)
+        for group in measurement.groups
+        for book in group.books
+        for name in book.remaining().variants
+        if name in _compared(book) or name not in book.experiment.grid
+    ]
+    for index, (group, book, name) in enumerate(work):
+        workload = book.experiment.workload.name
+        left = (len(work) - index) * (SECONDS + 1.0 + (NATIVE_LEAD_SECONDS if native else 0.0))
+        progress.step(f"profile {workload}: {name}", index / len(work), left)
+        process = measurement.standing(group)
+        path = folder.path / "profiles" / _file_name(workload) / f"{_file_name(name)}.folded"
+        entry = _py_spy(process, book, name, path, added, native=native)
+        if entry["path"] is not None:
+            entry["path"] = str(path.relative_to(folder.path))
+        profiles.append({"workload": workload, "variant": name, **entry})
+        try:
+            found = measurement.standing(group).ask("memory", PASS_SECONDS, workload=workload, variant=name)
+            memory.append({"workload": workload, "variant": name, **found, "reason": None})
+        except WorkerFailed as failure:
+            empty = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
+            memory.append({"workload": workload, "variant": name, **empty, "reason": failure.reason})
+        folder.write_json(PROFILES, profiles)
+        folder.write_json(MEMORY, memory)
+
+
+def _compared(book: Bookkeeping) -> set[str]:
+    """The variants of an experiment that somebody compares by name."""
+    pairs = [target.comparison for target in book.experiment.targets]
+    return {name for pair in pairs for name in (pair.variant, pair.baseline)}
+
+
+def run_phases(
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    wanted: Sequence[tuple[str, str]],
+    rounds: int = PHASE_ROUNDS,
+) -> None:
+    """Time the phases of each wanted (workload, variant); those of a workload take turns, in every round.
+
+    Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
+    else the clock, the readings of a call, and which lines of the source belong to which phase.
+    """
+    rows: list[list[Any]] = []
+    facts: list[dict[str, Any]] = []
+    work = [
+        (group, book, names)
+        for group in measurement.groups
+        for book in group.books
+        if (names := [n for n in book.remaining().variants if (book.experiment.workload.name, n) in wanted])
+    ]
+    for index, (group, book, names) in enumerate(work):
+        workload = book.experiment.workload.name
+        progress.step(f"phases {workload}: {len(names)} variants", index / len(work), float("nan"))
+        taken, said = _phases(measurement, group, book, names, rounds)
+        rows += [
+            [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
+            for name, round_index, call, tokens, plain_ns, spent in taken
+            for phase, ns in spent.items()
+        ]
+        facts += [{"workload": workload, "variant": name, "rounds": rounds, **fact} for name, fact in said.items()]
+        folder.write_phases(rows)
+        folder.write_json(PHASE_FACTS, facts)
+    told = {(fact["workload"], fact["variant"]) for fact in facts}
+    facts += [
+        {"workload": workload, "variant": name, "rounds": 0, "reason": "it is not measured in this run, or fell out"}
+        for workload, name in dict.fromkeys(wanted)
+        if (workload, name) not in told
+    ]
+    folder.write_phases(rows)
+    folder.write_json(PHASE_FACTS, facts)
+
+
+def run_roofline(
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    wanted: Sequence[tuple[str, str]],
+    seconds: float = ROOFLINE_SECONDS,
+) -> None:
+    """Time each wanted (workload, variant) beside what this machine can do; see `roofline.Record` for what is written.
+
+    Writes roofline.json anew after each workload. Where a workload or a variant has no samples, its record says why.
+    """
+    places = {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}
+    names: dict[str, list[str]] = {}
+    for workload, variant in dict.fromkeys(wanted):
+        names.setdefault(workload, []).append(variant)
+    records: list[dict[str, Any]] = []
+    for index, (workload, asked) in enumerate(names.items()):
+        left = (len(names) - index) * seconds
+        progress.step(f"roofline {workload}: {', '.join(asked)}", index / len(names), left)
+        group, book = places.get(workload, (None, None))
+        record: dict[str, Any] = {"workload": workload, "reason": None}
+        entries: dict[str, dict[str, Any]] = {}
+        if group is None or book is None:
+            record["reason"] = "the workload is not in this run"
+        elif book.experiment.workload.kind == "component":
+            record["reason"] = "a component has no roofline: only the work of whole forwards is counted"
+        else:
+            standing = [name for name in asked if name in book.remaining().variants]
+            wall = {name for name in standing if book.experiment.workload.threads > 1 or name in book.wall_variants}
+            entries = {name: {"clock": "wall" if name in wall else "cpu", "reason": None} for name in standing}
+            limit = PASS_SECONDS + seconds
+            found, lost = _asked(measurement, group, book, standing, "roofline", limit, ROOFLINE_CALLS, seconds=seconds)
+            for name, reason in lost.items():
+                entries[name]["reason"] = reason
+                progress.note(f"roofline of {name} on {workload}: {reason}")
+            record |= {"cache_bytes": last_level_cache_bytes(), **(found or {})}
+        gone = measurement.excluded | (book.excluded if book else {})
+        for name in asked:
+            entries.setdefault(name, {"reason": gone.get(name, "it is not measured in this run")})
+        records.append(record | {"variants": entries})
+        folder.write_json(ROOFLINE, records)
+
+
+def _phases(
+    measurement: Measurement, group: Group, book: Bookkeeping, names: Sequence[str], rounds: int
+) -> tuple[list[list[Any]], dict[str, dict[str, Any]]]:
+    """Rows and facts of one workload."""
+    wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
+    found, lost = _asked(measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, rounds=rounds, wall=wall)
+    facts = {name: {"reason": reason} for name, reason in lost.items()}
+    return (found["rows"], facts | found["facts"]) if found else ([], facts)
+
+
+def _asked(
+    measurement: Measurement,
+    group: Group,
+    book: Bookkeeping,
+    names: Sequence[str],
+    verb: str,
+    limit_seconds: float,
+    limit_calls: int,
+    **arguments: Any,
+) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """The answer of a pass over several variants at once, and why some fell out of it.
+
+    One that brings the process down, or fails, gets a reason, and the rest start anew. They have `limit_seconds` and
+    the time of `limit_calls` calls of each.
+    """
+    left, lost = list(names), dict[str, str]()
+    while left:
+        calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
+        try:
+            found: dict[str, Any] = measurement.standing(group).ask(
+                verb,
+                limit_seconds + limit_calls * calls_seconds,
+                workload=book.experiment.workload.name,
+                variants=left,
+                **arguments,
+            )
+        except WorkerFailed as failure:
+            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
+            lost |= dict.fromkeys(guilty, failure.reason)
+            left = [name for name in left if name not in guilty]
+            continue
+        return found, lost
+    return None, lost
+
+
+def _py_spy(
+    process: WorkerProcess,
+    book: Bookkeeping,
+    variant: str,
+    path: Path,
+    added: Sequence[Path] = (),
+    *,
+    native: bool = False,
+) -> dict[str, Any]:
+    """Attach for as long as the variant is called in a loop; an entry of profiles.json."""
+    entry: dict[str, Any] = {
+        "path": None,
+        "rate_hz": RATE_HZ,
+        "samples": 0,
+        "native": False,
+        "native_reason": None,
+        "calls": 0,
+        "median_ns": None,
+        "median_error_ns": None,
+        "reason": None,
+    }
+    tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+    if tool is None:
+        return entry | {"reason": "py-spy is not installed: pip install py-spy"}
+    workload = book.experiment.workload.name
+    try:
+        lead = NATIVE_LEAD_SECONDS if native else 0.0
+        go = process.ask_in_two(
+            "loop", PASS_SECONDS, workload=workload, variant=variant, lead_seconds=lead, seconds=SECONDS
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            raw = Path(folder) / "stacks.folded"
+            refusals: list[str] = []
+            recorder = None
+            # --nonblocking needs no ptrace stop; py-spy walks no native stack without one.
+            for extra in (["--native"], [], ["--nonblocking"]) if native else ([], ["--nonblocking"]):
+                recorder, said = _attach(tool, process.pid, raw, extra)
+                if recorder is not None:
+                    entry["native"] = "--native" in extra
+                    break
+                refusals.append(said)
+            if native and not entry["native"]:
+                entry["native_reason"] = f"py-spy --native cannot attach: {refusals[0]}"
+            try:
+                entry |= go()
+                if recorder is None:
+                    return entry | {"reason": f"py-spy cannot attach: {refusals[0]}"}
+                recorder.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    recorder.communicate(timeout=PASS_SECONDS)
+            finally:
+                if recorder is not None and recorder.poll() is None:
+                    recorder.kill()
+                    recorder.communicate()
+            text = raw.read_text(encoding="utf-8", errors="replace") if raw.is_file() else ""
+    except WorkerFailed as failure:
+        return entry | {"reason": failure.reason}
+    stacks, samples = _in_loop(text, added)
+    if not samples:
+        return entry | {"reason": "py-spy recorded no sample in the loop"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(stacks, encoding="utf-8")
+    return entry | {"path": str(path), "samples": samples}
+
+
+def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subprocess.Popen[bytes] | None, str]:
+    """py-spy, once it samples; or None and what it said."""
+    # It says that it samples only after its first look at the process, so the loop does not start too early.
+    command = [tool, "record", "--pid", str(pid), "--rate", str(RATE_HZ), "--format", "raw", "--output", str(raw)]
+    process = subprocess.Popen(
+        tied([*command, "--full-filenames", *extra]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    said = b""
+    end = time.monotonic() + ATTACH_SECONDS
+    while (left := end - time.monotonic()) > 0:
+        if not select.select([process.stdout], [], [], left)[0]:
+            break
+        chunk = os.read(process.stdout.fileno(), 4096)
+        if not chunk:
+            break
+        said += chunk
+        if b"Sampling process" in said:
+            return process, ""
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    return None, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said.decode(errors="replace")).split())[:300] or "no answer"
+
+
+_CALL = "_profiled_call"
+
+
+def _in_loop(text: str, added: Sequence[Path] = ()) -> tuple[str, int]:
+    """Stacks below the profiled call, in folded form, and the number of their samples.
+
+    Frames above the call are the worker's own; those below bear the names that `places` gives their files, so that a
+    profile names no folder of this machine.
+    """
+    lines: dict[str, int] = {}
+    named: dict[str, str] = {}
+    for line in text.splitlines():
+        stack, _, count = line.rpartition(" ")
+        frames = stack.split(";")
+        start = next((i for i, frame in enumerate(frames) if frame.startswith(f"{_CALL} ")), None)
+        if start is None or not count.isdigit():
+            continue
+        below = frames[start + 1 :] or frames[start:]
+        for frame in below:
+            if frame not in named:
+                named[frame] = _named(frame, added)
+        key = ";".join(named[frame] for frame in below)
+        lines[key] = lines.get(key, 0) + int(count)
+    return "".join(f"{stack} {count}\n" for stack, count in lines.items()), sum(lines.values())
+
+
+_PLACE = re.compile(r"(?P<path>.*?)(?P<line>:\d+)?")
+
+
+def _named(frame: str, added: Sequence[Path]) -> str:
+    """`forward (/a/b/variants/fast.py:12)` → `forward (variants/fast.py:12)`."""
+    name, _, where = frame.rpartition(" (")
+    found = _PLACE.fullmatch(where.removesuffix(")"))
+    if not name or not found:
+        return frame
+    return f"{name} ({place(found['path'], added)}{found['line'] or ''})"
+
+
+def _file_name(name: str) -> str:
+    """A name as a file's name: nothing that leaves the folder."""
+    return re.sub(r"[^A-Za-z0-9._@+-]", "_", name).lstrip(".") or "_"

@@ -1,0 +1,1 @@
+"""What a claim may be about: one module or small package a metric."""

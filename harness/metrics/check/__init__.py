@@ -1,0 +1,1 @@
+"""Checks: something that works or does not."""

@@ -1,0 +1,1 @@
+"""How long weights take from their files."""

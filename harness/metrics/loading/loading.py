@@ -1,0 +1,301 @@
+"""The loading pass: how long weights take from their file, in rounds of all loaders in random order, and what it means.
+
+A pass of its own and not a workload: what it compares are loaders and not variants, its time is wall time, each load
+needs a process that has loaded nothing, and the page cache must be brought into a known state before each. It shares
+with the rounds what makes them sound: fresh state, random order, one number a round.
+
+A load of a large checkpoint takes seconds, too long for the rounds that a confidence sequence needs. So the number of
+rounds is fixed before the first one, by what a load of each format costs and never by what comes out, nobody looks
+before the last, and an ordinary t interval holds. Measured that way a dozen rounds are enough.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...measure.measurement import Progress
+from ...measure.processes import WorkerFailed, WorkerProcess
+from ...plan.selection import LOADED_INTO
+from ...stats.confidence import Interval, fixed_interval
+
+BASELINE = "safetensors-mmap"
+CONTROL = f"{BASELINE}@aa"
+PROMPT_TOKENS = 128
+"""Time to first token is that of this variant after a prompt of this length: what a program pays before it answers."""
+
+LEAST_ROUNDS, MOST_ROUNDS = 15, 30
+LEAST_BESIDE = 2
+"""Rounds of what no claim asks about, where time is short: a load's peak memory hardly varies."""
+
+LOAD_SECONDS, PREPARE_SECONDS = 300.0, 900.0
+METRICS = ("open", "touched", "first_token")
+
+
+def measure_loading(
+    folder: Path,
+    *,
+    cache: Path,
+    log: Path,
+    seed: int,
+    seconds: float,
+    progress: Progress,
+    asked: Collection[tuple[str, str]] | None = None,
+    variant: str = LOADED_INTO,
+    prompt_tokens: int = PROMPT_TOKENS,
+    rounds: int | None = None,
+) -> list[dict[str, Any]]:
+    """Measure every loader on a checkpoint folder, with cold and with warm page cache: the records of loading.json.
+
+    One record a loader and state of the cache: {"checkpoint", "loader", "cache": "cold"|"warm", "variant",
+    "prompt_tokens", "file_bytes", "reason", "loads", "first_tokens"}. `reason` is None, or why there are no (further)
+    numbers, such as a page cache that cannot be emptied here; never is a warm load passed off as a cold one. `loads`
+    and `first_tokens` hold a dict a round: {"round", "position"} and the keys that `loaders.measure` describes.
+
+    The files of the formats are written to a temporary folder in `cache` and removed. `asked` are the (loader, cache)
+    whose share of the time to first token a claim is about (None: all): they come first where a round of everything,
+    LEAST_ROUNDS times, would not fit into about `seconds` (see `plan_rounds`; `rounds` sets their number instead). Runs
+    in a process of its own (its output goes to `log`). Raises WorkerFailed where that cannot be started.
+    """
+    rng = random.Random(f"loading {seed}")
+    cache.mkdir(parents=True, exist_ok=True)
+    process = WorkerProcess(threads=1, cache=cache, log=log)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".partial-loading-", dir=cache) as scratch:
+            common: dict[str, Any] = {"scratch": scratch, "folder": str(folder), "variant": variant}
+            facts: dict[str, dict[str, Any]] = process.ask("prepare_loads", PREPARE_SECONDS, **common)
+            process.ask("freeze", LOAD_SECONDS)
+            name = next((fact["checkpoint"] for fact in facts.values() if "checkpoint" in fact), folder.name)
+            records: list[dict[str, Any]] = [
+                {
+                    "checkpoint": name,
+                    "loader": loader,
+                    "cache": state,
+                    "variant": variant,
+                    "prompt_tokens": prompt_tokens,
+                    "file_bytes": facts[loader.partition("@")[0]].get("bytes"),
+                    "reason": facts[loader.partition("@")[0]].get("reason"),
+                    "loads": [],
+                    "first_tokens": [],
+                }
+                for loader in (*facts, CONTROL)
+                for state in ("cold", "warm")
+            ]
+
+            def ask(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+                try:
+                    found: dict[str, Any] = process.ask(
+                        "load",
+                        LOAD_SECONDS,
+                        **common,
+                        loader=record["loader"].partition("@")[0],
+                        cold=record["cache"] == "cold",
+                        first_token=key == "first_tokens",
+                        tokens=prompt_tokens,
+                    )
+                except WorkerFailed as failure:
+                    return {"reason": failure.reason}
+                return found
+
+            tasks = [(record, key) for record in records for key in ("loads", "first_tokens")]
+            first = [(r, k) for r, k in tasks if k == "first_tokens" and (asked is None or _pair(r) in asked)]
+            beside = [(r, k) for r, k in tasks if k == "loads" or not (asked is None or _pair(r) in asked)]
+            costs = _costs(records, ask)
+
+            def cost(part: Sequence[tuple[dict[str, Any], str]]) -> float:
+                return sum(costs.get(record["loader"].partition("@")[0], 0.0) for record, _ in part)
+
+            count, fewer = (rounds, rounds) if rounds else plan_rounds(cost(first), cost(beside), seconds)
+            begun = time.monotonic()
+            for number in range(count):
+                with_all = (number + 1) * fewer // count > number * fewer // count
+                _round([*first, *beside] if with_all else first, number, rng, ask)
+                done = (number + 1) / count
+                progress.step(f"loading {name}", done, (time.monotonic() - begun) * (1 / done - 1))
+            return records
+    finally:
+        process.close()
+
+
+def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> tuple[int, int]:
+    """How many rounds of what a claim asks about, and how many of them with everything else too.
+
+    From what a round of each costs, before any round. As many of both as fit into `seconds`, up to MOST_ROUNDS. Where
+    that is less than LEAST_ROUNDS, what is asked gets LEAST_ROUNDS however long they take, and the rest what is left,
+    at least LEAST_BESIDE.
+    """
+    whole = max(asked_seconds + beside_seconds, 1e-3)
+    fit = int(min(seconds / whole, MOST_ROUNDS))
+    if fit >= LEAST_ROUNDS:
+        return fit, fit
+    left = (seconds - LEAST_ROUNDS * asked_seconds) / max(beside_seconds, 1e-3)
+    return LEAST_ROUNDS, int(min(max(left, LEAST_BESIDE), LEAST_ROUNDS))
+
+
+def _pair(record: Mapping[str, Any]) -> tuple[str, str]:
+    return record["loader"], record["cache"]
+
+
+def _costs(
+    records: Sequence[Mapping[str, Any]], ask: Callable[[Mapping[str, Any], str], dict[str, Any]]
+) -> dict[str, float]:
+    """Seconds of one warm load until the first token, by loader, bringing the file into the page cache included.
+
+    Its times are thrown away: this only sizes the pass. A cold load takes longer on a slow disk.
+    """
+    costs = {}
+    for record in records:
+        if record["cache"] == "warm" and record["loader"] != CONTROL and record["reason"] is None:
+            begun = time.monotonic()
+            ask(record, "first_tokens")
+            costs[record["loader"]] = time.monotonic() - begun
+    return costs
+
+
+def _round(
+    tasks: Sequence[tuple[dict[str, Any], str]],
+    number: int,
+    rng: random.Random,
+    ask: Callable[[Mapping[str, Any], str], dict[str, Any]],
+) -> None:
+    """Every task that stands, in random order: a loader and state, for its load or for the first token."""
+    standing = [(record, key) for record, key in tasks if record["reason"] is None]
+    for position, (record, key) in enumerate(rng.sample(standing, len(standing))):
+        if record["reason"] is not None:  # since this round began
+            continue
+        found = ask(record, key)
+        if "reason" in found:
+            record["reason"] = found["reason"]
+        else:
+            record[key].append({"round": number, "position": position, **found})
+
+
+# -- what it means: pure functions of the records ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LoadEffect:
+    """One loader against the baseline. `ratio` is t_baseline / t_loader (above 1 the loader is faster), all wall time.
+
+    metric: "open" until the loader returned, "touched" until every byte was read too, "first_token" with the building
+    of the model and a prefill. `low` is 0 and `high` infinite with fewer than two rounds; `reason` says why there
+    are none at all. The `@aa` entry is the baseline once more: its interval is the pass's own noise.
+    """
+
+    checkpoint: str
+    cache: str
+    metric: str
+    loader: str
+    baseline: str
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+    reason: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Bounds that are not there yet become null."""
+        return {key: _or_null(value) for key, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class LoadShare:
+    """Share (0 to 1) of the time to first token that goes if the weights are in memory already.
+
+    That is opening the file, and all that building the model and the first prefill take longer than they do a second
+    time: a mapped file is read there. Starting Python and importing torch count for neither.
+    """
+
+    checkpoint: str
+    cache: str
+    loader: str
+    share: float
+    low: float
+    high: float
+    rounds: int
+    reason: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Bounds that are not there yet become null."""
+        return {key: _or_null(value) for key, value in vars(self).items()}
+
+
+def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline: str = BASELINE) -> list[LoadEffect]:
+    """Every loader against `baseline`, by cache state and metric; `alpha` is divided by the number of effects."""
+    pairs = [
+        (record, base, metric)
+        for record in records
+        for base in records
+        if record["loader"] != baseline and base["loader"] == baseline
+        if (base["checkpoint"], base["cache"]) == (record["checkpoint"], record["cache"])
+        for metric in METRICS
+    ]
+    effects = []
+    for record, base, metric in pairs:
+        ours, theirs = _times(record, metric), _times(base, metric)
+        common = sorted(ours.keys() & theirs.keys())
+        values = [math.log(theirs[number]) - math.log(ours[number]) for number in common]
+        interval = _interval(values, alpha / len(pairs))
+        effects.append(
+            LoadEffect(
+                checkpoint=record["checkpoint"],
+                cache=record["cache"],
+                metric=metric,
+                loader=record["loader"],
+                baseline=baseline,
+                ratio=math.exp(interval.centre),
+                low=math.exp(interval.low),
+                high=math.exp(interval.high) if interval.high < 700 else math.inf,
+                rounds=interval.n,
+                reason=record["reason"] or base["reason"],
+            )
+        )
+    return effects
+
+
+def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[LoadShare]:
+    """What loading adds to the time to first token, by loader and cache state; `alpha` is divided by their number."""
+    shares = []
+    for record in records:
+        values = []
+        for sample in record["first_tokens"]:
+            whole = sample["open_ns"] + sample["build_ns"] + sample["first_ns"]
+            values.append(1 - (sample["build_again_ns"] + sample["first_again_ns"]) / whole)
+        interval = _interval(values, alpha / len(records))
+        shares.append(
+            LoadShare(
+                checkpoint=record["checkpoint"],
+                cache=record["cache"],
+                loader=record["loader"],
+                share=interval.centre,
+                low=interval.low,
+                high=interval.high,
+                rounds=interval.n,
+                reason=record["reason"],
+            )
+        )
+    return shares
+
+
+def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
+    """Nanoseconds by round."""
+    if metric == "first_token":
+        parts: tuple[str, ...] = ("open_ns", "build_ns", "first_ns")
+        samples = record["first_tokens"]
+    else:
+        parts, samples = (f"{metric}_ns",), record["loads"]
+    return {sample["round"]: float(sum(sample[part] for part in parts)) for sample in samples}
+
+
+def _interval(values: Sequence[float], alpha: float) -> Interval:
+    return fixed_interval(values, alpha)
+
+
+def _or_null(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

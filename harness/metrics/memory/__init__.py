@@ -1,0 +1,1 @@
+"""What a variant holds in memory."""

@@ -1,0 +1,213 @@
+"""What caching costs in memory: what a variant holds after 1, 2, 4, ... different lengths, and the peaks on the way.
+
+    (workload, variant) --run_memory--> memory_sweep.json --memory_findings--> findings, in percent
+
+Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. In the
+first nothing looks on: it loads and reads the weights, then builds the variant and serves the lengths, and its peak
+resident memory is noted after each step. The second counts tensors (`holdings`), as they are and after a `reset`,
+beside what the policies say there must be (`footprint`), and then the peak of a single warmed-up call. Resident memory
+takes everything in, also what a variant imports and what the allocator keeps for reuse (the library's own imports are
+some 100 MB); the tensors are exact.
+
+The lengths are spread evenly up to the workload's longest. Masks grow with their squares: N lengths up to T hold about
+N/3 times the largest mask, so each doubling of N doubles them in the end, and nothing but the number of different
+lengths bounds them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
+
+from ...evidence.judge import Finding
+from ...measure.measurement import Bookkeeping, Group, Measurement, Progress
+from ...measure.processes import WorkerFailed
+from ...store.folder import MEMORY_SWEEP, RunFolder
+
+STEP_SECONDS = 120.0
+CALLS = 6 * MOST_LENGTHS
+"""A step takes at most this long, and as long as so many of the workload's calls: three times what it should need."""
+
+START_SECONDS_EACH = 5.0
+"""About what a fresh process takes until it can measure; for the progress bar only."""
+
+CACHES = ("kv", "rope", "mask")
+
+
+def run_memory(
+    measurement: Measurement, folder: RunFolder, progress: Progress, wanted: Sequence[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """Sweep each wanted (workload, variant); writes memory_sweep.json anew after each, and returns its records.
+
+    A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `served` (the lengths of
+    the last step), `steps` (`lengths`, `held`, `kept` by kind, and the same `computed` where the policies are known),
+    `transients`, `weights_bytes` and `kv_bytes` (keys and values of the longest length). One with a `reason` has what
+    was found before that: of an engine, whose tensors are not torch's, resident memory.
+    """
+    places = {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}
+    records: list[dict[str, Any]] = []
+    pairs = list(dict.fromkeys(wanted))
+    for index, (workload, variant) in enumerate(pairs):
+        group, book = places.get(workload, (None, None))
+        call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
+        left = (len(pairs) - index) * (2 * START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
+        progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
+        record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": None}
+        begun = time.monotonic()
+        if group is None or book is None:
+            record["reason"] = "the workload is not in this run"
+        elif reason := _unfit(measurement, book, variant):
+            record["reason"] = reason
+        else:
+            _sweep(measurement, group, book, variant, record)
+        record["seconds"] = round(time.monotonic() - begun, 3)
+        if record["reason"]:
+            progress.note(f"memory of {variant} on {workload}: {record['reason']}")
+        records.append(record)
+        folder.write_json(MEMORY_SWEEP, records)
+    return records
+
+
+def _unfit(measurement: Measurement, book: Bookkeeping, variant: str) -> str | None:
+    """Why there is nothing to sweep."""
+    if book.experiment.workload.kind != "prefill":
+        return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
+    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
+        return reason
+    return None if variant in book.remaining().entered() else "it is not measured on this workload"
+
+
+def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: str, record: dict[str, Any]) -> None:
+    """Fill in the record, step by step; what a step finds stays when a later one fails."""
+    seconds = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
+    name = book.experiment.workload.name
+
+    try:
+        with (
+            closing(measurement.another(group, book, "memory.log")) as resident,
+            closing(measurement.another(group, book, "memory.log")) as counted,
+        ):
+            peaks = resident.begin("memory_peak", seconds, workload=name, variant=variant)
+            try:
+                record.update(counted.ask("memory_held", seconds, workload=name, variant=variant))
+                record["transients"] = counted.ask("memory_transients", seconds, workload=name, variant=variant)
+            except WorkerFailed as failure:
+                record["reason"] = failure.reason
+            record.update(peaks.result())
+    except WorkerFailed as failure:
+        record["reason"] = failure.reason
+    record["reason"] = record["reason"] or _short(record)
+
+
+def _short(record: Mapping[str, Any]) -> str | None:
+    """Said where either process stopped before all lengths were served, because memory got short."""
+    served = min(len(record["served"]), len(record["steps"][-1]["lengths"]))
+    if served == record["planned_lengths"]:
+        return None
+    return f"memory gets short: {served} of {record['planned_lengths']} different lengths served"
+
+
+# --- findings ------------------------------------------------------------------------------------------------------
+
+
+def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Every one of QUANTITIES, in percent, from the records of memory_sweep.json; `count` is the number of lengths.
+
+    What a record does not hold, or holds for fewer lengths than planned, is a finding with the record's reason.
+    """
+    found = []
+    for row in rows:
+        for quantity, (series, whole, what) in QUANTITIES.items():
+            subject = ("memory", quantity, str(row["workload"]), str(row["variant"]), "")
+            seconds = float(row["seconds"])
+            sizes = series(row)
+            if not sizes:
+                found.append(Finding(subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
+                continue
+            served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
+            peak = "resident memory" if row.get("device", "cpu") == "cpu" else "memory of tensors on the device"
+            detail = (
+                f"{sizes[-1]:,} bytes {what.format(served, peak=peak)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
+            )
+            if "steps" in row and (said := disagreement(row["steps"][-1])):
+                detail += f"; {said}"
+            value = 100 * sizes[-1] / row[whole]
+            found.append(Finding(subject, value, row["planned_lengths"], detail=detail, seconds=seconds))
+    return found
+
+
+def _by_step(state: str, *kinds: str) -> Callable[[Mapping[str, Any]], list[int]]:
+    """Bytes of these kinds after each number of lengths; nothing where not all of them were served."""
+
+    def series(row: Mapping[str, Any]) -> list[int]:
+        steps = row.get("steps", ())[1:]
+        if not steps or len(steps[-1]["lengths"]) < row["planned_lengths"]:
+            return []
+        return [sum(step[state][kind] for kind in kinds) for step in steps]
+
+    return series
+
+
+def _resident(row: Mapping[str, Any]) -> list[int]:
+    """How far peak resident memory rose, after each number of lengths."""
+    if len(row.get("served", ())) < row.get("planned_lengths", 1):
+        return []
+    return [peak - row["loaded_bytes"] for peak in row["peak_bytes"]]
+
+
+def _transient(row: Mapping[str, Any]) -> list[int]:
+    return [row["transients"][0]["peak_bytes"]] if row.get("transients") else []
+
+
+QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, str]] = {
+    "masks_of_weights": (_by_step("held", "mask"), "weights_bytes", "of masks after {}"),
+    "masks_of_kv": (_by_step("held", "mask"), "kv_bytes", "of masks after {}"),
+    "cache_of_weights": (_by_step("held", *CACHES), "weights_bytes", "of KV, RoPE tables and masks after {}"),
+    "kept_of_weights": (
+        _by_step("kept", *CACHES),
+        "weights_bytes",
+        "of KV, RoPE tables and masks after {} and a reset",
+    ),
+    "repacked_of_weights": (_by_step("held", "repacked"), "weights_bytes", "of weights in another order after {}"),
+    "transient_of_weights": (_transient, "weights_bytes", "at the peak of one warmed-up call of the longest of {}"),
+    "resident_of_weights": (
+        _resident,
+        "weights_bytes",
+        "of peak {peak} above weights loaded and read, after {}",
+    ),
+}
+"""Quantity → bytes after each number of lengths (the last counts), what they are given in percent of, and in words.
+
+`_of_weights`: of the checkpoint's bytes. `_of_kv`: of the keys and values of one sequence of the longest length.
+"""
+
+_WHOLE = {"weights_bytes": "weights", "kv_bytes": "keys and values of the longest"}
+
+
+def _growth(sizes: Sequence[int]) -> str:
+    """By how much each doubling of the number of lengths multiplied them, where they are not nil."""
+    if len(sizes) < 2 or min(sizes) <= 0:
+        return ""
+    if len(set(sizes)) == 1:
+        return "; the same from one length on"
+    factors = ", ".join(f"{after / before:.2f}" for before, after in itertools.pairwise(sizes))
+    return f"; each doubling of the lengths, from 1 on: times {factors}"
+
+
+def disagreement(step: Mapping[str, Any]) -> str:
+    """Where a step's measured bytes are not the computed ones, in words; "" where they agree."""
+    if step["computed"] is None:
+        return "nothing to compare with: the policies of this variant are not known"
+    said = [
+        f"{state}: {step[state][kind]:,} bytes of {kind}, computed {step['computed'][state][kind]:,}"
+        for state in ("held", "kept")
+        for kind in KINDS
+        if step[state][kind] != step["computed"][state][kind]
+    ]
+    return "; ".join(said)

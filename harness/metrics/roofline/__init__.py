@@ -1,0 +1,1 @@
+"""What a variant reaches of what this machine can do."""

@@ -1,0 +1,232 @@
+"""Shares of a forward by phase: pure functions of the phase table, and the same shares from a profiler's samples.
+
+A round gives one number a question: time in the phases over time in the denominator. A phase's time in a round is its
+median over the calls of one length, for on a shared machine one call in ten is held up somewhere; where lengths differ,
+these medians are summed. So the shares of a round sum to one. Rounds rebuild the models and are the unit; the number of
+rounds is fixed beforehand, so an ordinary t interval holds (it may not be looked at again and again, as timing's may).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from llama_workbench.variants.phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
+
+from ...stats.confidence import fixed_interval
+
+ALPHA = 0.01
+
+CRITICAL, MODERATE = 0.10, 0.05
+"""Critical is above the first, minor below the second, moderate from the one to the other."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole, 0 to 1. `low` to `high`: t interval over `rounds`. `error`: its standard error.
+
+    `seconds`: time of the calls behind it, marked and plain.
+    """
+
+    value: float
+    low: float
+    high: float
+    rounds: int
+    error: float
+    seconds: float = 0.0
+
+
+def share(
+    table: pd.DataFrame, workload: str, variant: str, phases: Sequence[str], of: str, alpha: float = ALPHA
+) -> Share:
+    """Share of `phases` in the denominator `of` (a key of DENOMINATORS), from rows of `RunFolder.read_phases`.
+
+    A phase that never ran counts nothing. Raises ValueError: no rows; a phase or denominator that there is not; a
+    phase outside the denominator; one that a fused attention kernel has swallowed.
+    """
+    found = t_interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
+    rows = _rows(table, workload, variant)
+    plain_ns = rows.groupby(["process", "round", "call"], observed=True)["plain_ns"].first().sum()
+    return replace(found, seconds=float(rows["ns"].sum() + plain_ns) / 1e9)
+
+
+def difference(
+    table: pd.DataFrame, workload: str, first: str, second: str, phases: Sequence[str], of: str, alpha: float = ALPHA
+) -> Share:
+    """Share in `first` minus share in `second`, paired by rounds that have both; `low` and `high` may be negative."""
+    sides = [_rounds(table, workload, variant) for variant in (first, second)]
+    common = sides[0].index.intersection(sides[1].index)
+    one, two = (_shares_of_rounds(side.loc[common], phases, of) for side in sides)
+    return t_interval(one - two, alpha, least=-1.0)
+
+
+def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = ALPHA) -> Share:
+    """Time of the marked calls over that of the plain ones, with its interval; 1 means that marking costs nothing."""
+    rows = _rows(table, workload, variant)
+    calls = rows.groupby(["process", "round", "call"], observed=True).agg(ns=("ns", "sum"), plain=("plain_ns", "first"))
+    rounds = calls.groupby(["process", "round"], observed=True).median()
+    return t_interval((rounds["ns"] / rounds["plain"]).to_numpy(np.float64), alpha, most=math.inf)
+
+
+def times_ns(table: pd.DataFrame, workload: str, variant: str) -> dict[str, float]:
+    """Nanoseconds of a marked call by phase, for every phase that ran: median over rounds of the round's medians.
+
+    Where lengths differ, it is the mean over them. Medians do not add up exactly to the median of the whole call.
+    """
+    lengths = _rows(table, workload, variant)["tokens"].nunique()
+    medians = _rounds(table, workload, variant).median() / lengths
+    return {phase: float(medians[phase]) for phase in PHASES if medians[phase] > 0}
+
+
+def top_consumers(
+    table: pd.DataFrame, workload: str, variant: str, of: str = "forward", alpha: float = ALPHA
+) -> dict[str, Share]:
+    """The share of every phase that ran, largest first."""
+    rounds = _rounds(table, workload, variant)
+    ran = [phase for phase in DENOMINATORS[of] if rounds[phase].any()]
+    found = {phase: t_interval(_shares_of_rounds(rounds, [phase], of), alpha) for phase in ran}
+    return dict(sorted(found.items(), key=lambda item: -item[1].value))
+
+
+def grade(value: float) -> str:
+    """The execution plan's word for a share: critical above 10 %, moderate from 5 to 10 %, minor below 5 %."""
+    return "critical" if value > CRITICAL else "moderate" if value >= MODERATE else "minor"
+
+
+def _rows(table: pd.DataFrame, workload: str, variant: str) -> pd.DataFrame:
+    rows = table[(table["workload"] == workload) & (table["variant"] == variant)]
+    if rows.empty:
+        raise ValueError(f"no phases of {variant} on {workload}")
+    return rows
+
+
+def _rounds(table: pd.DataFrame, workload: str, variant: str) -> pd.DataFrame:
+    """Nanoseconds by (process, round) and phase; a column for every phase."""
+    rows = _rows(table, workload, variant)
+    calls = rows.set_index(["process", "round", "tokens", "call", "phase"])["ns"].unstack("phase", fill_value=0)
+    lengths = calls.groupby(["process", "round", "tokens"], observed=True).median()
+    sums = lengths.groupby(["process", "round"], observed=True).sum()
+    sums.columns = sums.columns.astype(str)
+    return sums.reindex(columns=list(PHASES), fill_value=0)
+
+
+def _shares_of_rounds(rounds: pd.DataFrame, phases: Sequence[str], of: str) -> NDArray[np.float64]:
+    if of not in DENOMINATORS:
+        raise ValueError(f"no denominator {of!r}; there are {', '.join(DENOMINATORS)}")
+    whole = DENOMINATORS[of]
+    for phase in phases:
+        if phase not in MEANING:
+            raise ValueError(f"no phase {phase!r}; there are {', '.join(PHASES)}")
+        if phase not in whole:
+            raise ValueError(f"phase {phase!r} is no part of {of!r}, which is {', '.join(whole)}")
+    wanted = FUSED_PARTS & set(phases)
+    if wanted and wanted != FUSED_PARTS and rounds["attention_fused"].any():
+        raise ValueError(f"attention is one kernel here: {', '.join(sorted(wanted))} cannot be told apart in it")
+    columns = list(dict.fromkeys(phases))
+    if wanted:
+        columns.append("attention_fused")
+    top = rounds[list(dict.fromkeys(columns))].sum(axis=1)
+    shares: NDArray[np.float64] = (top / rounds[list(whole)].sum(axis=1)).to_numpy(np.float64)
+    return shares
+
+
+def t_interval(values: NDArray[np.float64], alpha: float, least: float = 0.0, most: float = 1.0) -> Share:
+    """t interval for the mean; with fewer than two rounds it is everything that could be."""
+    found = fixed_interval(values, alpha)
+    error = float(np.std(values, ddof=1)) / math.sqrt(found.n) if found.n > 1 else math.inf
+    return Share(found.centre, max(least, found.low), min(most, found.high), found.n, error)
+
+
+# --- the same from a profiler's samples ----------------------------------------------------------------------------
+
+Lines = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
+"""File (as harness/machine/places.py names it) → line → [phases of its own code, phases of what it calls]."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Phases that a profile can tell from all others, by both methods. `sampled_error`: sqrt(p (1 - p) / n)."""
+
+    phases: tuple[str, ...]
+    timed: Share
+    sampled: float
+    sampled_error: float
+
+    @property
+    def apart(self) -> float:
+        """How far the two shares are apart."""
+        return abs(self.timed.value - self.sampled)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the errors of both explain that: 99 % of the sampling's and the half width of the timed interval."""
+        return self.apart <= 2.576 * self.sampled_error + self.timed.high - self.timed.value
+
+
+def sampled_phases(folded: str, lines: Lines) -> dict[frozenset[str], int]:
+    """Samples of a profile (folded stacks, as the profile pass writes them) by the phases they may belong to.
+
+    Going up from the leaf, the first line that the map knows decides; a line of several phases is narrowed down by the
+    functions between it and the leaf (FRAMES), and stays a set where these say nothing. Samples outside the call (its
+    preparation) are left out.
+    """
+    found: dict[frozenset[str], int] = {}
+    for line in folded.splitlines():
+        stack, _, count = line.rpartition(" ")
+        frames = stack.split(";")
+        if not count.isdigit() or frames[0].startswith("_profiled_call ") or ".prepare " in f"{frames[0]} ":
+            continue
+        phases = _phases_of(frames, lines)
+        found[phases] = found.get(phases, 0) + int(count)
+    return found
+
+
+def _phases_of(frames: Sequence[str], lines: Lines) -> frozenset[str]:
+    said: frozenset[str] | None = None
+    for depth, frame in enumerate(reversed(frames)):
+        function, _, place = frame.rpartition(" (")
+        file, _, number = place.rstrip(")").rpartition(":")
+        if file in lines and number in lines[file]:
+            own, called = (frozenset(part) for part in lines[file][number])
+            narrowed = (own | called) & said if depth and said else frozenset[str]()
+            return narrowed or own or frozenset({OTHER})
+        if function in FRAMES:
+            hint = frozenset(FRAMES[function])
+            said = hint if said is None else said & hint or said
+    return frozenset({OTHER})
+
+
+def agreements(
+    table: pd.DataFrame,
+    workload: str,
+    variant: str,
+    sampled: Mapping[frozenset[str], int],
+    alpha: float = ALPHA,
+) -> list[Agreement]:
+    """Timed and sampled shares of the forward side by side; phases that share a sample's line are one group."""
+    rounds = _rounds(table, workload, variant)
+    total = sum(sampled.values())
+    if not total:
+        raise ValueError(f"no samples of {variant} on {workload}")
+    ran = [frozenset({phase}) for phase in PHASES if rounds[phase].any()]
+    found = []
+    for group in _merged([*ran, *sampled]):
+        members = tuple(phase for phase in PHASES if phase in group)
+        timed = t_interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
+        part = sum(count for phases, count in sampled.items() if phases <= group) / total
+        found.append(Agreement(members, timed, part, math.sqrt(part * (1 - part) / total)))
+    return sorted(found, key=lambda agreement: -agreement.timed.value)
+
+
+def _merged(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
+    """The sets, with those that overlap put together."""
+    groups: list[frozenset[str]] = []
+    for one in sets:
+        apart = [group for group in groups if not group & one]
+        groups = [*apart, one.union(*(group for group in groups if group & one))]
+    return groups

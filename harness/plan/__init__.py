@@ -1,0 +1,1 @@
+"""From what was asked to what is measured."""

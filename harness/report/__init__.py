@@ -1,0 +1,1 @@
+"""A judged run as text, and beside another run."""

@@ -1,0 +1,91 @@
+"""Runs that are kept: a baseline is a whole, judged run folder under a name that people chose.
+
+A baseline is meant to be committed and read years later on other machines, so what cannot be read is not saved, and a
+name that is taken stays taken unless asked otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..store.folder import RunError, RunFolder
+from .standings import YARDSTICK
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunFolder:
+    """Copy a complete, judged run to `under`/`name` and return the copy.
+
+    The copy is read in full before it gets its name, so that a baseline is there whole or not at all. Left out are
+    links (they lead out of the folder), hidden files and the workers' logs, which name paths of the machine. With
+    `force` an earlier baseline of that name is replaced, but nothing that is no run.
+
+    Raises:
+        ValueError: the name is no plain folder name.
+        RunError: the run cannot be read, is not complete or not judged, or the name is taken.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f'"{name}" cannot be the name of a baseline: letters, digits, ".", "_" and "-", a letter or digit first'
+        )
+    _check(run)
+    target = under / name
+    if target.resolve() == run.path.resolve():
+        raise RunError(target, "this is the run itself", "Choose another name.")
+    if target.exists() and not force:
+        raise RunError(target, "there is a baseline of this name", "Choose another name, or replace it with --force.")
+    if target.exists() and not RunFolder(target).looks_like_a_run():
+        raise RunError(target, "this holds no run, so it is not replaced", "Choose another name.")
+    try:
+        under.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=under, prefix=f".{name}.") as workplace:
+            copied = Path(workplace) / "new"
+            shutil.copytree(run.path, copied, ignore=_left_out)
+            _check(RunFolder(copied))
+            copied.chmod(run.path.stat().st_mode & 0o777)
+            earlier = Path(workplace) / "earlier"
+            if target.exists():
+                os.rename(target, earlier)
+            try:
+                os.rename(copied, target)
+            except OSError:
+                if earlier.exists():
+                    os.rename(earlier, target)  # else it would go with the workplace
+                raise
+    except OSError as error:
+        raise RunError(
+            target,
+            f"cannot be written ({error.strerror or error})",
+            "Check the folder and the space on its disk.",
+        ) from error
+    return RunFolder(target)
+
+
+def _check(run: RunFolder) -> None:
+    """Raise RunError where a run is no baseline: unfinished, unjudged, without a yardstick, or unreadable."""
+    manifest = run.read_manifest()
+    if (status := manifest.get("status")) != "complete":
+        raise RunError(
+            run.path, f"the run is {status}, and a baseline must be complete", "Save a run that came to its end."
+        )
+    for changed in run.changed():
+        raise changed
+    run.read_verdicts()
+    run.read_claims()
+    samples = run.read_samples()
+    if YARDSTICK not in set(samples["variant"]):
+        raise RunError(
+            run.path,
+            f"the run has no samples of {YARDSTICK}, so nothing could be compared with it",
+            "Save a run of whole models: pytest --benchmark",
+        )
+
+
+def _left_out(folder: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(".") or name == "log" or (Path(folder) / name).is_symlink()]

@@ -1,0 +1,435 @@
+"""What the teams' own rules pick, once the numbers they asked for are there. Pure functions.
+
+The documents of the dispute decide by thresholds: the execution plan acts on what takes more than 10 % of the time, the
+review on what takes more than 5 %, and the hand-off lists four options, A to D, with conditions in words. Here each
+rule is a value with its source, and is applied to shares and effects *with their intervals*: where an interval lies on
+both sides of a threshold, every option that remains possible is named, and the pick is "cannot tell".
+
+Shares are percent of a workload's time. Effects are ratios t_old / t_new and enter the rules as gains in percent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from ..metrics.share.shares import CRITICAL, MODERATE, grade
+from ..metrics.share.shares import share as time_share
+
+MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
+"""Names of the time shares that the rules ask for."""
+
+PROPOSAL, LAYOUT_ALONE, CACHE_ALONE, MASK_ALONE = "proposal", "layout", "cache", "mask"
+"""Names of the effects that the rules ask for: the whole rewrite against the code before it, and the single file, the
+unified cache and the cached mask alone."""
+
+CANNOT_TELL = "cannot tell"
+
+OPTIONS: Mapping[str, str] = {
+    "A": "execute TEAM-005's plan",
+    "B": "modify it: keep the good parts",
+    "C": "reject it",
+    "D": "optimise in steps, the unified cache first",
+}
+"""The hand-off's letters. What other documents do is put under the letter that it amounts to; their own letters
+differ."""
+
+
+class Measured(NamedTuple):
+    """A number with its interval; infinite ends where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+UNKNOWN = Measured(math.nan, -math.inf, math.inf)
+
+Above = Callable[[str, float], bool]
+"""(quantity, threshold) → whether it lies above."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An option by its letter, and what is then done in the document's own terms."""
+
+    option: str
+    action: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One document's rule. thresholds: quantity → the thresholds in percent that `choose` asks about, rising.
+    Quantities are "share of NAME" and "gain of NAME". remark: what of the rule is our reading, or cannot be
+    measured."""
+
+    team: str
+    document: str
+    section: str
+    says: str
+    thresholds: Mapping[str, tuple[float, ...]]
+    choose: Callable[[Above], Choice]
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Used:
+    """A number that a rule asked for, against one threshold: above, not above, straddles or not measured."""
+
+    quantity: str
+    measured: Measured
+    threshold: float
+    answer: str
+
+    def describe(self) -> str:
+        """In words: "share of cache 2.1 % [1.8, 2.4]: not above 10 %"."""
+        if self.answer == "not measured":
+            return f"{self.quantity}: not measured"
+        value, low, high = self.measured
+        ends = f"[{low:.3g}, {high:.3g}]" if math.isfinite(low) and math.isfinite(high) else "[no interval yet]"
+        return f"{self.quantity} {value:.3g} % {ends}: {self.answer} {self.threshold:g} %"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a rule picks. option: a letter of OPTIONS, or "cannot tell" with the choices that remain possible (a letter
+    may have several). used: the numbers that the pick hangs on."""
+
+    rule: Rule
+    option: str
+    choices: tuple[Choice, ...]
+    used: tuple[Used, ...]
+    reason: str
+
+
+def _by_shares(threshold: float, mask: str, cache: str, neither: str) -> Callable[[Above], Choice]:
+    def choose(above: Above) -> Choice:
+        # Unifying comes first: the struct that the documents sketch for it holds the cached masks as well.
+        if above(_share_of(CACHE_HANDLING), threshold):
+            return Choice("D", cache)
+        return Choice("B", mask) if above(_share_of(MASK_CREATION), threshold) else Choice("C", neither)
+
+    return choose
+
+
+def _by_options(above: Above) -> Choice:
+    proposal = _gain_of(PROPOSAL)
+    if above(proposal, 100):
+        return Choice("A", "execute the plan")
+    if not above(proposal, 1):
+        return Choice("C", "reject the plan: no improvement")
+    if above(_gain_of(CACHE_ALONE), 1):
+        return Choice("D", "start with the unified cache only, then decide")
+    if above(_gain_of(LAYOUT_ALONE), 1):
+        return Choice("B", "keep the single file, leave the unified cache")
+    return Choice("B", "keep the modular files and what gains, leave the single file and the unified cache")
+
+
+def _by_gain(above: Above) -> Choice:
+    if above(_gain_of(MASK_ALONE), 10):
+        return Choice("B", "keep the cached masks")
+    return Choice("C", "take the cached masks out again")
+
+
+def _share_of(name: str) -> str:
+    return f"share of {name}"
+
+
+def _gain_of(name: str) -> str:
+    return f"gain of {name}"
+
+
+PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
+HAND_OFF = "HANDOFF TO TEAM-006: Critical Review & Execution"
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "TEAM-005",
+        HAND_OFF,
+        "Phase 2: Decision",
+        "A if there is significant improvement, C if there is none, D starts with the unified cache only, else B",
+        {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,), _gain_of(LAYOUT_ALONE): (1,)},
+        _by_options,
+        'the document has no figures: "significant" is read as its own promise (2x, a gain of 100 %), "no improvement" '
+        "as 1 % or less; A also asks for worker crates that work and a realistic timeline, which is not measured",
+    ),
+    Rule(
+        "TEAM-006",
+        PLAN,
+        "Phase 2: Decision Point",
+        "cache masks if making them takes more than 10 % of the time, unify caches if fragmentation does, else ship",
+        {_share_of(MASK_CREATION): (10,), _share_of(CACHE_HANDLING): (10,)},
+        _by_shares(10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "document and ship (Phase 4)"),
+        "all time spent in cache handling is taken for fragmentation: the most that unifying can save",
+    ),
+    Rule(
+        "TEAM-006",
+        REVIEW,
+        "If Profiling Shows Issues",
+        "cache masks if making them takes more than 5 % of the time, unify caches if fragmentation does, else nothing",
+        {_share_of(MASK_CREATION): (5,), _share_of(CACHE_HANDLING): (5,)},
+        _by_shares(
+            5,
+            "cache masks in Attention (the review's Option B)",
+            "a unified cache struct in the modular code (the review's Option B)",
+            "do nothing (the review's Option C)",
+        ),
+        "all time spent in cache handling is taken for fragmentation: the most that unifying can save",
+    ),
+    Rule(
+        "TEAM-006",
+        REVIEW,
+        "Phase 3: Validate Improvements",
+        "keep a change only if it gains more than 10 %",
+        {_gain_of(MASK_ALONE): (10,)},
+        _by_gain,
+        "applied to the one change that was made; the execution plan's success criteria have the same figure",
+    ),
+)
+"""Every rule with a threshold in the documents."""
+
+
+def decide(
+    shares: Mapping[str, Measured], effects: Mapping[str, Measured], rules: Iterable[Rule] = RULES
+) -> tuple[Decision, ...]:
+    """Apply the rules to one workload: its time shares (percent) and its effects (ratios t_old / t_new) by name.
+
+    What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share below 0 or
+    above 100, a ratio below 0, or an interval whose ends are the wrong way round.
+    """
+    known: dict[str, Measured] = {}
+    for name, share in shares.items():
+        if not math.isnan(share[0]):
+            known[_share_of(name)] = _checked(name, share, 100.0)
+    for name, ratio in effects.items():
+        if not math.isnan(ratio[0]):
+            value, low, high = _checked(name, ratio, math.inf)
+            known[_gain_of(name)] = Measured(*(100 * (end - 1) for end in (value, low, high)))
+    return tuple(_apply(rule, known) for rule in rules)
+
+
+def _checked(name: str, found: Measured, most: float) -> Measured:
+    if not (found.low <= found.high and 0 <= found.value <= most):
+        raise ValueError(f"{name} = {tuple(found)}: expected (value, low, high), value from 0 to {most:g}, low <= high")
+    return Measured(*found)
+
+
+def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
+    """Every combination of sides of the thresholds that the intervals allow, through the rule."""
+    allowed = [_levels(known.get(name, UNKNOWN), cuts) for name, cuts in rule.thresholds.items()]
+    choices: dict[Choice, None] = {}
+    asked: set[tuple[str, float]] = set()
+    for levels in product(*allowed):
+        at = dict(zip(rule.thresholds, levels, strict=True))
+
+        def above(name: str, threshold: float, at: Mapping[str, int] = at) -> bool:
+            asked.add((name, threshold))
+            return rule.thresholds[name].index(threshold) < at[name]
+
+        choices[rule.choose(above)] = None
+    used = tuple(
+        _used(name, known.get(name), cut)
+        for name, cuts in rule.thresholds.items()
+        for cut in cuts
+        if (name, cut) in asked
+    )
+    reason = "; ".join(dict.fromkeys(number.describe() for number in used))
+    options = {choice.option for choice in choices}
+    return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used, reason)
+
+
+def _levels(measured: Measured, cuts: Sequence[float]) -> range:
+    """How many of the thresholds the true value may lie above; "above" is strict, as in "more than 10 %"."""
+    return range(sum(cut < measured.low for cut in cuts), sum(cut < measured.high for cut in cuts) + 1)
+
+
+def _used(name: str, measured: Measured | None, threshold: float) -> Used:
+    if measured is None:
+        return Used(name, UNKNOWN, threshold, "not measured")
+    low, high = threshold < measured.low, threshold < measured.high
+    return Used(name, measured, threshold, "above" if low else "straddles" if high else "not above")
+
+
+SHARES_OF = "team006_before"
+"""The code whose time shares the documents' rules ask about: the worker before anything was cached."""
+
+EFFECTS: Mapping[str, tuple[str, str]] = {
+    PROPOSAL: ("team005_proposal", "team006_before"),
+    LAYOUT_ALONE: ("team005_proposal", "team005_hybrid"),
+    CACHE_ALONE: ("team005_hybrid", "team005_split"),
+    MASK_ALONE: ("team006_after", "team006_before"),
+}
+"""By the names above: which variant against which baseline."""
+
+
+def effects_of(verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str, Measured]:
+    """The effects that the rules ask for on one workload, from the records of verdicts.json."""
+    found: dict[str, Measured] = {}
+    for verdict in verdicts:
+        for effect in verdict["effects"]:
+            for name, (variant, baseline) in EFFECTS.items():
+                sides = (effect["workload"], effect["variant"], effect["baseline"])
+                if sides == (workload, variant, baseline) and effect.get("ratio") is not None:
+                    high = effect["high"]
+                    found[name] = Measured(effect["ratio"], effect["low"] or 0.0, math.inf if high is None else high)
+    return found
+
+
+def decisions_of(
+    table: pd.DataFrame, verdicts: Iterable[Mapping[str, Any]], alpha: float
+) -> dict[str, tuple[Decision, ...]]:
+    """What the rules pick on each workload whose time shares were measured for SHARES_OF.
+
+    `table` has the columns of phases.parquet, `verdicts` the form of verdicts.json. Empty where there are none.
+    """
+    records = list(verdicts)
+    rows = table[table["variant"] == SHARES_OF]
+    found = {}
+    for workload in dict.fromkeys(rows["workload"].astype(str)):
+        measured = {}
+        for phase in (MASK_CREATION, CACHE_HANDLING):
+            part = time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
+            measured[phase] = Measured(100 * part.value, 100 * part.low, 100 * part.high)
+        found[workload] = decide(measured, effects_of(records, workload))
+    return found
+
+
+def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
+    """What each document's rule picks on each workload, with the numbers it used."""
+    blocks = ["# What the teams' own rules pick"]
+    for workload, picked in decisions.items():
+        blocks.append(f"## {workload}")
+        for decision in picked:
+            rule = decision.rule
+            word = OPTIONS.get(decision.option, "")
+            lines = [
+                f"**{decision.option}{f', {word}' if word else ''}** by {rule.team}'s rule: {rule.says}",
+                f"({rule.document}, {rule.section})",
+                *(f"- {used.describe()}" for used in decision.used),
+            ]
+            if rule.remark:
+                lines.append(f"- our reading: {rule.remark}")
+            blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+# -- the execution plan's profiling form -------------------------------------------------------------------------------
+
+TOP = 5
+LEVELS = ("minor", "moderate", "critical")
+
+
+class PhaseShare(NamedTuple):
+    """Share of a workload's time that a phase takes, percent, with its interval."""
+
+    phase: str
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A phase and where it falls. levels: all that its interval allows, one where that is settled."""
+
+    phase: str
+    share: float
+    low: float
+    high: float
+    levels: tuple[str, ...]
+
+    def describe(self) -> str:
+        """Phase, share and interval: "mlp: 41.2 % [40.1, 42.3]"."""
+        return f"{self.phase}: {self.share:.1f} % [{self.low:.1f}, {self.high:.1f}]"
+
+
+@dataclass(frozen=True)
+class ProfilingForm:
+    """The plan's form, filled in for one variant on one workload; consumers with the largest share first."""
+
+    variant: str
+    workload: str
+    consumers: tuple[Consumer, ...]
+
+    def at(self, level: str) -> tuple[Consumer, ...]:
+        """Phases that are of this level for certain."""
+        return tuple(consumer for consumer in self.consumers if consumer.levels == (level,))
+
+    def unsettled(self) -> tuple[Consumer, ...]:
+        """Phases whose interval straddles a limit."""
+        return tuple(consumer for consumer in self.consumers if len(consumer.levels) > 1)
+
+    def targets(self) -> tuple[tuple[Consumer, str], ...]:
+        """What is critical, or may be, with what the plan would do about it."""
+        return tuple((c, REMEDIES.get(c.phase, BEYOND)) for c in self.consumers if "critical" in c.levels)
+
+
+REMEDIES: Mapping[str, str] = {
+    MASK_CREATION: "cache masks (Phase 3A)",
+    CACHE_HANDLING: "unify the caches (Phase 3B)",
+    "other": "not named by the plan: look at the flamegraph",
+}
+BEYOND = "the library's own operations: the plan says that these cannot be optimised"
+
+
+def profiling_form(variant: str, workload: str, shares: Iterable[PhaseShare]) -> ProfilingForm:
+    """Fill in the form. Raises ValueError for a phase that occurs twice, or whose numbers are not shares in percent."""
+    consumers: dict[str, Consumer] = {}
+    for phase, share, low, high in shares:
+        if phase in consumers:
+            raise ValueError(f"{variant} on {workload}: phase {phase!r} occurs twice")
+        if not 0 <= low <= share <= high <= 100:
+            raise ValueError(
+                f"{variant} on {workload}: {phase} = {share} [{low}, {high}]: expected 0 <= low <= share <= high <= 100"
+            )
+        levels = LEVELS[_level(low) : _level(high) + 1]
+        consumers[phase] = Consumer(phase, share, low, high, levels)
+    ordered = sorted(consumers.values(), key=lambda consumer: (-consumer.share, consumer.phase))
+    return ProfilingForm(variant, workload, tuple(ordered))
+
+
+def _level(percent: float) -> int:
+    return LEVELS.index(grade(percent / 100))
+
+
+def profiling_markdown(forms: Sequence[ProfilingForm]) -> str:
+    """The forms as the plan lays them out, for `workbench report --profiling`."""
+    blocks = ["# Profiling results"]
+    for form in forms:
+        blocks += [f"## {form.variant} on {form.workload}", _share_table(form)]
+        named = sum(consumer.share for consumer in form.consumers)
+        if abs(named - 100) > 1:
+            blocks.append(f"The phases named here make up {named:.0f} % of the time.")
+        top = [f"{index}. {consumer.describe()}" for index, consumer in enumerate(form.consumers[:TOP], 1)]
+        blocks += [f"### Top {len(top)} time consumers", "\n".join(top) or "- none"]
+        blocks.append("### Bottlenecks")
+        limits = (
+            (f"Critical (above {100 * CRITICAL:g} %)", form.at("critical")),
+            (f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)", form.at("moderate")),
+            (f"Minor (below {100 * MODERATE:g} %)", form.at("minor")),
+            ("Cannot tell (the interval straddles a limit)", form.unsettled()),
+        )
+        for title, found in limits:
+            names = ", ".join(f"{c.phase} ({' or '.join(c.levels)})" if len(c.levels) > 1 else c.phase for c in found)
+            if found or title.startswith("Critical"):
+                blocks.append(f"**{title}:** {names or 'none'}")
+        targets = [
+            f"{index}. {c.describe()}: {remedy}{'' if c.levels == ('critical',) else ' (may be below the limit)'}"
+            for index, (c, remedy) in enumerate(form.targets(), 1)
+        ]
+        blocks += ["### Optimisation targets", "\n".join(targets) or "None: nothing is above the limit."]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _share_table(form: ProfilingForm) -> str:
+    rows = ["| phase | share | interval | level |", "|---|---|---|---|"]
+    rows += [
+        f"| {c.phase} | {c.share:.1f} % | [{c.low:.1f}, {c.high:.1f}] | {' or '.join(c.levels)} |"
+        for c in form.consumers
+    ]
+    return "\n".join(rows)

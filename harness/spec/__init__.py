@@ -1,0 +1,1 @@
+"""The terms that claims and plans are written in."""

@@ -1,0 +1,311 @@
+"""What a sample calls: a built variant on one workload, with what must happen before the clock and what inside it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter_ns, thread_time_ns  # bound before any code from outside is imported
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llama_workbench.datasets.checkpoints import Checkpoint
+from llama_workbench.datasets.prompts import Prompts
+from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, pieces
+from llama_workbench.variants import Model, Variant, components
+from llama_workbench.variants.generation import generate
+
+from ..metrics.roofline.kernels import Roof
+from .devices import Cuda
+from .gates import Trace
+
+GATE_PROMPT = -1
+"""Number of the prompt that gates use: the same in every run of a seed, so that the reference's logits can be kept."""
+
+DECODED = 32
+"""Tokens of a decode sample where an engine generates them in one request."""
+
+
+@dataclass
+class Subject:
+    """One variant on one workload: how it is built here, and what the calibration found.
+
+    `output`: an empty tensor like what a call gives. Of a component, `expected` is what it must give and `last` what
+    its last timed call gave.
+    """
+
+    variant: Variant
+    call_ns: float = math.nan
+    growth_bytes: int = 0
+    trace: Trace | None = None
+    output: Tensor | None = None
+    expected: Tensor | None = None
+    last: Tensor | None = None
+
+
+@dataclass
+class Bench:
+    """One workload with its inputs, ready to be measured."""
+
+    workload: Workload
+    checkpoint: Checkpoint | None
+    gate_prompt: Tensor  # [B, max_length]
+    max_length: int
+    seed: int
+    dtype: torch.dtype
+    prompts: Prompts | None = None
+    subjects: dict[str, Subject] = field(default_factory=dict)
+    expected: tuple[Tensor, Tensor] | None = None  # of `generate`: the gate prompt's tokens and their lead [B, N]
+    rebuild_ns: float = 0.0
+    idle_bytes: float = math.inf  # least memory seen between rounds
+    source: Path | None = None  # where the checkpoint was read from
+
+    @property
+    def once(self) -> bool:
+        """Whether each call needs a `prepare` of its own.
+
+        A second call of the same length would hit what the first one cached, and one after a context would come to lie
+        behind the first where keys are appended.
+        """
+        return self.workload.lengths != "repeated" or (self.workload.kind == "prefill" and self.workload.context > 0)
+
+    def take(self, count: int = 1) -> int:
+        """The first of `count` numbers of prompts that no call was given yet."""
+        return 0 if self.prompts is None else self.prompts.take(count)
+
+    def tokens(self, prompt: int, length: int) -> Tensor:
+        """The first `length` tokens of a prompt, [B, length]: a copy, for a model may write into what it is given."""
+        if prompt == GATE_PROMPT:
+            return self.gate_prompt[:, :length].clone()
+        assert self.prompts is not None
+        return torch.from_numpy(self.prompts.tokens(prompt, length)).to(self.gate_prompt.device)
+
+
+class Runner:
+    """What a sample calls, for one built variant. `prepare` and `first_ns` are outside the clock, `call` inside it.
+
+    `prepare` makes ready for `repeats` calls of `length` tokens, from the prompt of number `prompt` on: a prefill takes
+    a prompt for each call. `asked` then has (number of the prompt, all tokens so far) for each of these calls. A call
+    does the work of `counts_as` calls of others. Of the last call's wall time `uncounted_ns` do not count.
+    """
+
+    counts_as = 1
+    uncounted_ns = 0
+    asked: list[tuple[int, int]]
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        raise NotImplementedError
+
+    def call(self) -> Tensor:
+        raise NotImplementedError
+
+    def first_ns(self) -> tuple[int, ...]:
+        """CPU and wall time of the last call's first token; empty where a call has no such thing."""
+        return ()
+
+    def first_device_ns(self) -> int:
+        """The device's time until that token, where models do not compute on the CPU; 0 where there is none."""
+        return 0
+
+
+class PrefillRunner(Runner):
+    """A new sequence: `reset` and one forward, both timed (a new sequence may cost a new cache)."""
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.calls: deque[Tensor] = deque()
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        context = self.bench.workload.context
+        sequences = [self.bench.tokens(number, context + length) for number in range(prompt, prompt + repeats)]
+        self.asked = [(number, context + length) for number in range(prompt, prompt + repeats)]
+        self.calls = deque(tokens[:, context:] for tokens in sequences)
+        if context:
+            self.model.reset()
+            self.model.forward(sequences[0][:, :context], 0)
+
+    def call(self) -> Tensor:
+        tokens = self.calls.popleft()
+        if self.bench.workload.context:
+            return self.model.forward(tokens, self.bench.workload.context)
+        self.model.reset()
+        return self.model.forward(tokens, 0)
+
+
+class ChunkedPrefillRunner(PrefillRunner):
+    """The same prompt in chunks, all of them timed."""
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        super().prepare(length, prompt, repeats)
+        sizes = pieces(self.bench.workload, length)
+        starts = [self.bench.workload.context + start for start in itertools.accumulate(sizes[:-1], initial=0)]
+        self.steps = deque(list(zip(tokens.split(sizes, dim=1), starts, strict=True)) for tokens in self.calls)
+        self.calls.clear()
+
+    def call(self) -> Tensor:
+        if not self.bench.workload.context:
+            self.model.reset()
+        for tokens, position in self.steps.popleft():
+            logits = self.model.forward(tokens, position)
+        return logits
+
+
+class DecodeRunner(Runner):
+    """One token after another, at rising positions; the context is filled once, before the clock."""
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.position = 0
+        self.prompt = 0
+        self.steps: list[Tensor] = []
+
+    def start(self, prompt: int) -> None:
+        """Fill the context and cut the tokens to come, so that slicing them is not timed."""
+        context = self.bench.workload.context
+        sequence = self.bench.tokens(prompt, min(context + DECODE_ROOM, self.bench.max_length))
+        self.model.reset()
+        if context:
+            self.model.forward(sequence[:, :context], 0)
+        self.prompt = prompt
+        self.position = context
+        self.steps = list(sequence[:, context:].split(1, dim=1))
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        """Of the prompt only the number counts, and only where the last one has no room for so many more tokens."""
+        if not self.steps or self.position + repeats > self.bench.workload.context + DECODE_ROOM:
+            self.start(prompt)
+        self.asked = [(self.prompt, self.position + call + 1) for call in range(repeats)]
+
+    def call(self) -> Tensor:
+        logits = self.model.forward(self.steps[self.position - self.bench.workload.context], self.position)
+        self.position += 1
+        return logits
+
+
+class GenerateRunner(Runner):
+    """A new sequence from its prompt to its last token; the clock is also read when the first token is there.
+
+    A call gives all tokens, [B, N].
+    """
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.count = bench.workload.new_tokens or 0
+        self.calls: deque[Tensor] = deque()
+        self.tokens = self.generated = bench.gate_prompt[:, :1]
+        self.first_token = torch.empty(bench.workload.batch, dtype=torch.long, device=self.tokens.device)
+        self.first = (0, 0)
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
+        self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
+
+    def call(self) -> Tensor:
+        wall = perf_counter_ns()
+        cpu = thread_time_ns()
+        self.tokens = self.calls.popleft()
+        stream = generate(self.model, self.tokens, self.count)
+        first = next(stream)
+        self.first_token.copy_(first)  # it is there when it has been read
+        self.first = (thread_time_ns() - cpu, perf_counter_ns() - wall)
+        self.generated = torch.stack([first, *stream], dim=1)
+        return self.generated
+
+    def first_ns(self) -> tuple[int, ...]:
+        return self.first
+
+    def next_logits(self) -> Tensor:
+        """Logits [B, V] after the last token: what the timed call left in the caches shows in them."""
+        return self.model.forward(self.generated[:, -1:], self.tokens.shape[1] + self.count - 1)
+
+
+class QueuedGenerateRunner(GenerateRunner):
+    """The same on a device that works through a queue: when a token is there, only an event in the queue can tell."""
+
+    def __init__(self, model: Model, bench: Bench, device: Cuda) -> None:
+        super().__init__(model, bench)
+        self.device = device
+
+    def call(self) -> Tensor:
+        self.start = self.device.mark()
+        self.tokens = self.calls.popleft()
+        stream = generate(self.model, self.tokens, self.count)
+        first = next(stream)
+        self.first_token.copy_(first)
+        self.first_event = self.device.mark()
+        self.generated = torch.stack([first, *stream], dim=1)
+        return self.generated
+
+    def first_device_ns(self) -> int:
+        return self.device.between_ns(self.start, self.first_event)
+
+
+class RequestRunner(Runner):
+    """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode.
+
+    What comes before the decoded tokens is timed as a request of its own, directly before, and does not count; nor does
+    the request of one token that says when a generation's first token is there.
+    """
+
+    def __init__(self, model: Any, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.work = bench.workload
+        if self.work.kind == "decode":
+            self.counts_as = DECODED
+        self.calls: deque[Tensor] = deque()
+        self.generated = bench.gate_prompt[:, :1]
+        self.first: tuple[int, ...] = ()
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        tokens = max(1, self.work.context) if self.work.kind == "decode" else length
+        self.asked = [(number, tokens) for number in range(prompt, prompt + repeats)]
+        self.calls = deque(self.bench.tokens(number, tokens) for number, _ in self.asked)
+
+    def call(self) -> Tensor:
+        tokens = self.calls.popleft()
+        if self.work.kind == "prefill":
+            return self.model.generate(tokens, 1)
+        wall = perf_counter_ns()
+        cpu = thread_time_ns()
+        self.model.generate(tokens, 1)
+        cpu = thread_time_ns() - cpu
+        self.uncounted_ns = perf_counter_ns() - wall
+        if self.work.kind == "decode":
+            return self.model.generate(tokens, 1 + DECODED)
+        self.first = (cpu, self.uncounted_ns)
+        self.generated = self.model.generate(tokens, self.work.new_tokens)
+        return self.generated
+
+    def first_ns(self) -> tuple[int, ...]:
+        return self.first
+
+
+class RoofRunner(Runner):
+    """A kernel that shows what this machine can do, with operands of its own."""
+
+    def __init__(self, roof: Roof) -> None:
+        self.asked = []
+        self.call = roof.build()  # type: ignore[method-assign]
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        pass
+
+
+class ComponentRunner(Runner):
+    """One part of a layer, without a model."""
+
+    def __init__(self, component: components.Component) -> None:
+        self.component = component
+        self.asked = []
+        self.call = component.run  # type: ignore[method-assign]
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        pass

@@ -1,0 +1,377 @@
+"""What a variant leaves behind in its process that would change the times of others, or hide its own.
+
+Looked for after a variant was imported, built or called, between samples; it takes about a tenth of a millisecond. What
+can be put right is put right, and the variant falls out. Runs in the measuring process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional
+from torch.nn.modules import module as modules
+
+from ..machine.environment import cpu_ns_of
+
+OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
+"""More CPU time than both of these outside the calling thread means that something computes in another one."""
+
+LOOKED_AT_NS = 20_000_000
+"""Turns are added up over rounds until a variant had so much time, for a round of short calls has too little."""
+
+MOST_CORES = 1.2
+"""Who computes on more cores than this at once, where a workload gives one, is not faster but larger."""
+
+WAITING_SHARE = 0.2
+"""A call that waits at least once, and for more than this share of its time, has something else compute for it."""
+
+SAMPLED = 4099
+"""Of the weights every so manieth value is looked at."""
+
+OF_OURS = 1 << 62
+"""In place of the CPU time of a process that code of ours started: it may have any."""
+
+CLOSED = "closes files that it did not open"
+
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_TINY = float.fromhex("0x1p-1060")
+_HOOKS = [table for name, table in vars(modules).items() if name.startswith("_global_") and name.endswith("hooks")]
+_OPS = [name for name in dir(torch._C._VariableFunctions) if name in vars(torch) and not name.startswith("__")]
+
+
+class Setting(NamedTuple):
+    """One thing of the process that everybody shares: how to read it, and how to set it (None: cannot be undone)."""
+
+    what: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], Any] | None = None
+
+
+def _flushes_denormals() -> bool:
+    return _TINY * 1.0 == 0.0
+
+
+def _hooks() -> tuple[int, ...]:
+    return tuple(map(len, _HOOKS))
+
+
+def _timers() -> tuple[float, ...]:
+    return tuple(
+        signal.getitimer(timer)[1] for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    )
+
+
+def _no_timers(_: object) -> None:
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
+
+
+def _limits() -> tuple[tuple[int, int], ...]:
+    return tuple(map(resource.getrlimit, (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)))
+
+
+def _fused_attention() -> tuple[bool, ...]:
+    cuda = torch.backends.cuda
+    return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()
+
+
+def _set_fused_attention(value: tuple[bool, ...]) -> None:
+    cuda = torch.backends.cuda
+    for enable, wanted in zip((cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_math_sdp), value):  # noqa: B905
+        enable(wanted)
+
+
+SETTINGS = (
+    Setting("the number of torch threads", torch.get_num_threads, torch.set_num_threads),
+    Setting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    Setting("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled),
+    Setting("whether tiny numbers count as 0", _flushes_denormals, torch.set_flush_denormal),
+    Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    Setting(
+        "deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
+    ),
+    Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    Setting("whether oneDNN is used", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    Setting("which fused attention is allowed", _fused_attention, _set_fused_attention),
+    Setting("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    Setting("torch's profiler", torch._C._autograd._profiler_enabled),
+    Setting("torch's default device or function modes", torch._C._len_torch_function_stack),
+    Setting("torch's dispatch modes", torch._C._len_torch_dispatch_stack),
+    Setting("torch's hooks for all modules", _hooks, lambda _: [table.clear() for table in _HOOKS]),
+    Setting("whether CUDA is used", torch.cuda.is_initialized),
+    Setting("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
+    Setting("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
+    Setting("the profiler of threads", threading.getprofile, threading.setprofile),
+    Setting("whether memory is traced", tracemalloc.is_tracing, lambda _: tracemalloc.stop()),
+    Setting("the thresholds of garbage collection", gc.get_threshold, lambda value: gc.set_threshold(*value)),
+    Setting("the callbacks of garbage collection", lambda: tuple(gc.callbacks)),
+    Setting("the interval between threads", sys.getswitchinterval, sys.setswitchinterval),
+    Setting("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
+    Setting("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
+    Setting("the scheduling of the process", lambda: os.sched_getscheduler(0)),
+    Setting("how deep calls may nest", lambda: min(sys.getrecursionlimit(), 1000), sys.setrecursionlimit),
+    Setting("the working directory", os.getcwd, os.chdir),
+)  # fmt: skip
+
+SLOW_SETTINGS = (Setting("the limits of the process", _limits), Setting("timers", _timers, _no_timers))
+"""Only foreign code is asked for these, which take ten microseconds each."""
+
+
+class _Names:
+    """Everything that one namespace holds, to see whether somebody put something else there."""
+
+    def __init__(self, what: str, namespace: Mapping[str, Any], owner: Any, names: list[str] | None = None) -> None:
+        self.what, self.namespace, self.owner = what, namespace, owner
+        self.saved = dict(namespace) if names is None else {name: namespace[name] for name in names}
+        self.whole = names is None
+
+    def anew(self) -> _Names:
+        """The same namespace, with what is there now."""
+        return _Names(self.what, self.namespace, self.owner, None if self.whole else list(self.saved))
+
+    def changed(self) -> list[str]:
+        """Names that stand for something else than they did, put right again."""
+        if self.whole and self.namespace == self.saved:
+            return []
+        gone = object()
+        found = [name for name, value in self.saved.items() if self.namespace.get(name, gone) is not value]
+        for name in found:
+            setattr(self.owner, name, self.saved[name])
+        if self.whole:
+            added = [name for name in self.namespace if name not in self.saved]
+            found += added
+            for name in added:
+                delattr(self.owner, name)
+        return found
+
+
+@dataclass
+class Turn:
+    """What one variant used up since its turn began."""
+
+    calls: int = 0
+    process_ns: int = 0
+    thread_ns: int = 0
+    wall_ns: int = 0
+    waits: int = 0
+
+
+@dataclass
+class Watch:
+    """Looks after every turn of a variant at what it left behind.
+
+    `threads_of`: thread → whose turn it came up in. `beside_foreign`: foreign code takes turns, too.
+    """
+
+    turns: dict[str, Turn] = field(default_factory=dict)
+    threads_of: dict[str, str] = field(default_factory=dict)
+    beside_foreign: bool = True
+
+    def __post_init__(self) -> None:
+        self._settings = [(setting, setting.read()) for setting in SETTINGS]
+        self._slow_settings = [(setting, setting.read()) for setting in SLOW_SETTINGS]
+        self._names = [
+            _Names("torch.{}", vars(torch), torch, _OPS),
+            _Names("torch.nn.functional.{}", vars(functional), functional),
+            _Names("torch.Tensor.{}", torch.Tensor.__dict__, torch.Tensor),
+            _Names("the built-in {}", vars(builtins), builtins),
+            _Names("time.{}", vars(time), time),
+            _Names("gc.{}", vars(gc), gc),
+        ]
+        self._weights: dict[int, dict[str, float]] = {}
+        self._helpers: dict[int, int] = {}  # process that may stay → its CPU time when that was found
+        self._threads: set[str] = set()
+        self._accept_files()
+
+    def accept(self) -> None:
+        """What is there now is as it should be: code of ours was imported, built or called."""
+        self._settings = [(setting, setting.read()) for setting, _ in self._settings]
+        self._names = [names.anew() for names in self._names]
+        self._accept_files()
+
+    def _accept_files(self) -> None:
+        self._open = _descriptors()
+        self._children_seconds = _children_seconds()
+        for child in _children():
+            self._helpers.setdefault(child, OF_OURS)
+        self._threads.update(_listed("task"))
+
+    def changes(self, name: str, *, trusted: bool, files: bool = True) -> str | None:
+        """What `name` changed for everybody in the turn that ends here, in words, put right where that can be; or None.
+
+        `trusted`: code of ours, which may open files and have a compiler run. `files`: also files that it left open (a
+        model may open some while it is built).
+        """
+        said = _changed_setting(self._settings)
+        if trusted:
+            if self.beside_foreign:  # to whom files and processes of ours would be put down
+                self._accept_files()
+            return said
+        said = (
+            said
+            or _changed_setting(self._slow_settings)
+            or self._changed_name()
+            or self._processes(timed=files)
+            or self._changed_files(files)
+        )
+        for thread in _listed("task"):
+            if thread not in self._threads:
+                self._threads.add(thread)
+                self.threads_of[thread] = name
+        return said
+
+    def _changed_name(self) -> str | None:
+        for names in self._names:
+            if changed := names.changed():
+                return f"puts something else in the place of {names.what.format(changed[0])} for everybody"
+        return None
+
+    def _changed_files(self, files: bool) -> str | None:
+        found = _descriptors()
+        closed = [number for number, what in self._open.items() if found.get(number) != what]
+        opened = [number for number in found if number not in self._open]
+        self._open = found
+        if closed:
+            return CLOSED
+        if opened and files:
+            return f"leaves {len(opened)} more file{'s' * (len(opened) > 1)} open after a call"
+        return None
+
+    def _processes(self, *, timed: bool) -> str | None:
+        """Processes that foreign code had compute in a timed turn. They are ended, for their time would be nobody's.
+
+        Those that it starts while it is built or gated may stay (a compiler's, say), as long as they do nothing then.
+        """
+        found = _children()
+        seconds, self._children_seconds = self._children_seconds, _children_seconds()
+        said = None
+        if timed:
+            new = [child for child in found if child not in self._helpers]
+            busy = [c for c, before in self._helpers.items() if c in found and _cpu_ns(c) - before > OWN_THREADS_NS]
+            for child in [*new, *busy]:
+                with suppress(OSError):
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+            if new:
+                said = "starts a process of its own, and leaves it running"
+            elif busy or self._children_seconds > seconds:
+                said = "has processes of its own compute"
+        self._helpers |= {child: _cpu_ns(child) for child in found if not timed or child not in self._helpers}
+        return said
+
+    # -- who computes --------------------------------------------------------------------------------------------
+
+    def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
+        """Whether somebody wrote into the weights that all variants are given; a sample of their values tells."""
+        found = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
+        known = self._weights.setdefault(id(weights), found)
+        return found != known
+
+    def spent(self, name: str, *, calls: int, process_ns: int, thread_ns: int, wall_ns: int, waits: int) -> None:
+        """Take in what a sample of `name` used up: CPU time of the process and of the calling thread, time, waits."""
+        turn = self.turns.setdefault(name, Turn())
+        turn.calls += calls
+        turn.process_ns += process_ns
+        turn.thread_ns += thread_ns
+        turn.wall_ns += wall_ns
+        turn.waits += waits
+
+    def elsewhere(self, by_wall: frozenset[str]) -> dict[str, str]:
+        """Variant → how it computed where its clock does not look, in its last samples.
+
+        `by_wall`: variants that are timed by wall, for whom other threads are no secret.
+        """
+        found: dict[str, str] = {}
+        for name, turn in self.turns.items():
+            others_ns = turn.process_ns - turn.thread_ns
+            if name in by_wall and turn.process_ns > MOST_CORES * turn.wall_ns + OWN_THREADS_NS:
+                cores = turn.process_ns / turn.wall_ns
+                found[name] = f"computes on {cores:.1f} cores at once, and the workload gives it one"
+            elif others_ns > max(OWN_THREADS_SHARE * turn.process_ns, OWN_THREADS_NS) and name not in by_wall:
+                busy = {self.threads_of[thread] for thread in _listed("task") if thread in self.threads_of} - by_wall
+                for owner in busy or {name}:
+                    share = others_ns / turn.process_ns
+                    found[owner] = (
+                        f"computes in threads of its own since it passed its gate ({share:.0%} of the processor time)"
+                        if owner == name or not busy
+                        else f"has threads of its own that compute while {name} is timed"
+                    )
+            elif (
+                name not in by_wall
+                and turn.waits >= turn.calls
+                and turn.wall_ns - turn.process_ns > max(WAITING_SHARE * turn.wall_ns, OWN_THREADS_NS)
+            ):
+                found[name] = (
+                    f"waits for {(turn.wall_ns - turn.process_ns) / turn.wall_ns:.0%} of its time, in every call: "
+                    "something else computes for it"
+                )
+        self.turns = {name: turn for name, turn in self.turns.items() if turn.wall_ns < LOOKED_AT_NS}
+        return found
+
+
+def _changed_setting(settings: Iterable[tuple[Setting, Any]]) -> str | None:
+    said = None
+    for setting, wanted in settings:
+        found = setting.read()
+        if found != wanted:
+            said = f"changes {setting.what} for everybody, from {_shown(wanted)} to {_shown(found)}"
+            if setting.restore is not None:
+                setting.restore(wanted)
+    return said
+
+
+def waits() -> int:
+    """How often the calling thread gave its processor up of its own accord, to wait."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+def _listed(what: str) -> list[str]:
+    return os.listdir(f"/proc/self/{what}")
+
+
+def _descriptors() -> dict[str, str]:
+    """Open files by number: what each is."""
+    found = {}
+    for number in _listed("fd"):
+        with suppress(OSError):  # the listing's own is gone
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+    return found
+
+
+def _children() -> list[int]:
+    found = []
+    for thread in _listed("task"):
+        with suppress(OSError):
+            found += [int(child) for child in Path(f"/proc/self/task/{thread}/children").read_bytes().split()]
+    return found
+
+
+def _cpu_ns(process: int) -> int:
+    try:
+        return cpu_ns_of(process)
+    except OSError:  # it is gone
+        return 0
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
