@@ -3,7 +3,7 @@
 One process per checkpoint (and one for components) measures. Gates, which time calls only to size samples, run in
 several of them at once; rounds in one at a time, and nothing beside it. A variant that raises, answers wrongly, hangs,
 leaks or kills its process falls out with a reason, and the rest goes on. Who decides that an effect is settled is told
-to the loop by its caller (`Referee`): this module knows no statistics.
+to the loop by its caller (`Stopping`): this module knows no statistics.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from llama_workbench.variants.presets import presets
 
 from ..machine.environment import granted_cores
 from ..spec.experiments import Experiment, without
+from ..spec.sample import Round, Sample
 from .examination import Examination
 from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
 
@@ -60,7 +61,7 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True)
-class Need:
+class Remaining:
     """What an experiment still needs. `rounds_next`: until the next effect settles; `rounds_all`: until all do.
 
     Both are estimates, infinite where nothing can be said. No variants: all is settled. `early`: too few rounds yet
@@ -75,13 +76,13 @@ class Need:
     effects: int = 1
 
 
-class Referee(Protocol):
+class Stopping(Protocol):
     """Decides what still needs rounds."""
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, finished: Round) -> None:
         """Take a finished round in."""
 
-    def need(self, experiment: Experiment) -> Need:
+    def remaining(self, experiment: Experiment) -> Remaining:
         """Variants and pairs that still need rounds, and about how many."""
 
 
@@ -139,7 +140,7 @@ class Bookkeeping:
         return without(self.experiment, self.excluded)
 
 
-def next_to_measure(open_: Sequence[tuple[Bookkeeping, Need]], seconds_left: float) -> Bookkeeping:
+def next_to_measure(open_: Sequence[tuple[Bookkeeping, Remaining]], seconds_left: float) -> Bookkeeping:
     """Whose turn it is among experiments that need rounds: one that has no interval yet and still can have one, that
     with the least time for each effect first; when none is left, the one where an effect can be settled soonest.
 
@@ -147,12 +148,12 @@ def next_to_measure(open_: Sequence[tuple[Bookkeeping, Need]], seconds_left: flo
     and others would go without.
     """
 
-    def order(entry: tuple[Bookkeeping, Need]) -> tuple[int, float, float]:
-        book, need = entry
-        seconds = need.rounds_next * book.round_seconds()
-        if not need.early:
+    def order(entry: tuple[Bookkeeping, Remaining]) -> tuple[int, float, float]:
+        book, remaining = entry
+        seconds = remaining.rounds_next * book.round_seconds()
+        if not remaining.early:
             return 1, seconds, book.seconds
-        return 0 if seconds <= seconds_left else 2, seconds / need.effects, book.seconds
+        return 0 if seconds <= seconds_left else 2, seconds / remaining.effects, book.seconds
 
     return min(open_, key=order)[0]
 
@@ -461,7 +462,7 @@ class Measurement:
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
-    def run(self, referee: Referee, keep: Callable[[Mapping[str, Any]], None], *, seconds: float) -> None:
+    def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent.
 
         `keep` stores each finished round. First all get the rounds that an interval needs at all, if there is time for
@@ -471,11 +472,12 @@ class Measurement:
         start = time.monotonic()
         group_of = {id(book): group for group in self.groups for book in group.books}
         while (total_left := seconds - (time.monotonic() - start)) > 0:
-            open_ = [(book, need) for book in self.books if (need := referee.need(book.remaining())).variants]
+            asked = [(book, rule.remaining(book.remaining())) for book in self.books]
+            open_ = [(book, remaining) for book, remaining in asked if remaining.variants]
             if not open_:
                 return
             book = next_to_measure(open_, total_left)
-            needed = sum(min(need.rounds_all * book.round_seconds(), total_left) for book, need in open_)
+            needed = sum(min(remaining.rounds_all * book.round_seconds(), total_left) for book, remaining in open_)
             left = min(total_left, needed)
             elapsed = time.monotonic() - start
             self.progress.step(
@@ -483,24 +485,24 @@ class Measurement:
                 elapsed / (elapsed + left),
                 left,
             )
-            self._slice(group_of[id(book)], book, referee, keep, min(SLICE_SECONDS, total_left))
+            self._slice(group_of[id(book)], book, rule, keep, min(SLICE_SECONDS, total_left))
 
     def _slice(
         self,
         group: Group,
         book: Bookkeeping,
-        referee: Referee,
-        keep: Callable[[Mapping[str, Any]], None],
+        rule: Stopping,
+        keep: Callable[[Round], None],
         seconds: float,
     ) -> None:
         end = time.monotonic() + seconds
         workload = book.experiment.workload
-        while (need := referee.need(book.remaining())).variants:
+        while (remaining := rule.remaining(book.remaining())).variants:
             if group.process is None:
                 self.standing(group)
                 continue
             begun = time.monotonic()
-            active = list(need.variants)
+            active = list(remaining.variants)
             estimate = sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
             try:
                 found = group.process.ask(
@@ -521,14 +523,12 @@ class Measurement:
                 self.exclude(name, reason, book)
             if found["elsewhere"] or any(self.is_outside(name) for name in found["changed"]):
                 continue  # others may have felt it
-            record = {
-                "workload": workload.name,
-                "process": group.processes,
-                "round": book.rounds,
-                "samples": [sample for sample in found["samples"] if sample[0] not in bad],
-            }
-            keep(record)
-            referee.add(record)
+            samples = (Sample(*row) for row in found["samples"])
+            finished = Round(
+                workload.name, group.processes, book.rounds, tuple(each for each in samples if each.variant not in bad)
+            )
+            keep(finished)
+            rule.add(finished)
             book.rounds += 1
             book.seconds += (spent := time.monotonic() - begun)
             if book.rounds == 1:

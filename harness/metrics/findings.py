@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..claims.claims import Reading
-from ..evidence.judge import Finding
+from ..evidence.evidence import Finding
 from ..measure.measurement import Progress
 from .check.checks import CheckError, run_check
 from .count import CountError, count

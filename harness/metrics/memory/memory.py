@@ -25,7 +25,7 @@ from typing import Any
 
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
-from ...evidence.judge import Finding
+from ...evidence.evidence import Finding
 from ...measure.measurement import Bookkeeping, Group, Measurement, Progress
 from ...measure.processes import WorkerFailed
 from ...store.folder import MEMORY_SWEEP, RunFolder
