@@ -32,7 +32,8 @@ from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
 from .measure.confirmation import confirm
-from .measure.measurement import MeasureError, Measurement, Progress
+from .measure.measurement import Measurement
+from .measure.participants import MeasureError, Progress
 from .measure.processes import ALLOCATOR, WorkerFailed
 from .measure.profiles import run_phases, run_roofline
 from .metrics import count as counts

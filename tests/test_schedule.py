@@ -11,7 +11,8 @@ from llama_workbench import ROOT
 from llama_workbench.harness.claims.claims import load_claims
 from llama_workbench.harness.evidence.evidence import effect_alpha
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
-from llama_workbench.harness.measure.measurement import Bookkeeping, Remaining, next_to_measure
+from llama_workbench.harness.measure.participants import ExperimentState
+from llama_workbench.harness.measure.schedule import Remaining, next_to_measure
 from llama_workbench.harness.plan.selection import Plan, Request, make_plan
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -28,9 +29,9 @@ def plan() -> Plan:
     return make_plan(request, load_claims(ROOT / "claims"))
 
 
-def book(name: str, seconds_a_round: float) -> Bookkeeping:
+def book(name: str, seconds_a_round: float) -> ExperimentState:
     [experiment] = make_plan(Request(compare=VARIANTS, workloads=(name,)), []).experiments
-    return Bookkeeping(experiment, None, rounds=10, seconds=11 * seconds_a_round, first_seconds=2 * seconds_a_round)
+    return ExperimentState(experiment, None, rounds=10, seconds=11 * seconds_a_round, first_seconds=2 * seconds_a_round)
 
 
 def early(rounds: float, effects: int = 1) -> Remaining:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evidence.effect import ALPHA, decided, remaining_seconds
-from ..measure.measurement import Remaining
+from ..measure.schedule import Remaining
 from ..metrics import attribution
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Experiment

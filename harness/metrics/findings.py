@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..claims.claims import Reading
 from ..evidence.evidence import Finding
-from ..measure.measurement import Progress
+from ..measure.participants import Progress
 from .check.checks import CheckError, run_check
 from .count import CountError, count
 
