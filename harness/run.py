@@ -24,7 +24,7 @@ from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims import claims as claim_data
 from .evidence.effect import ALPHA
-from .evidence.evidence import Finding, effect_alpha, evidence_from_manifest
+from .evidence.evidence import Finding, clocks_of, effect_alpha, evidence_from_manifest
 from .evidence.verdict import Verdict
 from .judge import verdicts
 from .judge.stopping import StoppingRule
@@ -46,7 +46,7 @@ from .plan.selection import Plan, PlanError, Request, make_plan
 from .report.standings import write_standings
 from .spec.experiments import without
 from .spec.sample import Round
-from .stats.samples import Clocks
+from .stats.samples import Clocks, call_times_ns
 from .store.folder import FINDINGS, LOADING, MANIFEST, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
 from .store.forms import Fault
 
@@ -514,22 +514,22 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
     replays: dict[tuple[str, str], Replay] = {}
     samples = result.folder.read_samples() if result.folder.finished_rounds() else None
     profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.read_profiles()}
+    clocks = clocks_of(result.manifest)
     run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
     for experiment in result.manifest["experiments"]:
         workload = experiment["workload"]["name"]
         excluded = run_wide | {item["variant"]: item["reason"] for item in experiment["excluded"]}
-        clock = experiment["clock"]
         for variant in experiment["variants"]:
             seconds: tuple[float, ...] = ()
-            by = "wall" if variant in clock["wall_variants"] and clock["default"] == "cpu" else clock["default"]
+            clock = clocks.of(workload, variant)
             if samples is not None and variant not in excluded:
                 mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
-                column = mine[f"{by}_ns"] / mine["repeats"]
-                seconds = tuple(float(value) / 1e9 for value in column if value > 0)
+                times = call_times_ns(mine, clock=clock)
+                seconds = tuple((times[times > 0] / 1e9).tolist())
             facts = {
                 "workload": workload,
                 "variant": variant,
-                "clock": {"cpu": "thread CPU"}.get(by, by),
+                "clock": {"cpu": "thread CPU"}.get(clock, clock),
                 "run": result.folder.path.name,
                 "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),

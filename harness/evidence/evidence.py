@@ -180,7 +180,7 @@ def evidence_from_manifest(
     evidence = Evidence(
         samples=samples,
         measured=measured,
-        clocks=_clocks(manifest),
+        clocks=clocks_of(manifest),
         trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
         unusable=unusable,
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
@@ -228,7 +228,8 @@ def _participants(
     return measured, unusable
 
 
-def _clocks(manifest: Mapping[str, Any]) -> Clocks:
+def clocks_of(manifest: Mapping[str, Any]) -> Clocks:
+    """Which clock counts for whom in a run, by its run.json."""
     wall_default: set[str] = set()
     wall_variants: dict[str, frozenset[str]] = {}
     for experiment in manifest.get("experiments", ()):
