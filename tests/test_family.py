@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import SequentialReferee, judge_run
 from tests.runs import write_run
 

@@ -12,10 +12,11 @@ import torch
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.evidence.judge import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.evidence.judge import evidence_from_manifest
 from llama_workbench.harness.examiner.main import Examiner
-from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import SequentialReferee
 from llama_workbench.harness.store.folder import RoundRecord, RunFolder
 from llama_workbench.harness.worker.gates import (
@@ -296,4 +297,4 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     for metric, comparison in asked.items():
         live = referee.series[name, comparison.baseline, comparison.variant, metric]
         assert live == pytest.approx(list(evidence.differences(comparison).values)), metric
-    assert effect_alpha(plan.comparisons()) == 0.01 / 3
+    assert referee.alpha == 0.01 / 3

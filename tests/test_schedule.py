@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import load_claims
+from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.measure.measurement import Bookkeeping, Need, next_to_measure
-from llama_workbench.harness.plan.selection import Plan, Request, make_plan
+from llama_workbench.harness.plan.experiments import Plan, make_plan
+from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import ENOUGH_ROUNDS, SequentialReferee
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import first_interval, first_look, running_interval

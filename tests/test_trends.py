@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from llama_workbench.harness.evidence.judge import Effect
-from llama_workbench.harness.metrics.trends import crossover, interval_of, position_slope
+from llama_workbench.harness.metrics.scaling import crossover, interval_of, position_slope
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
 

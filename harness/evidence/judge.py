@@ -13,7 +13,7 @@ whole report stays below alpha (Bonferroni; holds under any dependence between e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -530,50 +530,6 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One value that a pass found out, exact: bytes, lines, the cases of a check.
-
-    `subject` is (metric, quantity, workload, variant, baseline), with "" for what does not apply. `reason` says why
-    there is no value; then it is NaN.
-    """
-
-    subject: tuple[str, str, str, str, str]
-    value: float
-    count: int
-    detail: str = ""
-    reason: str = ""
-    seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """As in findings.json."""
-        names = dict(zip(_SUBJECT, self.subject, strict=True))
-        return {
-            **names,
-            "value": _finite_or_null(self.value),
-            "count": self.count,
-            "detail": self.detail,
-            "reason": self.reason,
-            "seconds": self.seconds,
-        }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Finding:
-        """One record of findings.json, as `RunFolder.read_findings` checked it."""
-        value = record["value"]
-        return cls(
-            subject=tuple(record[name] for name in _SUBJECT),
-            value=math.nan if value is None else float(value),
-            count=record["count"],
-            detail=record.get("detail", ""),
-            reason=record.get("reason", ""),
-            seconds=record.get("seconds", 0.0),
-        )
-
-
-_SUBJECT = ("metric", "quantity", "workload", "variant", "baseline")
-
-
-@dataclass(frozen=True)
 class Evidence:
     """What judging takes from a run: its samples, and what its manifest says about them.
 
@@ -581,10 +537,9 @@ class Evidence:
     variants that must be timed by wall, with `wall_default` for workloads that are wall altogether. trace_difference:
     (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry where they were not
     compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it generates; widths and
-    geometries: of its model. phases: the table of phases.parquet, where there is one. loading, roofline: records of the
-    files of those names. findings: what other passes found, by subject. unusable: (workload, variant) → why its numbers
-    do not count. confirmed: what measuring again from outside gave (`confirmation`). alpha: of the whole report.
-    device: what the models computed on, "cpu" or "cuda".
+    geometries: of its model. passes: name of a metric → what its pass left, as the metric reads it. unusable:
+    (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
+    (`confirmation`). alpha: of the whole report. device: what the models computed on, "cpu" or "cuda".
     """
 
     samples: pd.DataFrame
@@ -602,10 +557,7 @@ class Evidence:
     new_tokens: Mapping[str, int] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
     geometries: Mapping[str, str] = field(default_factory=dict)
-    phases: pd.DataFrame | None = None
-    loading: Sequence[Mapping[str, Any]] = ()
-    roofline: Sequence[Mapping[str, Any]] = ()
-    findings: Mapping[tuple[str, str, str, str, str], Finding] = field(default_factory=dict)
+    passes: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
 
     def has(self, comparison: Comparison) -> bool:
@@ -661,16 +613,13 @@ def evidence_from_manifest(
     manifest: Mapping[str, Any],
     samples: pd.DataFrame,
     *,
-    phases: pd.DataFrame | None = None,
-    loading: Sequence[Mapping[str, Any]] = (),
-    roofline: Sequence[Mapping[str, Any]] = (),
-    findings: Sequence[Finding] = (),
+    passes: Mapping[str, Any] | None = None,
     noise: Noise | None = None,
 ) -> Evidence:
     """Take from run.json (see FORMAT) what judging needs. An unfinished run's manifest, with parts missing, will do.
 
-    `phases`, `loading`, `roofline` and `findings`: what the run's passes found, where it had any. `noise`: its controls
-    where they were judged before; without it they are judged from `samples`, which must then have theirs.
+    `passes`: what the run's passes left, by metric. `noise`: its controls where they were judged before; without it
+    they are judged from `samples`, which must then have theirs.
 
     Raises forms.Fault where something in it is not as a run writes it.
     """
@@ -724,10 +673,7 @@ def evidence_from_manifest(
         new_tokens=new_tokens,
         widths=widths,
         geometries=geometries,
-        phases=phases,
-        loading=loading,
-        roofline=roofline,
-        findings={finding.subject: finding for finding in findings},
+        passes=passes or {},
         device=device_kind(manifest.get("environment") or {}),
     )
     return replace(evidence, noise=judge_controls(evidence) if noise is None else noise)
@@ -805,16 +751,6 @@ def _noise_line(controls: Sequence[Control]) -> str:
 
 
 # -- effects of a run --------------------------------------------------------------------------------------------------
-
-
-def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA, *, others: int = 0) -> float:
-    """What each effect of a report is judged at: alpha over the number of different comparisons, plus `others`.
-
-    The measuring loop must stop by the same figure. A pair that two claims ask about has one interval, wrong or right
-    for both, and counts once, whichever side is called the baseline.
-    """
-    different = {(c.workload, frozenset((c.variant, c.baseline)), c.metric) for c in comparisons}
-    return alpha / max(len(different) + others, 1)
 
 
 def compare_sides(
