@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import Claim
+from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, Effect, decided, judge_effect, remaining_seconds
-from llama_workbench.harness.evidence.evidence import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import combine, combine_ad_hoc
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
-from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.plan.family import interval_alpha
+from llama_workbench.harness.spec.comparison import Metric
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats import samples as stats
@@ -567,9 +568,10 @@ def test_a_claim_is_judged_at_alpha_over_all_effects_of_the_report() -> None:
 
 
 def test_effects_that_share_a_pair_count_once() -> None:
-    pairs = [Comparison("w", "new", "old"), Comparison("w", "old", "new"), Comparison("v", "new", "old")]
-    assert effect_alpha(pairs) == 0.005
-    assert effect_alpha([], 0.02) == 0.02
+    measured: dict[str, Any] = {"measured": {"w": ("old", "new"), "v": ("new", "old")}, "device": "cpu"}
+    pairs = [("old", "new"), ("new", "old"), ("old", "elsewhere")]
+    assert interval_alpha([], pairs, alpha=0.01, **measured) == 0.005
+    assert interval_alpha([], [], alpha=0.02, **measured) == 0.02
 
 
 def test_what_the_run_left_out_is_named() -> None:
@@ -897,7 +899,7 @@ def test_the_same_holds_from_samples_to_verdict() -> None:
 def test_one_wrong_interval_in_a_whole_report_is_as_rare_as_promised() -> None:
     """Twenty effects at alpha/20 each: the share of reports with any miss, all looks of all effects counted."""
     rng = np.random.default_rng(5)
-    low, high = running_bounds(rng.normal(0, 0.01, (1000, 20, ROUNDS)), effect_alpha([], ALPHA) / 20)
+    low, high = running_bounds(rng.normal(0, 0.01, (1000, 20, ROUNDS)), ALPHA / 20)
     assert np.mean(((low > 0) | (high < 0)).any(axis=(1, 2))) <= 0.01
 
 

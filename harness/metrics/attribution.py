@@ -35,20 +35,23 @@ for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
 
 from ..evidence.effect import INVALID_SHARE_LIMIT, Effect, decided, judge_effect
 from ..evidence.evidence import Evidence
 from ..spec.comparison import Comparison
+from ..spec.hypotheses import Names, ValueHypothesis
 from ..spec.regions import Region
 from ..stats.confidence import Method, running_interval
 from ..stats.samples import Clock, Differences, WholeRounds, whole_rounds
+from .base import NOT_MEASURABLE, Judged, Metric
 
 MARGIN_PERCENT = 1.0
 """An effect within this much either way counts as none."""
@@ -529,3 +532,79 @@ def _levels(grid: Grid, name: str) -> tuple[str, ...]:
 
 def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+# -- the metric --------------------------------------------------------------------------------------------------------
+
+
+class AttributionHypothesis(ValueHypothesis):
+    """What the speed-up between the corners of the grid is due to, on each of `workloads`."""
+
+    metric: Literal["attribution"]
+    workloads: Names
+    quantity: Annotated[
+        Literal["architecture", "operations", "both", "neither"],
+        Field(description='"architecture", "operations", "both" or "neither"'),
+    ]
+
+    @property
+    def unit(self) -> str:
+        """The answer is a word."""
+        return self.quantity
+
+    def describe(self) -> str:
+        """What is claimed, in words."""
+        return f"the speed-up is due to {self.quantity}"
+
+    def grid(self) -> tuple[str, ...]:
+        """All cells, timed in the same rounds."""
+        return needed_variants()
+
+    def intervals(self) -> frozenset[Hashable]:
+        """Every effect of the grid on each workload."""
+        return frozenset((self.metric, name, number) for name in self.workloads for number in range(effect_count()))
+
+
+class AttributionMetric(Metric[AttributionHypothesis]):
+    """Computed from the rounds of a grid; there is no pass."""
+
+    names = ("attribution",)
+    hypothesis = AttributionHypothesis
+
+    def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+        """One verdict from the answers on all workloads."""
+        effects: list[Effect] = []
+        words: set[str] = set()
+        answers = []
+        for workload in hypothesis.workloads:
+            if workload not in evidence.measured:
+                continue
+            grid = measured_grid(evidence, workload, seed=evidence.seed)
+            found = attribute(grid, alpha=alpha, method=method)
+            words.add(verdict_on(found, hypothesis.quantity))
+            answers.append(f"{workload}: {found.answer} ({found.reason})")
+            shown = [found.architecture, found.operations, found.total, *found.effects, found.dummy]
+            effects += [_as_effect(one, workload, f"{grid.clock} time") for one in shown]
+        if not words:
+            return Judged(NOT_MEASURABLE, "this run has no grid")
+        both = "depends" if {"supported", "refuted"} <= words else "inconclusive"
+        return Judged(words.pop() if len(words) == 1 else both, "; ".join(answers), tuple(effects))
+
+
+def _as_effect(found: FactorEffect, workload: str, metric: str) -> Effect:
+    return Effect(
+        workload=workload,
+        variant=f"{found.name} new",
+        baseline=f"{found.name} old",
+        metric=metric,
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        rounds=found.rounds,
+        seconds=0.0,
+        verdict=found.verdict,
+        warnings=found.warnings,
+    )
+
+
+METRIC = AttributionMetric()
