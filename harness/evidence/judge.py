@@ -180,7 +180,8 @@ class Effect:
     says which clock: "cpu time", "wall time" or "device time". With a `unit` it is a reading: `ratio`, `low` and `high`
     are then a value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted,
     inconclusive or not evidence; for a comparison without a claim faster, slower, same, inconclusive or not evidence.
-    `warnings` say why, the reason for the verdict first.
+    `warnings` say why, the reason for the verdict first. `seconds_more`: further measuring that would settle it, NaN
+    where nothing can be said; a verdict's reason tells it once for all effects, and it is not stored.
     """
 
     workload: str
@@ -195,6 +196,7 @@ class Effect:
     verdict: str
     warnings: tuple[str, ...] = ()
     unit: str = ""
+    seconds_more: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         """As in verdicts.json; bounds that are not there yet become null. A reading has no ratio but a value."""
@@ -343,7 +345,8 @@ def judge_effect(
         return ends("inconclusive", "unstable: the effect moved while it was measured, or its mean and median differ")
     verdict = _settled(interval.low, interval.high, region)
     if verdict is None:
-        return ends("inconclusive", _what_is_missing(measured, interval, region, alpha))
+        effect = replace(effect, seconds_more=remaining_seconds(measured.values, measured.seconds, region, alpha=alpha))
+        return ends("inconclusive", _why_open(interval, region))
     if _settled(interval.low - fault_low, interval.high + fault_high, region) != verdict:
         return ends("inconclusive", "confounded: the difference in page faults may have made this effect")
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
@@ -379,14 +382,12 @@ def _correlation(values: NDArray[np.float64]) -> float:
     return float(centred[:-1] @ centred[1:] / (centred @ centred))
 
 
-def _what_is_missing(measured: Differences, interval: Interval, region: Region, alpha: float) -> str:
-    seconds = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha)
-    more = "more time would not help much" if seconds > 86_400 else f"about {_duration(seconds)} more would decide it"
+def _why_open(interval: Interval, region: Region) -> str:
     if math.isinf(interval.low) or math.isinf(interval.high):
-        return f"too few rounds for an interval ({interval.n}); {more}"
+        return "too few rounds for an interval"
     crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
     nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
-    return f"the interval reaches across {math.exp(nearest):.4g}; {more}"
+    return f"the interval lies on both sides of {math.exp(nearest):.4g}×"
 
 
 # -- from effects to a verdict -----------------------------------------------------------------------------------------
@@ -444,20 +445,43 @@ def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
 
 
 def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]) -> str:
-    still_open = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
-    known = "; ".join(f"{word} on {listing(where)}" for word, where in settled.items() if where)
-    return f"open: {reasons(still_open)}" + (f"; {known}" if known else "")
+    """One sentence for all open effects: why they are open, and how long it would take to settle them."""
+    open_ = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
+    causes = _by_cause(open_)
+    same = len(causes) == 1 and len(open_) == len(effects)
+    parts = [next(iter(causes)) if same else "; ".join(f"{why} on {listing(where)}" for why, where in causes.items())]
+    parts += filter(None, [_time_to_settle(open_)])
+    parts += [f"{word} on {listing(where)}" for word, where in settled.items() if where]
+    return f"not settled: {'; '.join(parts)}"
+
+
+def _time_to_settle(effects: Sequence[Effect]) -> str:
+    """How much more measuring would settle the effects; empty where nothing can be said."""
+    known = sorted((effect for effect in effects if effect.seconds_more >= 0), key=lambda effect: effect.seconds_more)
+    soon = [effect for effect in known if effect.seconds_more <= 86_400]
+    if not soon:
+        return "more time would not help much" if known else ""
+    shortest, longest = (f"about {_duration(effect.seconds_more)}" for effect in (soon[0], soon[-1]))
+    text = f"{shortest} more would settle {soon[0].workload if len(effects) > 1 else 'it'}"
+    if len(soon) > 1:
+        text += f", {longest} {'all' if len(soon) == len(effects) else f'{len(soon)} of {len(effects)}'}"
+    if beyond := list(dict.fromkeys(effect.workload for effect in known[len(soon) :])):
+        text += f"; more time would not help much on {listing(beyond)}"
+    return text
 
 
 def reasons(effects: Sequence[Effect]) -> str:
     """Each effect's own reason, those with the same reason together."""
-    by_reason: dict[str, list[Effect]] = {}
+    return "; ".join(f"{listing(where)} ({why})" for why, where in _by_cause(effects).items())
+
+
+def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:
+    """First warning, or verdict where there is none → the different workloads."""
+    causes: dict[str, list[str]] = {}
     for effect in effects:
-        by_reason.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, []).append(effect)
-    return "; ".join(
-        f"{listing(list(dict.fromkeys(effect.workload or effect.metric for effect in group)))} ({reason})"
-        for reason, group in by_reason.items()
-    )
+        where = causes.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, [])
+        where += [name for name in [effect.workload or effect.metric] if name not in where]
+    return causes
 
 
 # -- what a run knows besides its samples ------------------------------------------------------------------------------
