@@ -36,7 +36,9 @@ from .machine.locks import Lock
 from .measure.confirmation import confirm
 from .measure.measurement import MeasureError, Measurement, Need, Progress
 from .measure.processes import ALLOCATOR, WorkerFailed
-from .metrics import attribution
+from .metrics.attribution.effects import OpenEffect, open_effects
+from .metrics.attribution.grid import ARCHITECTURE, OPERATIONS, needed_variants
+from .metrics.attribution.times import round_logs
 from .metrics.base import PassContext
 from .metrics.registry import metric_of, metrics
 from .plan.experiments import Plan, make_plan
@@ -152,7 +154,7 @@ class SequentialReferee:
         self.series: dict[Key, list[float]] = {}
         self.pairs: dict[str, list[tuple[str, str, Metric]]] = {}
         self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
-        self.cells = frozenset(attribution.needed_variants())
+        self.cells = frozenset(needed_variants())
         self.grids: dict[str, list[Any]] = {e.workload.name: [] for e in plan.experiments if e.grid}
         for experiment in plan.experiments:
             pairs = [(t.comparison.baseline, t.comparison.variant, t.comparison.metric) for t in experiment.targets]
@@ -167,7 +169,7 @@ class SequentialReferee:
             first = (first_cpu_ns, first_wall_ns, first_device_ns)
             times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns, device_ns, *first)
         if workload in self.grids:
-            logs = attribution.round_logs(record["samples"], clock=self._clock(workload, self.cells))
+            logs = round_logs(record["samples"], clock=self._clock(workload, self.cells))
             if logs is not None:
                 self.grids[workload].append(logs)
         for baseline, variant, metric in self.pairs[workload]:
@@ -222,14 +224,12 @@ class SequentialReferee:
         settles = float(missing) if missing > 0 else min(rounds)
         return Need(entered, missing > 0, settles, max(rounds), len(rounds))
 
-    def _open_in_grid(self, experiment: Experiment) -> tuple[attribution.OpenEffect, ...]:
+    def _open_in_grid(self, experiment: Experiment) -> tuple[OpenEffect, ...]:
         """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""
         if not experiment.grid:
             return ()
         logs = self.grids[experiment.workload.name]
-        return attribution.open_effects(
-            logs, alpha=self.alpha, wanted=(attribution.ARCHITECTURE, attribution.OPERATIONS)
-        )
+        return open_effects(logs, alpha=self.alpha, wanted=(ARCHITECTURE, OPERATIONS))
 
     def _rounds_left(self, key: Key, region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""

@@ -252,7 +252,7 @@ def test_a_stored_roofline_is_judged() -> None:
 
 
 def test_how_it_is_written_and_planned() -> None:
-    with pytest.raises(ClaimError, match='metric = "roofline" has no quantity'):
+    with pytest.raises(ClaimError, match='quantity = "flops": unknown key for metric = "roofline"'):
         a_claim(workloads=["w"], above=1, quantity="flops")
     claim = a_claim(workloads=["decode-tiny-c16"], above=1)
     assert Claim.model_validate(claim.model_dump(mode="json")) == claim
@@ -352,6 +352,6 @@ def test_a_pass_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(roofline, "run_roofline", fails)
     run, told = a_run(tmp_path)
-    run._find_out(None)  # type: ignore[arg-type]
+    run._make_passes(None)  # type: ignore[arg-type]
     assert "roofline: nothing found, stopped answering" in told.lines
     assert run.folder.read_roofline() == []

@@ -1,0 +1,386 @@
+"""The effects of a grid, and how the total speed-up divides between architecture and operations (see `grid`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...evidence.judge import (
+    INVALID_SHARE_LIMIT,
+    Clock,
+    Differences,
+    Effect,
+    Evidence,
+    decided,
+    judge_effect,
+    time_to_settle,
+)
+from ...spec.comparison import Comparison
+from ...spec.regions import Region
+from ...stats.confidence import Method, running_interval
+from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts
+from .times import GridTimes, dummy_series, grid_times
+
+MARGIN_PERCENT = 1.0
+"""An effect within this much either way counts as none."""
+
+# -- when to stop ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OpenEffect:
+    """An effect that the rounds so far do not settle, with its series and what it is asked against."""
+
+    name: str
+    values: NDArray[np.float64]
+    region: Region
+
+
+def open_effects(
+    logs: ArrayLike, *, alpha: float, grid: Grid = GRID, wanted: Iterable[str] = (), method: Method = "both"
+) -> tuple[OpenEffect, ...]:
+    """Which effects still need rounds: asked after each round, empty once the loop may stop.
+
+    `logs` are the rounds of `round_logs` so far, [rounds, cells]; `alpha` is what each effect is judged at. `wanted`
+    names the effects to wait for; without any, all. By the sequence and the margin that `attribute` judges by.
+    """
+    times = np.reshape(np.asarray(logs, dtype=np.float64), (-1, len(grid.cells())))
+    weights = contrasts(grid)
+    region = Region.same_within_percent(MARGIN_PERCENT)
+    open_ = []
+    for name in dict.fromkeys(canonical(name, grid) for name in wanted or weights):
+        values = -times @ weights[name]
+        if not values.size or not decided(running_interval(values, alpha, method), region):
+            open_.append(OpenEffect(name, values, region))
+    return tuple(open_)
+
+
+# -- effects and the split ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FactorEffect:
+    """What one factor, interaction or side of the split does. Ratios are t_old / t_new: above 1 the new one is faster.
+
+    levels: the step of each factor that it is about. verdict: faster, slower, same (within 1 % either way),
+    inconclusive or not evidence; for the dummy passed or fired. warnings: the reason for the verdict first. more: how
+    long it would take to settle it, in words.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+    verdict: str
+    warnings: tuple[str, ...] = ()
+    more: str = ""
+
+    def describe(self) -> str:
+        """Name, ratio and interval in words."""
+        if math.isinf(self.high) or not self.low > 0:
+            return f"{self.name}: no interval yet"
+        return f"{self.name} {self.ratio:.4g}× [{self.low:.4g}, {self.high:.4g}]"
+
+    def to_json(self) -> dict[str, Any]:
+        """For verdicts.json; bounds that are not there yet become null."""
+        numbers = {"ratio": self.ratio, "low": self.low, "high": self.high}
+        return {
+            "name": self.name,
+            "levels": list(self.levels),
+            **{key: value if math.isfinite(value) and value > 0 else None for key, value in numbers.items()},
+            "rounds": self.rounds,
+            "verdict": self.verdict,
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What a grid says on one workload.
+
+    effects: main effects first, then interactions by order. architecture + operations = total, as logs. share: of the
+    total that architecture has, as a fraction with an interval (it may lie outside 0 to 1, where one side gains and
+    the other loses); None where the total may be nil or a loss, for then there is nothing to share. answer:
+    architecture, operations, both, neither (which of them gains more than 1 %), inconclusive, or not evidence. alpha:
+    of each interval.
+    """
+
+    workload: str
+    grid: str
+    effects: tuple[FactorEffect, ...]
+    architecture: FactorEffect
+    operations: FactorEffect
+    total: FactorEffect
+    dummy: FactorEffect
+    share: tuple[float, float, float] | None
+    answer: str
+    reason: str
+    alpha: float
+
+    def to_json(self) -> dict[str, Any]:
+        """For verdicts.json. "share" is [value, low, high] or null."""
+        return {
+            "workload": self.workload,
+            "grid": self.grid,
+            "effects": [effect.to_json() for effect in self.effects],
+            ARCHITECTURE: self.architecture.to_json(),
+            OPERATIONS: self.operations.to_json(),
+            TOTAL: self.total.to_json(),
+            DUMMY: self.dummy.to_json(),
+            "share": list(self.share) if self.share else None,
+            "answer": self.answer,
+            "reason": self.reason,
+            "alpha": self.alpha,
+        }
+
+
+@dataclass(frozen=True)
+class MeasuredGrid:
+    """A grid's times on one workload, and what the run says about trusting them.
+
+    not_evidence: why they say nothing about the dispute (a cell that fell out, op traces that differ), or None.
+    """
+
+    grid: Grid
+    workload: str
+    clock: Clock
+    times: GridTimes
+    seed: int
+    not_evidence: str | None
+    bias: float
+    fault_cost_ns: float
+
+
+def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
+    """Why a grid on this workload is not evidence; None where it is.
+
+    All cells must have been measured and none may have fallen out: the effects of an incomplete factorial are mixed up
+    with each other. Cells that differ in architecture alone must run the same operations, or what they differ by
+    would be booked on the wrong side.
+    """
+    cells = grid.cells()
+    measured = evidence.measured.get(workload, ())
+    if missing := [name for name in cells if name not in measured]:
+        return f"this run has {len(cells) - len(missing)} of the grid's {len(cells)} cells; missing: {_few(missing)}"
+    if fallen := [name for name in cells if (workload, name) in evidence.unusable]:
+        reason = evidence.unusable[workload, fallen[0]]
+        others = f" (and {len(fallen) - 1} more)" if len(fallen) > 1 else ""
+        return f"a grid needs all its cells; {fallen[0]} fell out{others}: {reason}"
+    operations = [index for index, factor in enumerate(grid.factors) if factor.kind == "operations"]
+    first: dict[tuple[float, ...], str] = {}
+    for name, signs in zip(cells, grid.signs(), strict=True):
+        reference = first.setdefault(tuple(signs[operations]), name)
+        if name == reference:
+            continue
+        if difference := evidence.not_evidence(Comparison(workload, name, reference), ARCHITECTURE):
+            return f"{name} against {reference}: {difference}"
+    return None
+
+
+def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = GRID) -> MeasuredGrid:
+    """Read a grid off a run's evidence (see `judge.evidence_from_manifest`); `seed` is the run's."""
+    clock = evidence.clock(workload, *grid.cells())
+    return MeasuredGrid(
+        grid=grid,
+        workload=workload,
+        clock=clock,
+        times=grid_times(evidence.samples, grid, workload=workload, clock=clock),
+        seed=seed,
+        not_evidence=refusal(evidence, workload, grid),
+        bias=evidence.bias(workload),
+        fault_cost_ns=evidence.fault_cost_ns,
+    )
+
+
+def judge_factor(
+    measured: MeasuredGrid,
+    name: str,
+    region: Region,
+    *,
+    alpha: float,
+    confounds: Sequence[str] = (),
+    method: Method = "both",
+) -> Effect:
+    """Judge one effect of a grid against what a claim says of it, like any other comparison.
+
+    name: a factor, an interaction, or architecture, operations or total. Gives supported, refuted, inconclusive or not
+    evidence. Page faults and the session's bias stretch the interval as they do there: each side of a contrast is a
+    mean of cells, so it is moved by no more than a single variant would be. Raises ValueError for an unknown name.
+    """
+    grid, times = measured.grid, measured.times
+    name = canonical(name, grid)
+    weights = contrasts(grid)[name]
+    old, new = np.maximum(-weights, 0), np.maximum(weights, 0)
+    rounds = len(times.logs)
+    typical = np.median(times.logs, axis=0) if rounds else np.full(len(weights), np.nan)
+    steps = ", ".join(_levels(grid, name))
+    return judge_effect(
+        Differences(
+            values=-times.logs @ weights,
+            seconds=times.seconds,
+            faults_baseline=float(times.faults @ old),
+            faults_variant=float(times.faults @ new),
+            invalid_share=times.invalid / (rounds + times.invalid) if times.invalid else 0.0,
+            call_baseline_ns=math.exp(typical @ old),
+            call_variant_ns=math.exp(typical @ new),
+        ),
+        region,
+        alpha=alpha,
+        workload=measured.workload,
+        variant=f"{name} new",
+        baseline=f"{name} old ({steps})",
+        metric=f"{measured.clock} time",
+        confounds=confounds,
+        not_evidence=measured.not_evidence,
+        bias=measured.bias,
+        fault_cost_ns=measured.fault_cost_ns,
+        method=method,
+    )
+
+
+def attribute(measured: MeasuredGrid, *, alpha: float, method: Method = "both") -> Attribution:
+    """All effects of a grid, and how the total speed-up divides between architecture and operations.
+
+    `alpha` is what each interval is judged at: a report's alpha over the number of its effects, to which every workload
+    of a grid adds `effect_count(grid)`. Then all intervals hold at once, and the share needs no alpha of its own: it
+    is what the intervals of both sides allow.
+    """
+    grid, times = measured.grid, measured.times
+    dummy = _dummy(measured, alpha, method)
+    confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
+    region = Region.same_within_percent(MARGIN_PERCENT)
+    incomplete = (
+        (f"{times.incomplete} of {times.incomplete + times.invalid + len(times.logs)} rounds lack a cell",)
+        if times.incomplete
+        else ()
+    )
+
+    def found(name: str) -> FactorEffect:
+        effect = judge_factor(measured, name, region, alpha=alpha, confounds=confounds, method=method)
+        words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
+        return FactorEffect(
+            name=name,
+            levels=_levels(grid, name),
+            ratio=effect.ratio,
+            low=effect.low,
+            high=effect.high,
+            rounds=effect.rounds,
+            verdict=words.get(effect.verdict, effect.verdict),
+            warnings=effect.warnings + incomplete,
+            more=time_to_settle([effect]),
+        )
+
+    effects = tuple(found(name) for name in grid.terms())
+    architecture, operations, total = found(ARCHITECTURE), found(OPERATIONS), found(TOTAL)
+    share = None
+    if (
+        measured.not_evidence is None
+        and not confounds
+        and _trusted(times, (ARCHITECTURE, OPERATIONS), grid, alpha, method)
+    ):
+        share = _share(architecture, operations, measured.bias)
+    answer, reason = _answer(effects, architecture, operations, share)
+    return Attribution(
+        workload=measured.workload,
+        grid=grid.name,
+        effects=effects,
+        architecture=architecture,
+        operations=operations,
+        total=total,
+        dummy=dummy,
+        share=share,
+        answer=answer,
+        reason=reason,
+        alpha=alpha,
+    )
+
+
+def verdict_on(attribution: Attribution, claimed: str) -> str:
+    """The verdict on "the speed-up is due to `claimed`" (architecture, operations, both or neither): supported where
+    that is the answer, refuted where it is another, and inconclusive or not evidence where there is none."""
+    if claimed not in (ARCHITECTURE, OPERATIONS, "both", "neither"):
+        raise ValueError(f'"{claimed}": expected {ARCHITECTURE}, {OPERATIONS}, both or neither')
+    if attribution.answer in ("inconclusive", "not evidence"):
+        return attribution.answer
+    return "supported" if attribution.answer == claimed else "refuted"
+
+
+def _dummy(measured: MeasuredGrid, alpha: float, method: Method) -> FactorEffect:
+    interval = running_interval(dummy_series(measured.times, measured.seed), alpha, method)
+    fired = interval.unstable or not interval.low <= 0 <= interval.high
+    return FactorEffect(
+        name=DUMMY,
+        levels=("a random half of the cells → the other half",),
+        ratio=math.exp(interval.centre),
+        low=math.exp(interval.low),
+        high=math.exp(interval.high),
+        rounds=interval.n,
+        verdict="fired" if fired else "passed",
+    )
+
+
+def _trusted(times: GridTimes, names: Sequence[str], grid: Grid, alpha: float, method: Method) -> bool:
+    """Whether rounds enough were valid, and none of these effects moved while it was measured."""
+    if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
+        return False
+    weights = contrasts(grid)
+    return not any(running_interval(-times.logs @ weights[name], alpha, method).unstable for name in names)
+
+
+def _share(architecture: FactorEffect, operations: FactorEffect, bias: float) -> tuple[float, float, float] | None:
+    """Architecture's share of the total with its interval; each side may be off by `bias` (log units) either way.
+
+    a / (a + o) is monotone in a and in o wherever a + o > 0, so over the rectangle of both intervals its extremes lie
+    in corners. The rectangle holds the truth whenever both intervals do, however they depend on each other.
+    """
+    if not (
+        architecture.low * operations.low > math.exp(2 * bias) and math.isfinite(architecture.high * operations.high)
+    ):
+        return None
+    ours, theirs = (
+        [math.log(side.ratio), math.log(side.low) - bias, math.log(side.high) + bias]
+        for side in (architecture, operations)
+    )
+    corners = [a / (a + o) for a in ours[1:] for o in theirs[1:]]
+    return ours[0] / (ours[0] + theirs[0]), min(corners), max(corners)
+
+
+def _answer(
+    effects: Sequence[FactorEffect],
+    architecture: FactorEffect,
+    operations: FactorEffect,
+    share: tuple[float, float, float] | None,
+) -> tuple[str, str]:
+    """Which side gains, and why that is said. A side that loses does not bring a speed-up; the reason shows it."""
+    sides = (architecture, operations)
+    if any(side.verdict == "not evidence" for side in sides):
+        return "not evidence", architecture.warnings[0]
+    parts = [f"{side.describe()} ({side.verdict})" for side in sides]
+    if share is not None:
+        parts.append("architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share))
+    mixed = [effect for effect in effects if ":" in effect.name and effect.verdict in ("faster", "slower")]
+    if mixed:
+        parts.append("effects do not just add up: " + ", ".join(effect.describe() for effect in mixed))
+    open_ = [side for side in sides if side.verdict == "inconclusive"]
+    if open_:
+        parts += [f"{side.name}: {'; '.join(filter(None, (side.warnings[0], side.more)))}" for side in open_]
+        return "inconclusive", "; ".join(parts)
+    gaining = [side.name for side in sides if side.verdict == "faster"]
+    return "both" if len(gaining) == 2 else gaining[0] if gaining else "neither", "; ".join(parts)
+
+
+def _levels(grid: Grid, name: str) -> tuple[str, ...]:
+    """The steps that an effect is about."""
+    names = name.split(":")
+    return tuple(f.change() for f in grid.factors if f.name in names or name in (f.kind, TOTAL))
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
