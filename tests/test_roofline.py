@@ -253,7 +253,7 @@ def test_a_stored_roofline_is_judged() -> None:
 
 
 def test_how_it_is_written_and_planned() -> None:
-    with pytest.raises(ClaimError, match='metric = "roofline" has no quantity'):
+    with pytest.raises(ClaimError, match='quantity = "flops": unknown key for metric = "roofline"'):
         a_claim(workloads=["w"], above=1, quantity="flops")
     claim = a_claim(workloads=["decode-tiny-c16"], above=1)
     assert Claim.model_validate(claim.model_dump(mode="json")) == claim

@@ -102,12 +102,12 @@ def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]
     causes = _by_cause(open_)
     same = len(causes) == 1 and len(open_) == len(effects)
     parts = [next(iter(causes)) if same else "; ".join(f"{why} on {listing(where)}" for why, where in causes.items())]
-    parts += filter(None, [_time_to_settle(open_)])
+    parts += filter(None, [time_to_settle(open_)])
     parts += [f"{word} on {listing(where)}" for word, where in settled.items() if where]
     return f"not settled: {'; '.join(parts)}"
 
 
-def _time_to_settle(effects: Sequence[Effect]) -> str:
+def time_to_settle(effects: Sequence[Effect]) -> str:
     """How much more measuring would settle the effects; empty where nothing can be said."""
     known = sorted((effect for effect in effects if effect.seconds_more >= 0), key=lambda effect: effect.seconds_more)
     soon = [effect for effect in known if effect.seconds_more <= 86_400]

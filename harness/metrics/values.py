@@ -73,5 +73,5 @@ def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect
     if region.excludes(effect.low, effect.high):
         return replace(effect, verdict="refuted", warnings=notes)
     crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
-    told = f"the interval reaches across {crossed} {region.unit}".rstrip()
+    told = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
     return replace(effect, verdict="inconclusive", warnings=(told, *notes))
