@@ -23,7 +23,7 @@ from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.datasets.prompts import Prompts
 
 from ..worker.channel import Channel, carry_out
-from ..worker.gates import TOLERANCES
+from ..worker.gates.logits import TOLERANCES
 from . import reference
 
 MOST_TOKENS = 4096
