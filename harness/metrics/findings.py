@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..claims.claims import Reading
-from ..evidence.judge import Finding
-from ..measure.measurement import Progress
+from ..evidence.evidence import Finding
+from ..measure.participants import Progress
 from .check.checks import CheckError, run_check
 from .count import CountError, count
 
