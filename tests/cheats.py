@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -293,9 +294,9 @@ class _HarnessClocks(_Model):
         super().__init__(*args)
         import importlib
 
-        for module in ("devices", "runners", "worker"):
+        for module in ("devices", "runners", "calibration", "rounds", "main"):
             try:
-                found = importlib.import_module(f"llama_workbench.harness.{module}")
+                found = importlib.import_module(f"llama_workbench.harness.worker.{module}")
             except ImportError:
                 continue
             for owner in (found, sys.modules["__main__"]):
@@ -515,7 +516,10 @@ def main(names: list[str], workload: str) -> None:
     from llama_workbench.datasets.cache import cache_directory
     from llama_workbench.datasets.checkpoints import synthesize
     from llama_workbench.harness.examiner.main import Examiner
-    from llama_workbench.harness.worker.main import Worker
+    from llama_workbench.harness.worker.gating import gate
+    from llama_workbench.harness.worker.opening import open_workload
+    from llama_workbench.harness.worker.rounds import measure_round
+    from llama_workbench.harness.worker.state import Worker
 
     cache = cache_directory()
     work = workloads.get(workload)
@@ -531,12 +535,12 @@ def main(names: list[str], workload: str) -> None:
         draw = secrets.token_hex(8)  # as in every run; with the same one again, answers would lie on the disk
         hello = {"process": 1, "added": added, "cache": str(cache), "threads": 1, "draw": draw}
         worker = Worker(hello, alone=True)
-        worker.open(work.model_dump(), folder, 0)
-        gate = [worker.gate(workload, variant)["gate"] for variant in ("fast", "fast@aa", name)][-1]
-        reason = None if gate["passed"] else gate["detail"]
+        open_workload(worker, work.model_dump(), folder, 0)
+        result = [gate(worker, workload, variant)["gate"] for variant in ("fast", "fast@aa", name)][-1]
+        reason = None if result["passed"] else result["detail"]
         ratios: list[float] = []
         for index in range(0 if reason else 12):
-            found = worker.round(workload, index, ["fast", "fast@aa", name], outputs=outputs)
+            found = measure_round(worker, workload, index, ["fast", "fast@aa", name], outputs=outputs)
             bad = found["changed"] | found["elsewhere"]
             if not bad:  # else what is wrong with others may be its doing
                 bad = found["wrong"] | examiner.judge(folder, work.model_dump(), draw, outputs, found["drawn"])
@@ -544,9 +548,10 @@ def main(names: list[str], workload: str) -> None:
             reason = bad.get(name)
             if reason:
                 break
-            clock = 6 if name in worker.by_wall else 5  # wall or the thread's own
+            clock = attrgetter("wall_ns" if name in worker.wall_variants else "cpu_ns")
             cpu_ns = {
-                side: [row[clock] / row[4] for row in found["samples"] if row[0] == side] for side in ("fast", name)
+                side: [clock(sample) / sample.repeats for sample in found["samples"] if sample.variant == side]
+                for side in ("fast", name)
             }
             ratios.append(statistics.median(cpu_ns["fast"]) / statistics.median(cpu_ns[name]))
         for thread in threading.enumerate():

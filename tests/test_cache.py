@@ -102,13 +102,12 @@ def test_reference_logits_are_had_without(tmp_path: Path) -> None:
         import resource, sys
         from pathlib import Path
         import torch
-        from llama_workbench.harness.worker.gates import Case
-        from llama_workbench.harness.worker.main import Worker
-        worker = object.__new__(Worker)
+        from llama_workbench.harness.worker.gates.logits import Case
+        from llama_workbench.harness.worker.reference_logits import remembered
         case = Case("a", ((torch.zeros(1, 1, dtype=torch.long), 0),))
         logits = [[torch.ones(1, 9999)]]
-        for worker.cache in map(Path, sys.argv[1:]):
-            print(worker._remembered("what", [case], lambda: logits) is logits)
+        for cache in map(Path, sys.argv[1:]):
+            print(remembered(cache, "what", [case], lambda: logits) is logits)
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # a disk that fills up
     """
     (tmp_path / "file").touch()

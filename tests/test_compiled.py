@@ -18,11 +18,14 @@ from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.memory.metric import disagreement
+from llama_workbench.harness.metrics.memory.worker import memory_held
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
-from llama_workbench.harness.worker import gates
-from llama_workbench.harness.worker.gates import small_geometries, small_weights, trace
-from llama_workbench.harness.worker.main import Worker
+from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
+from llama_workbench.harness.worker.gates.op_trace import trace
+from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from llama_workbench.harness.worker.opening import open_workload
+from llama_workbench.harness.worker.state import Worker
 from llama_workbench.variants import compiling
 
 needs_compiler = pytest.mark.skipif(compiling.missing() is not None, reason=f"torch.compile {compiling.missing()}")
@@ -58,15 +61,15 @@ NOT_IN_CI = pytest.mark.skipif(
 )
 def test_every_kind_of_call_is_the_librarys_in_float64(name: str, geometry: str) -> None:
     config = small_geometries()[geometry]
-    weights, cases = small_weights(config, torch.float64), gates.small_cases(config)
+    weights, cases = small_weights(config, torch.float64), small_cases(config)
     expected, found = (
-        gates.run_cases(variants.get(each).build(config, weights, max_length=gates.SMALL_LENGTH), cases)
+        run_cases(variants.get(each).build(config, weights, max_length=SMALL_LENGTH), cases)
         for each in ("transformers_eager", name)
     )
-    gate = gates.judge_logits(cases, found, expected, torch.float64)
+    gate = judge_logits(cases, found, expected, torch.float64)
     assert gate.passed, gate.detail
     assert gate.cases == len(cases) == 8
-    assert gate.tolerance == gates.TOLERANCES[torch.float64]
+    assert gate.tolerance == TOLERANCES[torch.float64]
 
 
 @needs_compiler
@@ -95,9 +98,11 @@ def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
 def test_it_holds_what_the_policies_say(name: str) -> None:
     workload = workloads.get("prefill-tiny-t16").model_copy(update={"geometry": GROUPED.name})
     worker = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1})
-    worker.open(workload.model_dump(), str(synthesize(geometries.get(workload.geometry), cache=cache_directory())), 0)
+    open_workload(
+        worker, workload.model_dump(), str(synthesize(geometries.get(workload.geometry), cache=cache_directory())), 0
+    )
     with torch.inference_mode():
-        found = worker.memory_held(workload.name, name)
+        found = memory_held(worker, workload.name, name)
     assert [len(step["lengths"]) for step in found["steps"]] == [0, 1, 2, 4, 8, 16]
     assert [disagreement(step) for step in found["steps"]] == [""] * 6
 

@@ -34,8 +34,9 @@ from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.report.compare import compare
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker import devices, gates
-from llama_workbench.harness.worker import main as worker
+from llama_workbench.harness.worker import devices, gating, opening, rounds
+from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
+from llama_workbench.harness.worker.state import Worker
 from llama_workbench.variants import components
 from tests.runs import DEVICE, ENVIRONMENT, write_run
 
@@ -65,9 +66,9 @@ class OneDevice(TorchDispatchMode):
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_model_makes_nothing_on_another_device_than_its_weights(name: str) -> None:
-    config = gates.small_geometries()["grouped"]
-    weights = {key: weight.to("meta") for key, weight in gates.small_weights(config, torch.float32).items()}
-    model = variants.get(name).build(config, weights, max_length=gates.SMALL_LENGTH)
+    config = small_geometries()["grouped"]
+    weights = {key: weight.to("meta") for key, weight in small_weights(config, torch.float32).items()}
+    model = variants.get(name).build(config, weights, max_length=SMALL_LENGTH)
     tokens = torch.zeros(1, 4, dtype=torch.long, device="meta")
     with torch.no_grad(), OneDevice():
         for length, position in ((4, 0), (1, 4), (3, 5)):  # prefill, decode, a chunk at an offset
@@ -155,7 +156,7 @@ def test_a_sample_on_cuda_lies_between_events_and_waits_for_the_last(monkeypatch
 def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A real worker with simulated events: what it hands on is stored and judged by the device's clock."""
     Simulated(monkeypatch)
-    made = worker.Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1})
+    made = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1})
     made.device = OnTheHost()
     folder = synthesize(geometries.get("tiny"), cache=cache_directory())
     run = RunFolder.create(tmp_path / "run")
@@ -163,12 +164,12 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
     for workload in ("prefill-tiny-t16", "generate-tiny-t8-n6-b1", "mask-create-t8"):
         component = workload.startswith("mask")
         sides = ["team006_before", "team006_after"] if component else names
-        made.open(workloads.get(workload).model_dump(), None if component else str(folder), 0)
+        opening.open_workload(made, workloads.get(workload).model_dump(), None if component else str(folder), 0)
         for name in sides:
-            found = made.gate(workload, name)
+            found = gating.gate(made, workload, name)
             assert found["gate"]["passed"], found
             assert found["own_threads"] is False and found["call_ns"] > 0
-        record = made.round(workload, 0, sides)
+        record = rounds.measure_round(made, workload, 0, sides)
         assert not record["wrong"]
         run.append_round({"workload": workload, "process": 0, "round": 0, "samples": record["samples"]})
     run.finish()

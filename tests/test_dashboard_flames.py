@@ -24,7 +24,7 @@ from llama_workbench.harness import speedscope
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker.main import _median_error
+from llama_workbench.harness.worker.profile import median_error
 from tests import runs
 from tests.dashboard_runs import HOSTILE, MARKUP, folded
 
@@ -356,10 +356,10 @@ def test_py_spy_refuses_a_process_that_is_gone(tmp_path: Path) -> None:
 
 def test_the_error_of_a_median_is_that_of_normal_values() -> None:
     rng = random.Random(1)
-    found = [_median_error([round(rng.gauss(1e6, 1e4)) for _ in range(101)]) for _ in range(400)]
+    found = [median_error([round(rng.gauss(1e6, 1e4)) for _ in range(101)]) for _ in range(400)]
     mean = sum(value for value in found if value) / len(found)
     assert mean == pytest.approx(1.2533e4 / math.sqrt(101), rel=0.1)
-    assert _median_error([1, 2, 3, 4]) is None
+    assert median_error([1, 2, 3, 4]) is None
 
 
 # -- the part of a page ----------------------------------------------------------------------------------------------

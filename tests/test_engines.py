@@ -13,7 +13,16 @@ from llama_workbench.harness.claims import published
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
-from llama_workbench.harness.worker import gates, runners
+from llama_workbench.harness.worker import runners
+from llama_workbench.harness.worker.bench import GATE_PROMPT, Bench
+from llama_workbench.harness.worker.gates.logits import run_cases
+from llama_workbench.harness.worker.gates.small import (
+    SMALL_LENGTH,
+    small_cases,
+    small_gate,
+    small_geometries,
+    small_weights,
+)
 from llama_workbench.variants import components
 from llama_workbench.variants.engines import LLAMA_CPP, MISTRAL_RS, Engine, files
 from tests.runs import a_claim
@@ -33,10 +42,10 @@ def needs(name: str) -> None:
 
 
 def reference(geometry: str, dtype: torch.dtype) -> list[list[torch.Tensor]]:
-    config = gates.small_geometries()[geometry]
-    weights = gates.small_weights(config, dtype)
-    model = variants.get("yardstick").build(config, weights, max_length=gates.SMALL_LENGTH)
-    return gates.run_cases(model, gates.small_cases(config))
+    config = small_geometries()[geometry]
+    weights = small_weights(config, dtype)
+    model = variants.get("yardstick").build(config, weights, max_length=SMALL_LENGTH)
+    return run_cases(model, small_cases(config))
 
 
 # -- without any of the packages ---------------------------------------------------------------------------------------
@@ -119,34 +128,34 @@ class Generating:
 
 
 def test_the_gate_of_an_engine_leaves_out_what_it_cannot_do_and_says_so():
-    gate = gates.small_gate(Generating, reference, MISTRAL_RS)
+    gate = small_gate(Generating, reference, MISTRAL_RS)
     assert gate.passed
     assert gate.detail.endswith(
         "left out 4 with chunks: a request starts from the first token; 2 with batch: a request is one sequence"
     )
-    assert not gates.small_gate(Generating, reference, Engine({}, outputs="log-probabilities")).passed
+    assert not small_gate(Generating, reference, Engine({}, outputs="log-probabilities")).passed
 
 
 def test_log_probabilities_are_no_logits_and_are_not_taken_for_them():
-    assert not gates.small_gate(Generating, reference, Engine({}, cannot=MISTRAL_RS.cannot)).passed
+    assert not small_gate(Generating, reference, Engine({}, cannot=MISTRAL_RS.cannot)).passed
 
 
 def test_a_generated_token_that_is_not_the_likeliest_fails_the_gate():
     def build(config, weights, *, max_length):
         return Generating(config, weights, max_length=max_length, mistake=1)
 
-    gate = gates.small_gate(build, reference, MISTRAL_RS)
+    gate = small_gate(build, reference, MISTRAL_RS)
     assert not gate.passed and "generated, 13 tokens: token 4" in gate.detail
 
 
 @pytest.mark.parametrize(("name", "asked"), [("prefill-tiny-t16", [(16, 1)]), ("decode-tiny-c16", [(16, 1), (16, 33)])])
 def test_decode_is_timed_without_the_request_for_its_context(name, asked):
     config = geometries.get("tiny").config
-    model = Generating(config, gates.small_weights(config, torch.float32), max_length=80)
+    model = Generating(config, small_weights(config, torch.float32), max_length=80)
     work = workloads.get(name)
     prompt = torch.zeros(1, 80, dtype=torch.long)
-    runner = runners.RequestRunner(model, runners.Bench(work, None, prompt, 80, 0, torch.float32))
-    runner.prepare(work.tokens, runners.GATE_PROMPT, 1)
+    runner = runners.RequestRunner(model, Bench(work, None, prompt, 80, 0, torch.float32))
+    runner.prepare(work.tokens, GATE_PROMPT, 1)
     out = runner.call()
     assert model.asked == asked
     assert out.shape[1] == asked[-1][1] and runner.counts_as == max(1, asked[-1][1] - 1)
@@ -155,8 +164,8 @@ def test_decode_is_timed_without_the_request_for_its_context(name, asked):
 
 def test_files_for_an_engine_are_written_once_for_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
-    config = gates.small_geometries()["grouped"]
-    weights = gates.small_weights(config, torch.float32)
+    config = small_geometries()["grouped"]
+    weights = small_weights(config, torch.float32)
     written = []
 
     def write(folder):
@@ -207,7 +216,7 @@ def test_a_mistake_among_the_published_figures_says_where(tmp_path):
 def test_an_engine_agrees_with_the_reference(name):
     needs(name)
     variant = variants.get(name)
-    gate = gates.small_gate(variant.build, reference, variant.engine)
+    gate = small_gate(variant.build, reference, variant.engine)
     assert gate.passed, gate.detail
     assert gate.max_error < 1e-5
     assert gate.cases == 16  # of mistral.rs 10 and 6 generated

@@ -19,13 +19,8 @@ from llama_workbench.datasets.prompts import DRAWN, Prompts
 from llama_workbench.harness.examiner import reference
 from llama_workbench.harness.examiner.main import Examiner, wrong_logits, wrong_tokens
 from llama_workbench.harness.worker.drawn import Drawn
-from llama_workbench.harness.worker.gates import (
-    SMALL_LENGTH,
-    run_cases,
-    small_cases,
-    small_geometries,
-    small_weights,
-)
+from llama_workbench.harness.worker.gates.logits import run_cases
+from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
 
 WORDS = np.arange(10, 400, dtype=np.int32)
 

@@ -20,15 +20,16 @@ from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker.gates import (
-    TOLERANCES,
-    greedy,
-    judge_tokens,
-    small_geometries,
-    small_weights,
-)
-from llama_workbench.harness.worker.main import Worker
-from llama_workbench.harness.worker.runners import GATE_PROMPT, GenerateRunner
+from llama_workbench.harness.worker import reference_logits
+from llama_workbench.harness.worker.bench import GATE_PROMPT
+from llama_workbench.harness.worker.building import runner_of
+from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judge_tokens
+from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
+from llama_workbench.harness.worker.gating import gate
+from llama_workbench.harness.worker.opening import open_workload
+from llama_workbench.harness.worker.rounds import measure_round
+from llama_workbench.harness.worker.runners import GenerateRunner
+from llama_workbench.harness.worker.state import Worker
 from llama_workbench.variants.generation import generate
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -130,14 +131,14 @@ def worker(folder: Path) -> Iterator[Worker]:
 
 def opened(worker: Worker, folder: Path, workload: str, *names: str) -> dict[str, dict]:
     """What the gates said of the variants, that workload being open."""
-    worker.open(workloads.get(workload).model_dump(), str(folder), 0)
-    return {name: worker.gate(workload, name) for name in names}
+    open_workload(worker, workloads.get(workload).model_dump(), str(folder), 0)
+    return {name: gate(worker, workload, name) for name in names}
 
 
 def judged_round(worker: Worker, folder: Path, workload: str, index: int, names: list[str]) -> dict:
     """A round with what the examiner says of it under "wrong"."""
     file = folder.parent / "outputs.safetensors"
-    found = worker.round(workload, index, names, outputs=str(file))
+    found = measure_round(worker, workload, index, names, outputs=str(file))
     examiner = Examiner({"cache": str(worker.cache), "threads": 1})
     work = worker.benches[workload].workload.model_dump()
     found["wrong"] |= examiner.judge(str(folder), work, worker.draw, str(file), found["drawn"])
@@ -174,12 +175,14 @@ def test_chunks_batches_and_generations_pass_gates_and_rounds(worker, folder, wo
     for index in range(2):
         found = judged_round(worker, folder, workload, index, names)
         assert [found[key] for key in ("wrong", "leaks", "changed", "elsewhere")] == [{}] * 4
-        for _, _, _, tokens, repeats, cpu, wall, _, *first in found["samples"]:
-            assert len(first) == (2 if generated else 0)
+        for sample in found["samples"]:
+            first = (sample.first_cpu_ns, sample.first_wall_ns)
             if generated:
-                assert (tokens, repeats) == (8, 1)
-                assert 0 < first[0] < cpu
-                assert 0 < first[1] < wall
+                assert (sample.tokens, sample.repeats) == (8, 1)
+                assert 0 < first[0] < sample.cpu_ns
+                assert 0 < first[1] < sample.wall_ns
+            else:
+                assert first == (0, 0)
 
 
 def test_the_op_trace_covers_every_piece(worker, folder):
@@ -223,23 +226,24 @@ def test_one_variant_alone_is_enough_to_find_a_wrong_token(worker, folder):
     assert "in a timed call token" in wrong["other_token_later"]
 
 
-def test_the_gate_compares_the_tokens_too(worker, folder):
+def test_the_gate_compares_the_tokens_too(worker, folder, monkeypatch):
     """Every token leads by more than the tolerance here, so a variant that took another one is wrong."""
     workload = "generate-tiny-t8-n6-b1"
     assert opened(worker, folder, workload, "yardstick")["yardstick"]["gate"]["passed"]
     bench = worker.benches[workload]
-    assert bench.expected is not None
-    tokens, margins = bench.expected
+    assert bench.generated is not None
+    tokens, margins = bench.generated
     assert tokens.shape == margins.shape == (1, 6)
     assert bool((margins > 0).all())
-    runner = worker._runner(bench, variants.get("yardstick"))
+    runner = runner_of(worker, bench, variants.get("yardstick"))
     assert isinstance(runner, GenerateRunner)
     with torch.inference_mode():
         runner.prepare(8, GATE_PROMPT, 1)
         assert torch.equal(runner.call(), tokens)
-    worker._expected = lambda bench: ((tokens + 1) % 512, margins.fill_(1.0))
-    bench.expected = None
-    found = worker.gate(workload, "yardstick")["gate"]
+    other = ((tokens + 1) % 512, margins.fill_(1.0))
+    monkeypatch.setattr(reference_logits, "of_generation", lambda worker, bench: other)
+    bench.generated = None
+    found = gate(worker, workload, "yardstick")["gate"]
     assert not found["passed"]
     assert "logits off by" in found["detail"] or "token 1 of sequence 1 is" in found["detail"]
 
@@ -258,13 +262,13 @@ def test_decode_goes_through_the_same_positions_on_all_sides(worker, folder, slo
 def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
     """A second call would come to lie behind the first where keys are appended."""
     work = workloads.get("prefill-tiny-t16").model_copy(update={"name": "after-a-context", "context": 8})
-    worker.open(work.model_dump(), str(folder), 0)
+    open_workload(worker, work.model_dump(), str(folder), 0)
     names = ["candle", "fast", "yardstick"]
     for name in names:
-        assert worker.gate(work.name, name)["gate"]["passed"]
+        assert gate(worker, work.name, name)["gate"]["passed"]
     found = judged_round(worker, folder, work.name, 0, names)
     assert found["wrong"] == {}
-    assert {sample[4] for sample in found["samples"]} == {1}
+    assert {sample.repeats for sample in found["samples"]} == {1}
 
 
 def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):

@@ -27,8 +27,10 @@ from llama_workbench.harness.metrics.loading.loading import (
     measure_loading,
     plan_rounds,
 )
+from llama_workbench.harness.metrics.loading.worker import forked, prepare_loads
 from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.worker.state import Worker
 
 ALPHA = 0.01
 
@@ -168,7 +170,7 @@ def dies() -> dict[str, Any]:
     ],
 )
 def test_a_load_that_fails_takes_only_its_fork_along(work: Callable[[], dict[str, Any]], found: dict[str, Any]) -> None:
-    assert loaders.forked(work) == found
+    assert forked(work) == found
 
 
 def test_a_loader_that_gives_other_weights_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,8 +186,9 @@ def test_a_loader_that_gives_other_weights_is_left_out(tmp_path: Path, monkeypat
         "declared": loaders.Loader(".pt", honest.write, rounded, exact=False),
         "broken": loaders.Loader(".none", honest.write, lambda path: {}),
     }
+    worker = Worker({"cache": str(tmp_path / "cache"), "threads": torch.get_num_threads()})
     monkeypatch.setattr(loaders, "loaders", lambda: kinds)
-    facts = loaders.prepare(str(folder), str(tmp_path), str(tmp_path / "cache"), "fast")
+    facts = prepare_loads(worker, str(folder), str(tmp_path), "fast")
     assert "bytes" in facts["honest"]
     assert "bytes" in facts["declared"]
     assert "does not come back from weights.pt as it was written" in facts["rounded"]["reason"]

@@ -26,12 +26,15 @@ from llama_workbench.harness.metrics.memory.metric import (
     memory_results,
     run_memory,
 )
+from llama_workbench.harness.metrics.memory.worker import memory, memory_held
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker.gates import small_weights
-from llama_workbench.harness.worker.main import Worker, WorkerError
-from llama_workbench.harness.worker.runners import Subject
+from llama_workbench.harness.worker import building
+from llama_workbench.harness.worker.bench import Subject
+from llama_workbench.harness.worker.gates.small import small_weights
+from llama_workbench.harness.worker.opening import open_workload
+from llama_workbench.harness.worker.state import Worker, WorkerError
 from llama_workbench.variants.engines import CANDLE
 from llama_workbench.variants.memory_policy import (
     KINDS,
@@ -64,7 +67,7 @@ ONE_OF_EACH_POLICY = (
 @pytest.fixture(autouse=True, scope="module")
 def _collector_walks_only_what_is_new() -> Iterator[None]:
     """As in a worker, where torch and its like are frozen; here also what the library imports at its first call."""
-    opened(workloads.get(T16)).memory_held(T16, "transformers_static")
+    memory_held(opened(workloads.get(T16)), T16, "transformers_static")
     gc.collect()
     gc.freeze()
     with torch.inference_mode():
@@ -80,7 +83,7 @@ def tiny() -> Worker:
 def opened(workload: workloads.Workload) -> Worker:
     made = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1})
     folder = synthesize(geometries.get(workload.geometry), cache=cache_directory())
-    made.open(workload.model_dump(), str(folder), 0)
+    open_workload(made, workload.model_dump(), str(folder), 0)
     return made
 
 
@@ -91,7 +94,7 @@ def agree(found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_is_found_is_what_the_policies_say(tiny: Worker, name: str) -> None:
-    found = tiny.memory_held(T16, name)
+    found = memory_held(tiny, T16, name)
     assert [len(step["lengths"]) for step in found["steps"]] == [0, 1, 2, 4, 8, 16]
     agree(found)
 
@@ -107,7 +110,7 @@ def test_what_is_found_is_what_the_policies_say(tiny: Worker, name: str) -> None
 )
 def test_also_behind_a_context_in_chunks_batches_and_half_precision(name: str, changes: dict[str, Any]) -> None:
     workload = workloads.get(T16).model_copy(update=changes)
-    agree(opened(workload).memory_held(T16, name))
+    agree(memory_held(opened(workload), T16, name))
 
 
 # --- kinds, against parts that are known ----------------------------------------------------------------------------
@@ -320,14 +323,14 @@ def test_every_shipped_variant_has_a_policy_and_a_strange_one_has_none() -> None
 def test_it_stops_before_memory_runs_out(tiny: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     room = iter([1 << 40, 1 << 40, -(1 << 40)])
     monkeypatch.setattr(tiny.device, "available_bytes", lambda: next(room))
-    assert [len(step["lengths"]) for step in tiny.memory_held(T16, "fast")["steps"]] == [0, 1, 2]
+    assert [len(step["lengths"]) for step in memory_held(tiny, T16, "fast")["steps"]] == [0, 1, 2]
 
 
 def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine caches masks as well; that torch sees none of them is no finding."""
-    monkeypatch.setattr(tiny, "_variant", lambda name: replace(variants.get("fast"), engine=CANDLE))
+    monkeypatch.setattr(building, "variant_of", lambda worker, name: replace(variants.get("fast"), engine=CANDLE))
     with pytest.raises(WorkerError, match="only the resident part"):
-        tiny.memory_held(T16, "candle_engine")
+        memory_held(tiny, T16, "candle_engine")
     resident = {
         "planned_lengths": 2,
         "served": [8, 16],
@@ -344,9 +347,9 @@ def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monke
 
 @pytest.mark.parametrize("name", ["team006_after", "transformers_static"])
 def test_the_memory_pass_counts_the_same_bytes(tiny: Worker, name: str) -> None:
-    tiny.benches[T16].subjects[name] = Subject(tiny._variant(name))
-    found = tiny.memory(T16, name)
-    held = tiny.memory_held(T16, name)
+    tiny.benches[T16].subjects[name] = Subject(building.variant_of(tiny, name))
+    found = memory(tiny, T16, name)
+    held = memory_held(tiny, T16, name)
     assert found["cache_bytes"] == sum(held["steps"][1]["held"].values())
     assert found["parameter_bytes"] == 4 * geometries.parameter_count(geometries.get("tiny").config)
 

@@ -20,7 +20,7 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure import profiles
-from llama_workbench.harness.metrics.share import phases, shares
+from llama_workbench.harness.metrics.share import phases, shares, worker
 from llama_workbench.harness.metrics.share.metric import run_phases
 from llama_workbench.harness.metrics.share.phases import (
     Instrumented,
@@ -32,9 +32,9 @@ from llama_workbench.harness.metrics.share.phases import (
 )
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.folder import PHASE_SCHEMA, RunError, RunFolder
-from llama_workbench.harness.worker import main as worker
-from llama_workbench.harness.worker import runners
-from llama_workbench.harness.worker.gates import small_weights
+from llama_workbench.harness.worker.bench import Bench
+from llama_workbench.harness.worker.gates.small import small_weights
+from llama_workbench.harness.worker.state import Worker, WorkerError
 from llama_workbench.variants.phase_map import MAPS, PHASES, VIEWS
 
 TOKENS = torch.arange(2 * 24).view(2, 24) * 7 % 500
@@ -463,13 +463,13 @@ def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passe
 
 
 def test_what_has_no_phases_says_so():
-    subject = worker.Worker.__new__(worker.Worker)
-    subject.benches = {"rope-t8": runners.Bench(workloads.get("rope-t8"), None, Tensor(), 0, 0, torch.float32)}
-    with pytest.raises(worker.WorkerError, match="a component has no phases"):
-        subject.phases("rope-t8", ["fast"], 1, False)
-    subject.added, subject.instrumented = {"mine": "mine.py:mine"}, {}
+    subject = Worker.__new__(Worker)
+    subject.benches = {"rope-t8": Bench(workloads.get("rope-t8"), None, Tensor(), 0, 0, torch.float32)}
+    with pytest.raises(WorkerError, match="a component has no phases"):
+        worker.phases(subject, "rope-t8", ["fast"], 1, False)
+    subject.added = {"mine": "mine.py:mine"}
     with pytest.raises(PhaseError, match="mine: code from outside has no map"):
-        subject._instrumented("mine")
+        worker.instrumented(subject, "mine")
     entry_point = variants.Variant("theirs", model_of, "", "")  # type: ignore[arg-type]
     with pytest.raises(PhaseError, match="theirs: its source has no map"):
         instrument(entry_point, "theirs")

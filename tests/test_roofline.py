@@ -39,7 +39,7 @@ from llama_workbench.harness.metrics.roofline.work import (
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.folder import NO_SAMPLES, RunFolder
-from llama_workbench.harness.worker.gates import small_weights
+from llama_workbench.harness.worker.gates.small import small_weights
 
 TINY = geometries.get("tiny").config
 OUTSIDE = ROOT / "tests" / "outside_variants.py"

@@ -15,7 +15,15 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness.worker import gates
+from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
+from llama_workbench.harness.worker.gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
+from llama_workbench.harness.worker.gates.small import (
+    SMALL_LENGTH,
+    small_cases,
+    small_gate,
+    small_geometries,
+    small_weights,
+)
 from llama_workbench.variants import components, outside
 from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.settings import Settings
@@ -40,11 +48,9 @@ def one_thread():
 
 @functools.cache
 def reference(geometry: str, dtype: torch.dtype):
-    config = gates.small_geometries()[geometry]
-    model = variants.get("transformers_eager").build(
-        config, gates.small_weights(config, dtype), max_length=gates.SMALL_LENGTH
-    )
-    return gates.run_cases(model, gates.small_cases(config))
+    config = small_geometries()[geometry]
+    model = variants.get("transformers_eager").build(config, small_weights(config, dtype), max_length=SMALL_LENGTH)
+    return run_cases(model, small_cases(config))
 
 
 # --- the logits gate -----------------------------------------------------------------------------------------------
@@ -54,24 +60,22 @@ IN_TORCH = [name for name in variants.names() if variants.get(name).engine is No
 
 @pytest.mark.parametrize("name", [name for name in IN_TORCH if not variants.get(name).compiled])  # test_compiled
 def test_logits_match_the_library_in_float64(name):
-    gate = gates.small_gate(variants.get(name).build, reference)
+    gate = small_gate(variants.get(name).build, reference)
     assert gate.passed, gate.detail
     assert gate.cases == 16
-    assert gate.tolerance == gates.TOLERANCES[torch.float64]
+    assert gate.tolerance == TOLERANCES[torch.float64]
 
 
 @pytest.mark.parametrize("name", ["team006_after", "team005_proposal", "candle", "fast", "yardstick"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_logits_match_in_the_dtypes_that_are_timed(name, dtype):
-    config = gates.small_geometries()["grouped"]
-    weights = gates.small_weights(config, dtype)
+    config = small_geometries()["grouped"]
+    weights = small_weights(config, dtype)
     wide = {key: tensor.to(torch.float32) for key, tensor in weights.items()}
-    cases = gates.small_cases(config)
-    expected = gates.run_cases(
-        variants.get("transformers_eager").build(config, wide, max_length=gates.SMALL_LENGTH), cases
-    )
-    model = variants.get(name).build(config, weights, max_length=gates.SMALL_LENGTH)
-    gate = gates.judge_logits(cases, gates.run_cases(model, cases), expected, dtype)
+    cases = small_cases(config)
+    expected = run_cases(variants.get("transformers_eager").build(config, wide, max_length=SMALL_LENGTH), cases)
+    model = variants.get(name).build(config, weights, max_length=SMALL_LENGTH)
+    gate = judge_logits(cases, run_cases(model, cases), expected, dtype)
     assert gate.passed, gate.detail
 
 
@@ -99,12 +103,12 @@ def _broken(base: str, change):
         (lambda logits, t, p: logits[:, :-1], "for [1, 97]"),
         (lambda logits, t, p: logits + (1.0 if p > 0 and t.shape[1] > 1 else 0.0), "chunked prefill"),
         (lambda logits, t, p: logits + (1.0 if t.shape[0] > 1 else 0.0), "batch of 3"),
-        (lambda logits, t, p: logits + (1.0 if p == gates.SMALL_LENGTH - 1 else 0.0), "context limit"),
+        (lambda logits, t, p: logits + (1.0 if p == SMALL_LENGTH - 1 else 0.0), "context limit"),
         (lambda logits, t, p: 1 / 0, "ZeroDivisionError"),
     ],
 )
 def test_a_wrong_variant_fails_the_gate_and_the_case_is_named(change, said):
-    gate = gates.small_gate(_broken("fast", change), reference)
+    gate = small_gate(_broken("fast", change), reference)
     assert not gate.passed
     assert said in gate.detail
 
@@ -121,7 +125,7 @@ def test_is_causal_in_a_later_chunk_is_caught():
     patch = pytest.MonkeyPatch()
     patch.setattr(F, "scaled_dot_product_attention", misaligned)
     try:
-        gate = gates.small_gate(variants.get("fast").build, reference)
+        gate = small_gate(variants.get("fast").build, reference)
     finally:
         patch.undo()
     assert not gate.passed
@@ -135,7 +139,7 @@ def test_a_variant_that_cannot_do_float64_is_judged_in_float32():
         assert weights["model.norm.weight"].dtype == torch.float32, "float32 only"
         return inner(config, weights, max_length=max_length)
 
-    gate = gates.small_gate(build, reference)
+    gate = small_gate(build, reference)
     assert gate.passed
     assert "float32" in gate.detail
 
@@ -143,21 +147,19 @@ def test_a_variant_that_cannot_do_float64_is_judged_in_float32():
 # --- the op-trace gate ---------------------------------------------------------------------------------------------
 
 
-def _trace(name: str, *, tokens: int, geometry: str = "plain") -> gates.Trace:
+def _trace(name: str, *, tokens: int, geometry: str = "plain") -> Trace:
     """The op trace of a warm prefill of `tokens`, or of a decode step after 12 where it is 1."""
-    config = gates.small_geometries()[geometry]
-    ids = torch.arange(2 * gates.SMALL_LENGTH).view(2, -1) % config.vocab_size
+    config = small_geometries()[geometry]
+    ids = torch.arange(2 * SMALL_LENGTH).view(2, -1) % config.vocab_size
     with torch.no_grad():
-        model = variants.get(name).build(
-            config, gates.small_weights(config, torch.float32), max_length=gates.SMALL_LENGTH
-        )
+        model = variants.get(name).build(config, small_weights(config, torch.float32), max_length=SMALL_LENGTH)
         for _ in range(2):
             model.reset()
             model.forward(ids[:, : max(tokens, 12)], 0)
         if tokens > 1:
             model.reset()
-            return gates.trace(lambda: model.forward(ids[:, :tokens], 0))
-        return gates.trace(lambda: model.forward(ids[:, 12:13], 12))
+            return trace(lambda: model.forward(ids[:, :tokens], 0))
+        return trace(lambda: model.forward(ids[:, 12:13], 12))
 
 
 SAME_OPS = [
@@ -175,7 +177,7 @@ SAME_OPS = [
 @pytest.mark.parametrize("tokens", [1, 16])
 @pytest.mark.parametrize("geometry", ["plain", "grouped"])
 def test_architecture_alone_leaves_the_op_trace_alone(one, other, tokens, geometry):
-    difference = gates.trace_difference(
+    difference = trace_difference(
         _trace(one, tokens=tokens, geometry=geometry), _trace(other, tokens=tokens, geometry=geometry)
     )
     assert difference is None, difference
@@ -183,13 +185,13 @@ def test_architecture_alone_leaves_the_op_trace_alone(one, other, tokens, geomet
 
 def test_traces_of_different_ops_differ_and_the_difference_is_named():
     before, after = (_trace(name, tokens=16) for name in ("team006_before", "team006_after"))
-    difference = gates.trace_difference(before, after)
+    difference = trace_difference(before, after)
     assert difference is not None
     assert "full" in difference  # the mask that is made anew
-    made = {name: (first, second) for name, first, second in gates.op_counts(before, after)}
+    made = {name: (first, second) for name, first, second in op_counts(before, after)}
     assert made["full.default"][0] > made["full.default"][1] == 0
     assert all(first != second for first, second in made.values())
-    assert gates.op_counts(after, after) == []
+    assert op_counts(after, after) == []
 
 
 def test_no_policy_makes_a_mask_at_decode():
@@ -199,19 +201,19 @@ def test_no_policy_makes_a_mask_at_decode():
 
 def test_masks_are_vectorised_two_ops_each():
     before, after = _trace("team006_before", tokens=16), _trace("team006_after", tokens=16)
-    layers = gates.small_geometries()["plain"].num_hidden_layers
+    layers = small_geometries()["plain"].num_hidden_layers
     assert len(before.ops) - len(after.ops) == 2 * layers
 
 
 @pytest.mark.parametrize("name", ["fast", "grid_modular_split_fresh_fused", "transformers_sdpa"])
 @pytest.mark.parametrize("tokens", [1, 16])
 def test_fused_attention_uses_the_flash_kernel(name, tokens):
-    kernels = gates.attention_kernels(_trace(name, tokens=tokens))
+    kernels = attention_kernels(_trace(name, tokens=tokens))
     assert kernels == ["_scaled_dot_product_flash_attention_for_cpu.default"]
 
 
 def test_only_the_last_position_reaches_the_head():
-    config = gates.small_geometries()["plain"]
+    config = small_geometries()["plain"]
     for name in IN_TORCH:
         if variants.get(name).compiled:
             continue  # nothing of it can be traced; it is the same function as its eager twin
@@ -276,7 +278,7 @@ def test_single_file_and_modular_do_not_know_each_other():
 
 
 def test_single_file_refuses_levels_it_has_no_branch_for():
-    config = gates.small_geometries()["plain"]
+    config = small_geometries()["plain"]
     from llama_workbench.variants.single_file import build
 
     with pytest.raises(ValueError, match="rope = 'complex'"):
@@ -293,7 +295,7 @@ def test_every_rope_kernel_gives_the_same_logits(kernel):
     from llama_workbench.variants.modular.model import build
 
     settings = Settings(rope=kernel)
-    gate = gates.small_gate(
+    gate = small_gate(
         lambda config, weights, *, max_length: build(config, weights, max_length=max_length, settings=settings),
         reference,
     )
@@ -301,8 +303,8 @@ def test_every_rope_kernel_gives_the_same_logits(kernel):
 
 
 def test_mask_caches_hold_what_their_policy_says():
-    config = gates.small_geometries()["plain"]
-    weights = gates.small_weights(config, torch.float32)
+    config = small_geometries()["plain"]
+    weights = small_weights(config, torch.float32)
     ids = torch.arange(16)[None]
     with torch.inference_mode():
         per_layer: Any = variants.get("team006_after").build(config, weights, max_length=32)
@@ -356,7 +358,7 @@ def test_an_outside_variant_is_named_after_its_function(tmp_path):
     )
     variant = outside.load(*outside.parse(f"{file}:mine"))
     assert (variant.name, variant.description) == ("mine", "My own, and fast.")
-    assert gates.small_gate(variant.build, reference).passed
+    assert small_gate(variant.build, reference).passed
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""A process that runs no foreign code and judges the outputs of timed calls."""
+"""A process that runs no foreign code and checks the outputs of timed calls."""

@@ -1,8 +1,8 @@
-"""A process that times nothing and runs no code from outside: it says whether outputs of timed calls are right.
+"""A process that times nothing and runs no foreign code. It checks whether outputs of timed calls are right.
 
-The measuring process (`worker`) tells which prompt a call was given, by number, and leaves the output in a file. The
-prompt is cut here anew (`prompts`), and what the call should have given is computed here (`reference`). A variant in
-the measuring process can reach neither. Commands and answers are those of every measuring process (`channel`).
+The measuring process (`worker`) gives the number of the prompt that a call had, and leaves the output in a file. This
+process cuts the prompt anew (`prompts`) and computes the right output (`reference`). A variant in the measuring process
+can reach neither. Commands and answers go through a pipe as for every measuring process (`channel`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.datasets.prompts import Prompts
 
 from ..worker.channel import Channel, carry_out
-from ..worker.gates import TOLERANCES
+from ..worker.gates.logits import TOLERANCES
 from . import reference
 
 MOST_TOKENS = 4096
@@ -34,8 +34,9 @@ MOST_TOKENS = 4096
 class Output:
     """What a variant gave at one timed call.
 
-    `prompt`: number of the prompt; `length`: its tokens, those of earlier calls included. `kind` "logits": [B, V] after
-    them; "tokens": [B, N] greedy ones that follow; "tokens and logits": both, the logits [B, V] after the last of them.
+    prompt: number of the prompt. length: its tokens, those of earlier calls included. kind: "logits" are [B, V] after
+    the prompt; "tokens" are [B, N] greedy ones that follow it; "tokens and logits" are both, with the logits [B, V]
+    after the last token.
     """
 
     variant: str
@@ -44,7 +45,7 @@ class Output:
     kind: str
 
     def names(self, index: int) -> dict[str, str]:
-        """Under which names its tensors lie in the file."""
+        """Part of the output → name of its tensor in the file."""
         return {part: f"{index}.{part}" for part in self.kind.split(" and ")}
 
 
@@ -61,10 +62,10 @@ def wrong_logits(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
 
 
 def wrong_tokens(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
-    """What is wrong with greedy tokens [B, N], given the logits [B, N, V] at each of them; None where nothing is.
+    """What is wrong with greedy tokens [B, N], given the right logits [B, N, V] at each of them; None where they agree.
 
-    A near-tie is no fault: where the best leads by no more than the tolerance, a right variant may take the second.
-    The logits are those after the variant's own tokens, so what follows such a choice is judged as well.
+    A near-tie is not a fault: where the best token leads by at most the tolerance, a right variant may take the second.
+    The logits follow the variant's own tokens, so the tokens after such a choice are checked as well.
     """
     if got.shape != expected.shape[:2]:
         return f"a timed call gave {list(got.shape)} tokens for {list(expected.shape[:2])}"
@@ -81,7 +82,7 @@ def wrong_tokens(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
 
 
 class Examiner:
-    """Judges outputs. State: the checkpoints and texts that it was shown."""
+    """Checks outputs. State: the checkpoints and texts that it has read."""
 
     def __init__(self, hello: Mapping[str, Any]) -> None:
         self.cache = Path(hello["cache"])
@@ -93,7 +94,7 @@ class Examiner:
     def judge(
         self, folder: str, workload: Mapping[str, Any], draw: str, file: str, outputs: Sequence[Mapping[str, Any]]
     ) -> dict[str, str]:
-        """Variant → what is wrong with its outputs; without those whose outputs are right."""
+        """Variant → what is wrong with its outputs. Variants with right outputs are not in it."""
         checkpoint = self._checkpoint(folder, workload["dtype"])
         prompts = Prompts(
             self._text(folder, checkpoint),
@@ -109,8 +110,8 @@ class Examiner:
             expected = self._expected(checkpoint, batch)
             for question, logits in zip(batch, expected, strict=True):
                 for output, given in question.given:
-                    if said := _wrong(output, given, logits, tolerance):
-                        wrong.setdefault(output.variant, said)
+                    if reason := _wrong(output, given, logits, tolerance):
+                        wrong.setdefault(output.variant, reason)
         return wrong
 
     def _checkpoint(self, folder: str, dtype: str) -> Checkpoint:
@@ -127,7 +128,7 @@ class Examiner:
         return self.texts[folder]
 
     def _expected(self, checkpoint: Checkpoint, questions: Sequence[_Question]) -> Sequence[Tensor]:
-        """Logits [B, N, V] from the last position of the prompt on, of each question."""
+        """The right logits [B, N, V] of each question, from its position `first` on."""
         rows = torch.cat([question.sequence for question in questions])
         with torch.inference_mode():
             found = reference.logits(checkpoint.config, checkpoint.weights, rows, first=questions[0].first)
@@ -136,7 +137,7 @@ class Examiner:
 
 @dataclass(frozen=True)
 class _Question:
-    """A sequence [B, T] whose logits from position `first` on are asked for, and who gave what."""
+    """A sequence [B, T] whose logits from position `first` on are needed, and the outputs to compare with them."""
 
     sequence: Tensor
     first: int
@@ -146,15 +147,15 @@ class _Question:
 def _batches(
     prompts: Prompts, outputs: Sequence[Output], tensors: Mapping[str, Tensor], vocabulary: int
 ) -> Iterable[list[_Question]]:
-    """Questions of one shape together; what several variants were asked alike is one question."""
+    """Questions of one shape together. Calls of several variants on one sequence are one question."""
     questions: dict[tuple[Any, ...], _Question] = {}
     for index, output in enumerate(outputs):
         given = {part: tensors[name] for part, name in output.names(index).items()}
         sequence = torch.from_numpy(prompts.tokens(output.prompt, output.length))
         tokens = given.get("tokens")
         if tokens is not None and tokens.shape[0] == sequence.shape[0]:
-            # Ids that no model can have given stay out of the embedding; `_wrong` finds them.
-            before = tokens if "logits" in given else tokens[:, :-1]  # after the last of tokens alone comes nothing
+            # Ids outside the vocabulary would make the embedding raise; `_wrong` reports them.
+            before = tokens if "logits" in given else tokens[:, :-1]  # without logits the last token is only checked
             sequence = torch.cat((sequence, before.clamp(0, vocabulary - 1)), dim=1)
         key = (output.prompt, output.length, sequence.numpy().tobytes())
         questions.setdefault(key, _Question(sequence, output.length - 1, [])).given.append((output, given))
@@ -173,8 +174,8 @@ def _wrong(output: Output, given: Mapping[str, Tensor], logits: Tensor, toleranc
         if not bool(((tokens >= 0) & (tokens < vocabulary)).all()):
             return f"a timed call gave a token that is none of the {vocabulary}"
         count = logits.shape[1] - (after is not None)
-        if said := wrong_tokens(tokens, logits[:, :count], tolerance):
-            return said
+        if reason := wrong_tokens(tokens, logits[:, :count], tolerance):
+            return reason
     return None if after is None else wrong_logits(after, logits[:, -1], tolerance)
 
 

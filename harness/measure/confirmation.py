@@ -167,7 +167,13 @@ def _wrong(
     """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is."""
     examination = measurement.examination
     assert examination is not None and group.folder is not None
-    found = process.ask("stretch_outputs", STRETCH_SECONDS, variant=side, outputs=str(examination.file))
+    found = process.ask(
+        "stretch_outputs",
+        STRETCH_SECONDS,
+        workload=book.experiment.workload.name,
+        variant=side,
+        outputs=str(examination.file),
+    )
     if found["changed"]:
         return str(found["changed"])
     wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), found["drawn"])

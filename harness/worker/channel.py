@@ -1,8 +1,8 @@
-"""Commands in, answers out: the far end of the pipe, in every process that the parent starts (see `processes`).
+"""Commands in, answers out: the pipe as the process sees it that the parent started (see `processes`).
 
-The parent sends one JSON object a line on standard input, each with a token that nobody can guess, and takes only what
-begins with that token for an answer. So a variant that writes into the pipe is found out and does no harm. What code
-prints goes to standard error. All that answering needs is bound here before any code from outside is imported.
+The parent sends one JSON object a line on standard input, each with a token that nobody can guess. Only a line that
+begins with this token counts as an answer, so a variant that writes into the pipe is detected and does no harm. What
+code prints goes to standard error. Everything that an answer needs is bound here before foreign code is imported.
 
 Importing this module does not import torch.
 """
@@ -24,7 +24,7 @@ _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 36, 0x59616D61, -1
 
 
 CUT_OFF = 75
-"""Exit code of a process whose pipe to the parent was closed by what ran in it."""
+"""Exit code of a process whose pipe to the parent was closed by the code that ran in it."""
 
 
 class Channel:
@@ -33,7 +33,7 @@ class Channel:
     def __init__(self) -> None:
         ready_process()
         self._commands = os.fdopen(os.dup(0), encoding="utf-8")
-        # Its number is one that no counting up or down comes across soon.
+        # A number that code which counts through file numbers does not reach soon.
         self._answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 200)
         found = os.fstat(self._answers)
         self._pipe = found.st_dev, found.st_ino
@@ -90,4 +90,9 @@ def carry_out(channel: Channel, verbs: Mapping[str, Callable[..., Any]]) -> None
             channel.answer({"ok": verbs[verb](**command)})
         except Exception as error:
             traceback.print_exc()
-            channel.answer({"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
+            channel.answer({"error": in_one_line(error, 500)})
+
+
+def in_one_line(error: BaseException, limit: int = 300) -> str:
+    """An exception for people: its type and the first `limit` characters of its text, without line breaks."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:limit]}"

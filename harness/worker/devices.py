@@ -1,9 +1,9 @@
-"""What a sample is timed by and where its tensors lie: the CPU, or a CUDA device. Runs in the measuring process.
+"""The device that computes, with its clock and its memory: the CPU, or a CUDA device. Runs in the measuring process.
 
-All that differs between devices is here: the clocks, waiting until work is done, and asking how much memory is taken.
-On the CPU a call is over when it returns. On CUDA it returns when its work is queued, and the device's own time between
-two events, one queued before the first call and one after the last, says how long the work took. Where the host cannot
-queue fast enough (calls of small kernels) that time has the gaps between kernels in it, as a program would feel them.
+Everything that differs between devices is here: the clocks, waiting until work is done, and how much memory is taken.
+On the CPU a call is over when it returns. On CUDA it returns when its work is queued. There two events, queued before
+the first call and after the last, give the device's own time. Where the host cannot queue fast enough (calls of small
+kernels), this time includes the gaps between kernels, as it does in a real program.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class Callee(Protocol):
 
 
 class Spent(NamedTuple):
-    """One sample: what its last call gave, and nanoseconds over all its calls. `device_ns` is 0 on a CPU.
+    """One sample: the output of its last call, and nanoseconds over all its calls.
 
-    `process_ns`: CPU time of all threads; `waits`: how often the calling one waited for something.
+    cpu_ns: CPU time of the calling thread. process_ns: of all threads. device_ns: 0 on a CPU. waits: how often the
+    calling thread waited for something.
     """
 
     out: Tensor
@@ -62,12 +63,12 @@ class Cpu:
     kind = "cpu"
 
     sample_ns = 200_000
-    """A sample lasts at least this long, so that reading the clock (some 0.3 µs) is lost in it."""
+    """A sample lasts at least this long: reading the clock (some 0.3 µs) is then negligible."""
 
     def sample(self, callee: Callee, count: int, kept: Sequence[Tensor] = ()) -> Spent:
-        """Call `count` times (1 or more) and read the clocks around all of it.
+        """Call `count` times (1 or more) and read the clocks around all calls.
 
-        With `kept` each output is copied there, one for each call, before the next: only then it has been computed.
+        With `kept`, one tensor for each call, each output is copied before the next call: a copy needs real values.
         """
         waited = waits()
         process = process_time_ns()
@@ -85,7 +86,7 @@ class Cpu:
         return perf_counter_ns() - start
 
     def synchronise(self) -> None:
-        """Nothing is under way once a call has returned."""
+        """Nothing to wait for: a call is over when it returns."""
 
     def held_bytes(self) -> int:
         """Memory that this process takes now."""
@@ -93,13 +94,13 @@ class Cpu:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
     def most_held_bytes(self) -> int:
-        """The most it ever took: VmHWM, which begins anew with each program (`ru_maxrss` would tell of the parent)."""
+        """The most it ever took: VmHWM, which starts anew with each program (`ru_maxrss` may be that of the parent)."""
         with open("/proc/self/status", encoding="ascii") as status:
             line = next(line for line in status if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
 
     def available_bytes(self) -> int:
-        """Memory that can be had without swapping."""
+        """Memory that is available without swapping."""
         import psutil
 
         return int(psutil.virtual_memory().available)
@@ -115,24 +116,24 @@ class Cpu:
             return int(memray.FileReader(path).metadata.peak_memory)
 
     def changed(self) -> str | None:
-        """Something of the device that a variant changed; put right again."""
+        """A setting of the device that a variant changed, in words; it is restored."""
         return None
 
     def facts(self) -> dict[str, Any]:
-        """What `environment.fingerprint` cannot know of it."""
+        """What `environment.fingerprint` does not know of the device."""
         return {"kind": self.kind}
 
 
 class Cuda:
     """The current CUDA device of torch, its own clock and its caching allocator.
 
-    float32 is computed in float32: with TensorFloat-32 logits would be off by more than the gates allow.
+    float32 is computed in full precision: with TensorFloat-32, logits would be off by more than the gates allow.
     """
 
     kind = "cuda"
 
     sample_ns = 2_000_000
-    """A sample lasts at least this long where it may: queueing two events costs some microseconds."""
+    """A sample lasts at least this long where possible: queueing two events costs some microseconds."""
 
     def __init__(self) -> None:
         self._in_full_precision()
@@ -143,7 +144,7 @@ class Cuda:
         torch.set_float32_matmul_precision("highest")
 
     def sample(self, callee: Callee, count: int, kept: Sequence[Tensor] = ()) -> Spent:
-        """Call `count` times between two events. Nothing is under way before the first or after the second.
+        """Call `count` times between two events. The queue is empty before the first and after the second.
 
         `kept` as on a CPU: the copies are part of what is queued.
         """
@@ -170,7 +171,7 @@ class Cuda:
         return event
 
     def between_ns(self, start: torch.cuda.Event, end: torch.cuda.Event) -> int:
-        """The device's time between two events that it has passed (its clock ticks in about 500 ns)."""
+        """The device's time between two events that it has passed (its clock has steps of about 500 ns)."""
         return round(start.elapsed_time(end) * NS_PER_MS)
 
     def synchronise(self) -> None:
@@ -186,7 +187,7 @@ class Cuda:
         return torch.cuda.max_memory_allocated()
 
     def available_bytes(self) -> int:
-        """Memory of the device that can still be had: what is free, and what the allocator keeps for reuse."""
+        """Memory of the device that is available: what is free, and what the allocator keeps for reuse."""
         free, _ = torch.cuda.mem_get_info()
         return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
 
@@ -200,7 +201,7 @@ class Cuda:
         return torch.cuda.max_memory_allocated() - before
 
     def changed(self) -> str | None:
-        """Something of the device that a variant changed; put right again."""
+        """A setting of the device that a variant changed, in words; it is restored."""
         if self._precision() == FULL_PRECISION:
             return None
         self._in_full_precision()
@@ -235,7 +236,7 @@ Device = Cpu | Cuda
 
 
 def device_of(kind: str) -> Device:
-    """The device of that kind ("cpu" or "cuda"), set up for this process. `problem` says beforehand if it is there."""
+    """The device of that kind ("cpu" or "cuda"), set up for this process. Ask `problem` first whether it is there."""
     return Cuda() if kind == "cuda" else Cpu()
 
 
@@ -249,11 +250,11 @@ def problem(kind: str) -> str | None:
 
 
 def _driver() -> str | None:
-    """Version of the NVIDIA driver; None where nobody says it."""
+    """Version of the NVIDIA driver; None where it is unknown."""
     try:
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.match(r"\s*([\d.]+)\s*$", (said.splitlines() or [""])[0])
+    found = re.match(r"\s*([\d.]+)\s*$", (output.splitlines() or [""])[0])
     return found[1] if found else None

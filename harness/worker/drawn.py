@@ -1,4 +1,4 @@
-"""Outputs of timed calls for the examiner, drawn after the calls were made: nobody can know which will be judged."""
+"""Outputs of timed calls for the examiner, drawn after the calls: no call can know whether it will be checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Kept:
-    """An output with what it answers; the fields of `examiner.Output`, and its tensors by part."""
+    """An output and the prompt that it answers: the fields of `examiner.Output`, and its tensors by part."""
 
     variant: str
     prompt: int
@@ -23,7 +23,7 @@ class Kept:
 
 @dataclass
 class Drawn:
-    """`most` sub-rounds of a round, each as likely as any other; of each sample in them one call."""
+    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call."""
 
     most: int
     seen: int = 0
@@ -40,7 +40,7 @@ class Drawn:
         return self.now[-1].tensors
 
     def end_sub_round(self) -> None:
-        """Decide whether the outputs of the sub-round that is over are among those to be judged."""
+        """Decide whether the outputs of the sub-round that is over will be checked."""
         self.seen += 1
         if len(self.chosen) < self.most:
             self.chosen.append(self.now)
@@ -49,7 +49,7 @@ class Drawn:
         self.now = []
 
     def write(self, path: Path) -> list[dict[str, Any]]:
-        """Leave the drawn outputs in a file; what `Examiner.judge` must be told of them."""
+        """Leave the drawn outputs in a file. The result is what `Examiner.judge` must know of them."""
         kept = [one for outputs in self.chosen for one in outputs]
         tensors = {f"{i}.{part}": t.cpu().contiguous() for i, one in enumerate(kept) for part, t in one.tensors.items()}
         save_file(tensors, path)

@@ -1,96 +1,33 @@
-"""What a sample calls: a built variant on one workload, with what must happen before the clock and what inside it."""
+"""What a sample calls: a built variant on one workload, split into what is done before the clock and what is timed."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
-from dataclasses import dataclass, field
-from pathlib import Path
-from time import perf_counter_ns, thread_time_ns  # bound before any code from outside is imported
+from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.checkpoints import Checkpoint
-from llama_workbench.datasets.prompts import Prompts
-from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, pieces
-from llama_workbench.variants import Model, Variant, components
+from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
+from llama_workbench.variants import Model, components
 from llama_workbench.variants.generation import generate
 
-from ..metrics.roofline.kernels import Roof
+from .bench import Bench
 from .devices import Cuda
-from .gates import Trace
-
-GATE_PROMPT = -1
-"""Number of the prompt that gates use: the same in every run of a seed, so that the reference's logits can be kept."""
 
 DECODED = 32
 """Tokens of a decode sample where an engine generates them in one request."""
 
 
-@dataclass
-class Subject:
-    """One variant on one workload: how it is built here, and what the calibration found.
-
-    `output`: an empty tensor like what a call gives. Of a component, `expected` is what it must give and `last` what
-    its last timed call gave.
-    """
-
-    variant: Variant
-    call_ns: float = math.nan
-    growth_bytes: int = 0
-    trace: Trace | None = None
-    output: Tensor | None = None
-    expected: Tensor | None = None
-    last: Tensor | None = None
-
-
-@dataclass
-class Bench:
-    """One workload with its inputs, ready to be measured."""
-
-    workload: Workload
-    checkpoint: Checkpoint | None
-    gate_prompt: Tensor  # [B, max_length]
-    max_length: int
-    seed: int
-    dtype: torch.dtype
-    prompts: Prompts | None = None
-    subjects: dict[str, Subject] = field(default_factory=dict)
-    expected: tuple[Tensor, Tensor] | None = None  # of `generate`: the gate prompt's tokens and their lead [B, N]
-    rebuild_ns: float = 0.0
-    idle_bytes: float = math.inf  # least memory seen between rounds
-    source: Path | None = None  # where the checkpoint was read from
-
-    @property
-    def once(self) -> bool:
-        """Whether each call needs a `prepare` of its own.
-
-        A second call of the same length would hit what the first one cached, and one after a context would come to lie
-        behind the first where keys are appended.
-        """
-        return self.workload.lengths != "repeated" or (self.workload.kind == "prefill" and self.workload.context > 0)
-
-    def take(self, count: int = 1) -> int:
-        """The first of `count` numbers of prompts that no call was given yet."""
-        return 0 if self.prompts is None else self.prompts.take(count)
-
-    def tokens(self, prompt: int, length: int) -> Tensor:
-        """The first `length` tokens of a prompt, [B, length]: a copy, for a model may write into what it is given."""
-        if prompt == GATE_PROMPT:
-            return self.gate_prompt[:, :length].clone()
-        assert self.prompts is not None
-        return torch.from_numpy(self.prompts.tokens(prompt, length)).to(self.gate_prompt.device)
-
-
 class Runner:
-    """What a sample calls, for one built variant. `prepare` and `first_ns` are outside the clock, `call` inside it.
+    """What a sample calls, for one built variant. Only `call` is timed.
 
-    `prepare` makes ready for `repeats` calls of `length` tokens, from the prompt of number `prompt` on: a prefill takes
-    a prompt for each call. `asked` then has (number of the prompt, all tokens so far) for each of these calls. A call
-    does the work of `counts_as` calls of others. Of the last call's wall time `uncounted_ns` do not count.
+    `prepare` gets everything ready for `repeats` calls of `length` tokens. They use prompts from number `prompt` on: a
+    prefill takes one for each call. `asked` then has (number of the prompt, all tokens so far) for each of these calls.
+    One call does the work of `counts_as` calls of other variants. Of the last call's wall time `uncounted_ns` do not
+    count.
     """
 
     counts_as = 1
@@ -103,12 +40,12 @@ class Runner:
     def call(self) -> Tensor:
         raise NotImplementedError
 
-    def first_ns(self) -> tuple[int, ...]:
-        """CPU and wall time of the last call's first token; empty where a call has no such thing."""
-        return ()
+    def first_ns(self) -> tuple[int, int]:
+        """CPU and wall time until the last call's first token was there; 0 where nothing is generated."""
+        return 0, 0
 
     def first_device_ns(self) -> int:
-        """The device's time until that token, where models do not compute on the CPU; 0 where there is none."""
+        """The same by the clock of a device that is not the CPU; 0 where there is none."""
         return 0
 
 
@@ -156,7 +93,7 @@ class ChunkedPrefillRunner(PrefillRunner):
 
 
 class DecodeRunner(Runner):
-    """One token after another, at rising positions; the context is filled once, before the clock."""
+    """One token after another, at rising positions. The context is filled once and not timed."""
 
     def __init__(self, model: Model, bench: Bench) -> None:
         self.model = model
@@ -177,7 +114,7 @@ class DecodeRunner(Runner):
         self.steps = list(sequence[:, context:].split(1, dim=1))
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        """Of the prompt only the number counts, and only where the last one has no room for so many more tokens."""
+        """Continue the last sequence. A new one starts, from `prompt`, only where it has no room for so many tokens."""
         if not self.steps or self.position + repeats > self.bench.workload.context + DECODE_ROOM:
             self.start(prompt)
         self.asked = [(self.prompt, self.position + call + 1) for call in range(repeats)]
@@ -189,10 +126,7 @@ class DecodeRunner(Runner):
 
 
 class GenerateRunner(Runner):
-    """A new sequence from its prompt to its last token; the clock is also read when the first token is there.
-
-    A call gives all tokens, [B, N].
-    """
+    """A new sequence from its prompt to its last token, [B, N]. The clock is read at the first token as well."""
 
     def __init__(self, model: Model, bench: Bench) -> None:
         self.model = model
@@ -218,7 +152,7 @@ class GenerateRunner(Runner):
         self.generated = torch.stack([first, *stream], dim=1)
         return self.generated
 
-    def first_ns(self) -> tuple[int, ...]:
+    def first_ns(self) -> tuple[int, int]:
         return self.first
 
     def next_logits(self) -> Tensor:
@@ -227,7 +161,7 @@ class GenerateRunner(Runner):
 
 
 class QueuedGenerateRunner(GenerateRunner):
-    """The same on a device that works through a queue: when a token is there, only an event in the queue can tell."""
+    """The same on a device with a queue: only an event in the queue can tell when a token is there."""
 
     def __init__(self, model: Model, bench: Bench, device: Cuda) -> None:
         super().__init__(model, bench)
@@ -250,8 +184,8 @@ class QueuedGenerateRunner(GenerateRunner):
 class RequestRunner(Runner):
     """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode.
 
-    What comes before the decoded tokens is timed as a request of its own, directly before, and does not count; nor does
-    the request of one token that says when a generation's first token is there.
+    Directly before a decode or a generation, a request for one token is timed on its own. It says how long the prompt
+    takes, and when a generation's first token is there. Its time does not count.
     """
 
     def __init__(self, model: Any, bench: Bench) -> None:
@@ -262,7 +196,7 @@ class RequestRunner(Runner):
             self.counts_as = DECODED
         self.calls: deque[Tensor] = deque()
         self.generated = bench.gate_prompt[:, :1]
-        self.first: tuple[int, ...] = ()
+        self.first = (0, 0)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         tokens = max(1, self.work.context) if self.work.kind == "decode" else length
@@ -284,19 +218,8 @@ class RequestRunner(Runner):
         self.generated = self.model.generate(tokens, self.work.new_tokens)
         return self.generated
 
-    def first_ns(self) -> tuple[int, ...]:
+    def first_ns(self) -> tuple[int, int]:
         return self.first
-
-
-class RoofRunner(Runner):
-    """A kernel that shows what this machine can do, with operands of its own."""
-
-    def __init__(self, roof: Roof) -> None:
-        self.asked = []
-        self.call = roof.build()  # type: ignore[method-assign]
-
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        pass
 
 
 class ComponentRunner(Runner):

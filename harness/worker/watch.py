@@ -1,7 +1,7 @@
 """What a variant leaves behind in its process that would change the times of others, or hide its own.
 
-Looked for after a variant was imported, built or called, between samples; it takes about a tenth of a millisecond. What
-can be put right is put right, and the variant falls out. Runs in the measuring process.
+The check runs after a variant was imported, built or called, between samples, and takes about a tenth of a millisecond.
+What can be restored is restored, and the variant is excluded. Runs in the measuring process.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from torch.nn.modules import module as modules
 from ..machine.environment import cpu_ns_of
 
 OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
-"""More CPU time than both of these outside the calling thread means that something computes in another one."""
+"""More CPU time than both of these outside the calling thread means that another thread computes."""
 
 LOOKED_AT_NS = 20_000_000
-"""Turns are added up over rounds until a variant had so much time, for a round of short calls has too little."""
+"""Turns are added up over rounds until a variant had so much time, because a round of short calls has too little."""
 
 MOST_CORES = 1.2
-"""Who computes on more cores than this at once, where a workload gives one, is not faster but larger."""
+"""Most cores at once for a variant that is timed by wall, where the workload gives it one."""
 
 WAITING_SHARE = 0.2
-"""A call that waits at least once, and for more than this share of its time, has something else compute for it."""
+"""A call that waits at least once, and for more than this share of its time, lets something else compute for it."""
 
 SAMPLED = 4099
-"""Of the weights every so manieth value is looked at."""
+"""Distance between the values of the weights that are checked."""
 
 OF_OURS = 1 << 62
-"""In place of the CPU time of a process that code of ours started: it may have any."""
+"""Stands for the CPU time of a process that our code started: it may use any amount."""
 
 CLOSED = "closes files that it did not open"
 
@@ -54,7 +54,7 @@ _OPS = [name for name in dir(torch._C._VariableFunctions) if name in vars(torch)
 
 
 class Setting(NamedTuple):
-    """One thing of the process that everybody shares: how to read it, and how to set it (None: cannot be undone)."""
+    """One setting that all code in the process shares: how to read it, and how to restore it (None: impossible)."""
 
     what: str
     read: Callable[[], Any]
@@ -70,13 +70,11 @@ def _hooks() -> tuple[int, ...]:
 
 
 def _timers() -> tuple[float, ...]:
-    return tuple(
-        signal.getitimer(timer)[1] for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-    )
+    return tuple(signal.getitimer(timer)[1] for timer in _TIMERS)
 
 
 def _no_timers(_: object) -> None:
-    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+    for timer in _TIMERS:
         signal.setitimer(timer, 0)
 
 
@@ -128,11 +126,11 @@ SETTINGS = (
 )  # fmt: skip
 
 SLOW_SETTINGS = (Setting("the limits of the process", _limits), Setting("timers", _timers, _no_timers))
-"""Only foreign code is asked for these, which take ten microseconds each."""
+"""Checked after foreign code only: each takes ten microseconds."""
 
 
 class _Names:
-    """Everything that one namespace holds, to see whether somebody put something else there."""
+    """Everything that one namespace holds, to detect what was replaced."""
 
     def __init__(self, what: str, namespace: Mapping[str, Any], owner: Any, names: list[str] | None = None) -> None:
         self.what, self.namespace, self.owner = what, namespace, owner
@@ -140,11 +138,11 @@ class _Names:
         self.whole = names is None
 
     def anew(self) -> _Names:
-        """The same namespace, with what is there now."""
+        """The same namespace with its present content."""
         return _Names(self.what, self.namespace, self.owner, None if self.whole else list(self.saved))
 
     def changed(self) -> list[str]:
-        """Names that stand for something else than they did, put right again."""
+        """Names that were replaced, added or removed; they are restored."""
         if self.whole and self.namespace == self.saved:
             return []
         gone = object()
@@ -161,7 +159,7 @@ class _Names:
 
 @dataclass
 class Turn:
-    """What one variant used up since its turn began."""
+    """What one variant used in its turns."""
 
     calls: int = 0
     process_ns: int = 0
@@ -172,9 +170,10 @@ class Turn:
 
 @dataclass
 class Watch:
-    """Looks after every turn of a variant at what it left behind.
+    """Checks after every turn of a variant what it left behind.
 
-    `threads_of`: thread → whose turn it came up in. `beside_foreign`: foreign code takes turns, too.
+    turns: by variant, until there is enough of them to judge. threads_of: thread → the variant in whose turn it
+    appeared. beside_foreign: foreign code takes turns as well.
     """
 
     turns: dict[str, Turn] = field(default_factory=dict)
@@ -198,7 +197,7 @@ class Watch:
         self._accept_files()
 
     def accept(self) -> None:
-        """What is there now is as it should be: code of ours was imported, built or called."""
+        """Take the present state for the right one: our code was imported, built or called."""
         self._settings = [(setting, setting.read()) for setting, _ in self._settings]
         self._names = [names.anew() for names in self._names]
         self._accept_files()
@@ -211,14 +210,14 @@ class Watch:
         self._threads.update(_listed("task"))
 
     def changes(self, name: str, *, trusted: bool, files: bool = True) -> str | None:
-        """What `name` changed for everybody in the turn that ends here, in words, put right where that can be; or None.
+        """What `name` changed for everybody in the turn that ends here, in words; restored where possible. Or None.
 
-        `trusted`: code of ours, which may open files and have a compiler run. `files`: also files that it left open (a
-        model may open some while it is built).
+        `trusted`: it is our code, which may open files and run a compiler. `files`: files that it left open count as
+        well (a model may open some while it is built).
         """
         said = _changed_setting(self._settings)
         if trusted:
-            if self.beside_foreign:  # to whom files and processes of ours would be put down
+            if self.beside_foreign:  # or the next foreign variant would be blamed for our files and processes
                 self._accept_files()
             return said
         said = (
@@ -252,9 +251,9 @@ class Watch:
         return None
 
     def _processes(self, *, timed: bool) -> str | None:
-        """Processes that foreign code had compute in a timed turn. They are ended, for their time would be nobody's.
+        """Processes that computed for foreign code in a timed turn. They are ended, because nobody is charged for them.
 
-        Those that it starts while it is built or gated may stay (a compiler's, say), as long as they do nothing then.
+        Those that it starts while it is built or gated (a compiler's, for example) may stay if they do nothing then.
         """
         found = _children()
         seconds, self._children_seconds = self._children_seconds, _children_seconds()
@@ -276,13 +275,13 @@ class Watch:
     # -- who computes --------------------------------------------------------------------------------------------
 
     def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
-        """Whether somebody wrote into the weights that all variants are given; a sample of their values tells."""
+        """Whether somebody wrote into the weights that all variants share, judged by a sample of their values."""
         found = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
         known = self._weights.setdefault(id(weights), found)
         return found != known
 
     def spent(self, name: str, *, calls: int, process_ns: int, thread_ns: int, wall_ns: int, waits: int) -> None:
-        """Take in what a sample of `name` used up: CPU time of the process and of the calling thread, time, waits."""
+        """Note what a sample of `name` used: CPU time of the process and of the calling thread, wall time, waits."""
         turn = self.turns.setdefault(name, Turn())
         turn.calls += calls
         turn.process_ns += process_ns
@@ -291,9 +290,9 @@ class Watch:
         turn.waits += waits
 
     def elsewhere(self, by_wall: frozenset[str]) -> dict[str, str]:
-        """Variant → how it computed where its clock does not look, in its last samples.
+        """Variant → how it computed outside what its clock measures, in its last samples.
 
-        `by_wall`: variants that are timed by wall, for whom other threads are no secret.
+        `by_wall`: variants that are timed by wall time, which may compute in other threads.
         """
         found: dict[str, str] = {}
         for name, turn in self.turns.items():
@@ -335,7 +334,7 @@ def _changed_setting(settings: Iterable[tuple[Setting, Any]]) -> str | None:
 
 
 def waits() -> int:
-    """How often the calling thread gave its processor up of its own accord, to wait."""
+    """How often the calling thread gave up its processor in order to wait."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
@@ -344,10 +343,10 @@ def _listed(what: str) -> list[str]:
 
 
 def _descriptors() -> dict[str, str]:
-    """Open files by number: what each is."""
+    """Number of an open file → what it is."""
     found = {}
     for number in _listed("fd"):
-        with suppress(OSError):  # the listing's own is gone
+        with suppress(OSError):  # the file of the listing itself is closed
             found[number] = os.readlink(f"/proc/self/fd/{number}")
     return found
 

@@ -74,14 +74,8 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
 
     from llama_workbench import variants
 
-    from ...worker.gates import (
-        SMALL_LENGTH,
-        judge_logits,
-        run_cases,
-        small_cases,
-        small_geometries,
-        small_weights,
-    )
+    from ...worker.gates.logits import judge_logits, run_cases
+    from ...worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
 
     for geometry, config in small_geometries().items():
         weights = small_weights(config, torch.float64)
@@ -117,7 +111,7 @@ def _streaming(cache: Path, seed: int) -> Iterator[Case]:
     from llama_workbench import variants
     from llama_workbench.variants.generation import generate
 
-    from ...worker.gates import SMALL_LENGTH, small_geometries, small_weights
+    from ...worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
 
     config = small_geometries()["plain"]
     weights = small_weights(config, torch.float64)

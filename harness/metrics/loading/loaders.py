@@ -1,46 +1,25 @@
-"""Ways to get weights from a file into memory, and one measured load. Runs in the measuring process; needs torch.
-
-Each load happens in a fork of a process that has torch imported and has loaded nothing: every one finds the same state,
-its resident memory is its own, and nothing that one leaves behind (mapped files, freed heap that is kept for reuse)
-helps the next. Peak memory is the kernel's high-water mark of resident memory, not memray's: an allocation profiler
-sees a mapped file at its full length at once or not at all, and the question is how much memory a load holds.
-"""
+"""Ways to get weights from a file into memory, and the page cache. Needs torch."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import json
 import mmap
 import os
-import resource
 import shutil
-import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from llama_workbench import variants
-from llama_workbench.datasets import geometries
-from llama_workbench.datasets.checkpoints import Checkpoint, check, load, open_gguf, synthesize, write_gguf
+from llama_workbench.datasets.checkpoints import Checkpoint, load, open_gguf, write_gguf
 from llama_workbench.datasets.gguf.metadata import is_gguf
-from llama_workbench.variants import LlamaConfig
-from llama_workbench.variants.generation import generate
-
-from ...machine.lifeline import end_with
 
 COLD_SHARE, WARM_SHARE = 0.01, 0.99
 """A file counts as cold while at most this share of it is in the page cache, and as warm from this share on."""
-
-SMALL, SMALL_PROMPT = "tiny-gqa", 4
-"""Geometry, and tokens of the prompt, that a process is made ready with."""
 
 EVICTIONS = 5
 """Pages that are just being written or read survive the first try."""
@@ -72,7 +51,7 @@ def loaders() -> dict[str, Loader]:
     }
 
 
-def _stored(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def stored(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """What a file holds: a tied head is not stored twice."""
     tied = checkpoint.config.tie_word_embeddings
     return {name: tensor for name, tensor in checkpoint.weights.items() if not (tied and name == "lm_head.weight")}
@@ -81,7 +60,7 @@ def _stored(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def _write_safetensors(folder: Path, path: Path, cache: Path) -> None:
     from safetensors.torch import save_file
 
-    save_file(_stored(load(folder, cache=cache)), path)
+    save_file(stored(load(folder, cache=cache)), path)
 
 
 def _load_safetensors(path: Path) -> Mapping[str, Tensor]:
@@ -91,7 +70,7 @@ def _load_safetensors(path: Path) -> Mapping[str, Tensor]:
 
 
 def _write_torch(folder: Path, path: Path, cache: Path) -> None:
-    torch.save(_stored(load(folder, cache=cache)), path)
+    torch.save(stored(load(folder, cache=cache)), path)
 
 
 def _load_torch(path: Path, *, mapped: bool) -> Mapping[str, Tensor]:
@@ -161,165 +140,3 @@ def warm(path: Path) -> str | None:
     except (OSError, AttributeError) as error:
         return f"the page cache cannot be looked at here ({error})"
     return None if share >= WARM_SHARE else f"only {share:.0%} of the file stay in the page cache: too little memory"
-
-
-# -- one load ----------------------------------------------------------------------------------------------------------
-
-
-def prepare(folder: str, scratch: str, cache: str, variant: str) -> dict[str, Any]:
-    """Write the files of every loader to `scratch`, check what comes back, and do all that is done once a process.
-
-    Returns the bytes of each loader's file by name, and for one that fails instead the reason.
-    """
-    small = geometries.get(SMALL)
-    small_folder = synthesize(small, cache=Path(cache))
-    place = Path(scratch)
-    facts: dict[str, Any] = {}
-    for name, loader in loaders().items():
-        try:
-            # Imports and first-time work of every loader and of the model, so that no measured load pays for them.
-            path = place / f"small{loader.suffix}"
-            loader.write(small_folder, path, Path(cache))
-            _first_token(variant, small.config, loader.load(path), SMALL_PROMPT)
-            facts[name] = forked(lambda loader=loader: _written(loader, Path(folder), place, Path(cache)))  # type: ignore[misc]
-        except Exception as error:
-            facts[name] = {"reason": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
-    return facts
-
-
-def _written(loader: Loader, folder: Path, scratch: Path, cache: Path) -> dict[str, Any]:
-    checkpoint = load(folder, cache=cache)
-    path = scratch / f"weights{loader.suffix}"
-    if not path.exists():
-        loader.write(folder, path, cache)
-    weights = loader.load(path)
-    for name, expected in _stored(checkpoint).items():
-        got = weights.get(name)
-        if got is None or got.shape != expected.shape or (loader.exact and not torch.equal(got, expected)):
-            return {"reason": f"{name} does not come back from {path.name} as it was written"}
-    return {"bytes": path.stat().st_size, "checkpoint": checkpoint.name}
-
-
-def measure(
-    scratch: str, folder: str, cache: str, loader: str, cold: bool, first_token: bool, variant: str, tokens: int
-) -> dict[str, Any]:
-    """One load in a process of its own, wall time (a load waits for its disk, which CPU time does not show).
-
-    `first_token` false: `open_ns` until the loader returned and `touched_ns` until every byte had been read once as
-    well, because a mapped file is read only then; `peak_bytes` of resident memory above what there was before, and at
-    the end `private_bytes` of it in memory of its own and `mapped_bytes` in pages of the file, which other processes
-    share and which the kernel may drop; `major_faults` waited for the disk.
-
-    `first_token` true: `open_ns`, then `build_ns` of a variant and `first_ns` until its first token after a prompt of
-    `tokens`; and `build_again_ns`, `first_again_ns` of the same once all weights are in memory.
-
-    With `reason` instead where the page cache cannot be brought into the state asked for, or the load fails.
-    """
-    chosen = loaders()[loader]
-    path = Path(scratch) / f"weights{chosen.suffix}"
-    config = check(folder, cache=Path(cache))
-    if reason := (evict(path) if cold else warm(path)):
-        return {"reason": reason}
-
-    def ready() -> None:
-        # A fork finds the pages of the libraries unmapped; each would cost a fault (11 MB of them for a small file).
-        small = chosen.load(Path(scratch) / f"small{chosen.suffix}")
-        _read(small)
-        _first_token(variant, geometries.get(SMALL).config, small, SMALL_PROMPT)
-        del small
-        with contextlib.suppress(AttributeError):  # not in every C library
-            ctypes.CDLL(None).malloc_trim(0)  # freed heap that is filled again would not show as memory of the load
-
-    def work() -> dict[str, Any]:
-        ready()
-        return _until_first_token(chosen, path, config, variant, tokens) if first_token else _touched(chosen, path)
-
-    return forked(work)
-
-
-def _touched(loader: Loader, path: Path) -> dict[str, Any]:
-    before, faults = _memory(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-    start = time.perf_counter_ns()
-    weights = loader.load(path)
-    opened = time.perf_counter_ns()
-    _read(weights)
-    touched = time.perf_counter_ns()
-    after = _memory()
-    return {
-        "open_ns": opened - start,
-        "touched_ns": touched - start,
-        "peak_bytes": after["VmHWM"] - before["VmRSS"],
-        "private_bytes": after["RssAnon"] - before["RssAnon"],
-        "mapped_bytes": after["RssFile"] - before["RssFile"],
-        "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
-    }
-
-
-def _read(weights: Mapping[str, Tensor]) -> None:
-    """Read every byte once. A sum, because it makes no temporary: that would count as memory of the load."""
-    for tensor in weights.values():
-        tensor.sum()
-
-
-def _until_first_token(loader: Loader, path: Path, config: LlamaConfig, variant: str, tokens: int) -> dict[str, Any]:
-    start = time.perf_counter_ns()
-    weights = loader.load(path)
-    opened = time.perf_counter_ns()
-    build, first = _first_token(variant, config, weights, tokens)
-    again = _first_token(variant, config, weights, tokens)
-    return {
-        "open_ns": opened - start,
-        "build_ns": build,
-        "first_ns": first,
-        "build_again_ns": again[0],
-        "first_again_ns": again[1],
-    }
-
-
-def _first_token(variant: str, config: LlamaConfig, weights: Mapping[str, Tensor], tokens: int) -> tuple[int, int]:
-    """Nanoseconds to build the model, and from then to its first token after a prompt of so many."""
-    prompt = torch.arange(tokens)[None] % config.vocab_size
-    start = time.perf_counter_ns()
-    named = {"lm_head.weight": weights["model.embed_tokens.weight"], **weights}
-    with torch.inference_mode():
-        model = variants.get(variant).build(config, named, max_length=tokens + 1)
-        built = time.perf_counter_ns()
-        next(generate(model, prompt, 1)).tolist()
-        return built - start, time.perf_counter_ns() - built
-
-
-def _memory() -> dict[str, int]:
-    """Bytes of this process's resident memory, by the kernel's names; VmHWM is the most there ever was."""
-    wanted = ("VmHWM", "VmRSS", "RssAnon", "RssFile")
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    fields = (line.split() for line in lines)
-    return {field[0][:-1]: int(field[1]) * 1024 for field in fields if field and field[0][:-1] in wanted}
-
-
-def forked(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `work` returns, done in a fork of this process; `reason` instead where it raises or dies."""
-    reader, writer = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        _in_child(work, writer, parent)
-    os.close(writer)
-    with os.fdopen(reader, encoding="utf-8") as answer:
-        text = answer.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return {"reason": f"kills its process ({signal.Signals(os.WTERMSIG(status)).name})"}
-    found: dict[str, Any] = json.loads(text or '{"reason": "ends its process"}')
-    return found
-
-
-def _in_child(work: Callable[[], dict[str, Any]], writer: int, parent: int) -> NoReturn:
-    end_with(parent)
-    try:
-        found = work()
-    except BaseException as error:
-        found = {"reason": f"raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"}
-    os.write(writer, json.dumps(found).encode())
-    os._exit(0)  # and nothing of the parent's: no exit handlers, no buffers written twice

@@ -58,7 +58,7 @@ def measure_loading(
     One record a loader and state of the cache: {"checkpoint", "loader", "cache": "cold"|"warm", "variant",
     "prompt_tokens", "file_bytes", "reason", "loads", "first_tokens"}. `reason` is None, or why there are no (further)
     numbers, such as a page cache that cannot be emptied here; never is a warm load passed off as a cold one. `loads`
-    and `first_tokens` hold a dict a round: {"round", "position"} and the keys that `loaders.measure` describes.
+    and `first_tokens` hold a dict a round: {"round", "position"} and the keys that `worker.measure_load` describes.
 
     The files of the formats are written to a temporary folder in `cache` and removed. `asked` are the (loader, cache)
     whose share of the time to first token a claim is about (None: all): they come first where a round of everything,

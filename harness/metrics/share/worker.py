@@ -1,0 +1,190 @@
+"""The verb `phases`: calls of every variant with its phases marked, beside calls of the plain one."""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
+from typing import Any
+
+import torch
+
+from llama_workbench import variants
+from llama_workbench.datasets.workloads import call_lengths, warmup_length
+
+from ...worker.bench import Bench
+from ...worker.building import runner_of
+from ...worker.channel import in_one_line
+from ...worker.gating import own_case
+from ...worker.round_loop import rebuilt
+from ...worker.runners import Runner
+from ...worker.shape import PRIME_NS, SHORT_SAMPLE_NS
+from ...worker.state import Worker, WorkerError
+from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
+
+ROUND_NS, MOST_CALLS = 40_000_000, 9
+"""A round calls each variant this long, marked and plain together, within one and so many calls."""
+
+TIMESTAMP_SHARE = 0.02
+"""Phases are timed by thread CPU time, unless its timestamps (0.2-0.7 µs, a system call; wall time: 0.05) cost more."""
+
+PREEMPTED_SHARE, PREEMPTED_NS, RETAKES = 0.02, 20_000, 5
+"""By wall time, a call that waited longer than this for its processor is taken again, up to so many times."""
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What all rounds of a workload have in common. retakes: how often a call that was held up is taken again."""
+
+    worker: Worker
+    bench: Bench
+    marked: dict[str, Instrumented]
+    clock: Callable[[], int]
+    retakes: int
+
+
+def phases(worker: Worker, workload: str, variants: Sequence[str], rounds: int, wall: bool) -> dict[str, Any]:
+    """Time by phase: rows [variant, round, call, tokens, plain_ns, {phase: ns}]; facts or a reason by variant.
+
+    `wall`: something computes in other threads, so that the thread's CPU time does not tell.
+    """
+    bench = worker.benches[workload]
+    if bench.checkpoint is None:
+        raise WorkerError("a component has no phases: it is one part of a forward, timed alone")
+    facts: dict[str, dict[str, Any]] = {}
+    marked: dict[str, Instrumented] = {}
+    for index, name in enumerate(variants):
+        worker.mark(index)
+        try:
+            made = instrumented(worker, name)
+            timestamps = _check(worker, bench, name, made)
+        except Exception as error:
+            reason = str(error) if isinstance(error, PhaseError) else f"raises {in_one_line(error)}"
+            facts[name] = {"reason": reason, "clock": None, "readings": 0, "lines": {}}
+            continue
+        marked[name] = made
+        facts[name] = {"reason": None, "readings": timestamps, "lines": made.lines}
+    worker.mark(-1)
+    cost_ns = _timestamp_ns()
+    dear = any(facts[name]["readings"] * cost_ns > TIMESTAMP_SHARE * bench.subjects[name].call_ns for name in marked)
+    clock = perf_counter_ns if wall or dear else thread_time_ns
+    for name, made in marked.items():
+        made.set_clock(clock)
+        facts[name]["clock"] = "thread CPU" if clock is thread_time_ns else "wall"
+    retakes = RETAKES if dear and not wall and bench.workload.lengths == "repeated" else 0
+    this = _Pass(worker, bench, marked, clock, retakes)
+    rows = [row for round_index in range(rounds if marked else 0) for row in _round(this, round_index)]
+    return {"rows": rows, "facts": facts}
+
+
+def instrumented(worker: Worker, entered: str) -> Instrumented:
+    """The marked twin of a variant; one private import a process. Raises PhaseError where it cannot be marked."""
+    name = entered.partition("@")[0]
+    if name in worker.added:
+        raise PhaseError(f"{name}: code from outside has no map of phases (variants/phase_map.py holds ours)")
+    tag = f"phases_{entered.replace('@', '_')}"
+    return worker.once(("phases", entered), lambda: instrument(variants.get(name), tag))
+
+
+def _check(worker: Worker, bench: Bench, name: str, made: Instrumented) -> int:
+    """Same logits to the bit as the plain variant, and every op in its phase; → timestamps in a timed call."""
+    assert bench.checkpoint is not None
+    case = own_case(worker, bench)
+    build = bench.subjects[name].variant.build
+    with torch.no_grad():
+        plain, twin = (
+            one(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+            for one in (build, made.variant.build)
+        )
+        for model in (plain, twin):
+            model.reset()
+        for tokens, position in case.steps:
+            ops, logits = ops_of_phases(made, partial(twin.forward, tokens, position))
+            check_ops(ops)
+            if not torch.equal(logits, plain.forward(tokens, position)):
+                raise PhaseError(f"{name}: the marked variant gives other logits than the plain one")
+    with torch.inference_mode():
+        runner = runner_of(worker, bench, made.variant)
+        runner.prepare(bench.workload.tokens, bench.take(), 1)
+        made.start(0)
+        runner.call()
+    return len(made.log)
+
+
+def _round(this: _Pass, round_index: int) -> list[list[Any]]:
+    """All variants rebuilt, each marked and plain; calls of all of them in random order."""
+    worker, bench, marked = this.worker, this.bench, this.marked
+    work = bench.workload
+    rng = random.Random(f"phases {bench.seed} {work.name} {worker.process} {round_index}")
+    slowest_ns = max(bench.subjects[name].call_ns for name in marked)
+    count = round(min(max(ROUND_NS / 2 / slowest_ns, 1), MOST_CALLS))
+    if slowest_ns < SHORT_SAMPLE_NS:
+        count = max(count, 3)
+    prime = slowest_ns < PRIME_NS and not bench.once
+    lengths = call_lengths(work, round_index=round_index, count=count, seed=bench.seed)
+    warm_length = warmup_length(work, lengths=lengths)
+
+    def build(side: tuple[str, bool]) -> Runner:
+        name, with_marks = side
+        runner = runner_of(worker, bench, marked[name].variant if with_marks else bench.subjects[name].variant)
+        runner.prepare(warm_length, bench.take(), 1)
+        runner.call()
+        return runner
+
+    def prepare(runner: Runner, length: int) -> None:
+        runner.prepare(length, bench.take(1 + prime), 1 + prime)
+        if prime:
+            runner.call()
+
+    rows: list[list[Any]] = []
+    sides = {(name, with_marks): index for index, name in enumerate(marked) for with_marks in (False, True)}
+    with rebuilt(worker, rng, sides, build) as built:
+        gc.collect()
+        for call, length in enumerate(lengths):
+            spent = {
+                (name, with_marks): _timed_call(
+                    this, runner, marked[name] if with_marks else None, partial(prepare, runner, length)
+                )
+                for _, (name, with_marks), runner in built.turns()
+            }
+            for name in marked:
+                plain_ns = sum(spent[name, False].values())
+                rows.append([name, round_index, call, length, plain_ns, spent[name, True]])
+    return rows
+
+
+def _timed_call(this: _Pass, runner: Runner, made: Instrumented | None, prepare: Callable[[], None]) -> dict[str, int]:
+    """Nanoseconds by phase of one call, all under "" where it is not marked; taken again where it had to wait."""
+    best: dict[str, int] = {}
+    least_waited = math.inf
+    for _ in range(1 + this.retakes):
+        prepare()
+        cpu = thread_time_ns()
+        start = this.clock()
+        if made is not None:
+            made.start(start)
+        runner.call()
+        end = this.clock()
+        cpu = thread_time_ns() - cpu
+        waited = end - start - cpu
+        if waited < least_waited:
+            least_waited = waited
+            best = {"": end - start} if made is None else durations(made.log, end)
+        if waited <= PREEMPTED_NS + PREEMPTED_SHARE * (end - start):
+            break
+    return best
+
+
+def _timestamp_ns() -> float:
+    """What a timestamp of the thread's CPU time costs here."""
+    start = perf_counter_ns()
+    for _ in range(1000):
+        thread_time_ns()
+    return (perf_counter_ns() - start) / 1000
+
+
+VERBS = {"phases": phases}

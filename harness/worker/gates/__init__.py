@@ -1,0 +1,1 @@
+"""What a variant must pass before any of its times count."""

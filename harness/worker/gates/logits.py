@@ -1,0 +1,148 @@
+"""Same logits, and the same greedy tokens, as the reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from llama_workbench.variants import Engine, Model
+from llama_workbench.variants.generation import generate
+
+TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
+"""Largest allowed |logit - reference| as a share of the largest reference logit of the case.
+
+float64 leaves room for the reference itself: transformers normalises and builds its cosines in float32 (measured
+difference on the small geometry: 5e-7). float32: differences between kernels grow with depth and width; measured
+2e-6 at most on the shipped geometries.
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Calls on one sequence: `steps` holds (tokens, position) of each, tokens [B, T]; a fresh sequence at the start."""
+
+    name: str
+    steps: tuple[tuple[Tensor, int], ...]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether a variant's logits may be trusted. Errors and tolerance are shares of the largest reference logit."""
+
+    passed: bool
+    cases: int
+    max_error: float
+    tolerance: float
+    detail: str
+
+    @classmethod
+    def failed(cls, detail: str, *, cases: int = 0, error: float = math.inf, tolerance: float = 0.0) -> Gate:
+        return cls(False, cases, error, tolerance, detail)
+
+
+def run_cases(model: Model, cases: Sequence[Case], device: str = "cpu") -> list[list[Tensor]]:
+    """Logits [B, V] of every step of every case; the model is reset before each case.
+
+    The model computes on `device`; the cases and what comes back lie on the CPU.
+    """
+    out = []
+    with torch.inference_mode():
+        for case in cases:
+            model.reset()
+            out.append([model.forward(tokens.to(device), position).clone().cpu() for tokens, position in case.steps])
+        model.reset()
+    return out
+
+
+def judge_logits(
+    cases: Sequence[Case],
+    got: Sequence[Sequence[Tensor]],
+    expected: Sequence[Sequence[Tensor]],
+    dtype: torch.dtype,
+    *,
+    engine: Engine | None = None,
+) -> Gate:
+    """Compare step by step; NaN or infinity never passes, nor does a wrong shape.
+
+    Where an `engine` gives log-probabilities, they are compared with the reference's.
+    """
+    tolerance = TOLERANCES[dtype]
+    if engine is not None and engine.outputs == "log-probabilities":
+        expected = [[torch.log_softmax(logits.double(), -1) for logits in steps] for steps in expected]
+    worst = 0.0
+    for case, ours, theirs in zip(cases, got, expected, strict=True):
+        for step, (logits, reference) in enumerate(zip(ours, theirs, strict=True)):
+            where = f"{case.name}, call {step + 1}"
+            if not isinstance(logits, Tensor) or logits.shape != reference.shape:
+                shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+                detail = f"{where}: {shape} for {list(reference.shape)}"
+                return Gate.failed(detail, cases=len(cases), tolerance=tolerance)
+            if not bool(torch.isfinite(logits).all()):
+                detail = f"{where}: NaN or infinite logits"
+                return Gate.failed(detail, cases=len(cases), tolerance=tolerance)
+            error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
+            if error > tolerance:
+                detail = f"{where}: logits off by {error:.1e} of the largest (allowed {tolerance:.0e})"
+                return Gate.failed(detail, cases=len(cases), error=error, tolerance=tolerance)
+            worst = max(worst, error)
+    return Gate(True, len(cases), worst, tolerance, f"{len(cases)} cases")
+
+
+class _WithMargins:
+    """A model that records at each call by how much the best logit led."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.reset = model.reset
+        self.margins: list[Tensor] = []
+
+    def forward(self, tokens: Tensor, position: int) -> Tensor:
+        logits = self.model.forward(tokens, position)
+        best = logits.topk(2, dim=-1).values  # [B, 2]
+        self.margins.append((best[:, 0] - best[:, 1]) / logits.abs().max())
+        return logits
+
+
+def greedy(model: Model, prompt: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """A reference's generation: tokens [B, N], and by how much each led, as a share of that call's largest logit."""
+    watched = _WithMargins(model)
+    with torch.inference_mode():
+        tokens = torch.stack(list(generate(watched, prompt, count)), dim=1)
+        return tokens, torch.stack(watched.margins, dim=1)
+
+
+def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dtype) -> str | None:
+    """None where greedy tokens [B, N] are the reference's; else the first wrong one, in words.
+
+    A near-tie is not a fault. Each of two logits may be off by the tolerance of the logits gate, so a right variant may
+    take the second-best token where the reference's best led by at most twice that (`margins`, see `greedy`). From
+    there on the sequences differ, and the rest of that row is not compared.
+    """
+    if got.shape != expected.shape:
+        return f"{list(got.shape)} tokens for {list(expected.shape)}"
+    for row, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
+        differing = (ours != theirs).nonzero()
+        if not len(differing):
+            continue
+        first = int(differing[0])
+        lead = float(margins[row, first])
+        if not lead <= 2 * TOLERANCES[dtype]:
+            return (
+                f"token {first + 1} of sequence {row + 1} is {int(ours[first])}, expected {int(theirs[first])}, "
+                f"which leads by {lead:.1e} of the largest logit"
+            )
+    return None
+
+
+def beyond(case: Case, engine: Engine | None) -> str | None:
+    """What of a case an engine cannot do ("batch" or "chunks"), None where it can do all."""
+    cannot: Mapping[str, str] = {} if engine is None else engine.cannot
+    if "batch" in cannot and any(tokens.shape[0] > 1 for tokens, _ in case.steps):
+        return "batch"
+    if "chunks" in cannot and any(tokens.shape[1] > 1 and position for tokens, position in case.steps):
+        return "chunks"
+    return None

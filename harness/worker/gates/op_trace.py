@@ -1,0 +1,83 @@
+"""The ATen operations of a call: a claim about architecture holds only where both sides run the same ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.ops.append(f"{func}({', '.join(_shown(value) for value in (*args, *(kwargs or {}).values()))})")
+        return func(*args, **(kwargs or {}))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}/{list(value.stride())}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_shown(item) for item in value) + "]"
+    return str(value)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The ATen ops of one call, each with the shapes, strides and types of its arguments."""
+
+    ops: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Short name of the sequence. Equal digests mean equal traces."""
+        return sha256("\n".join(self.ops).encode()).hexdigest()[:16]
+
+
+def trace(call: Callable[[], object]) -> Trace:
+    """Record what `call` dispatches.
+
+    Both gradients and inference mode are off. In inference mode composite operations stay whole, and a trace would not
+    show which kernel scaled_dot_product_attention chose.
+    """
+    recorder = _Recorder()
+    with torch.inference_mode(False), torch.no_grad(), recorder:
+        call()
+    return Trace(tuple(recorder.ops))
+
+
+def trace_difference(baseline: Trace, variant: Trace) -> str | None:
+    """None where both sides run the same ops on the same shapes. Otherwise the first difference, in words."""
+    if baseline.ops == variant.ops:
+        return None
+    for index, (ours, theirs) in enumerate(zip(baseline.ops, variant.ops, strict=False)):
+        if ours != theirs:
+            return (
+                f"op {index + 1} of {len(baseline.ops)} / {len(variant.ops)}: {_short(ours)} against {_short(theirs)}"
+            )
+    return f"{len(baseline.ops)} ops against {len(variant.ops)}"
+
+
+def op_counts(baseline: Trace, variant: Trace) -> list[tuple[str, int, int]]:
+    """Ops that one side runs more often: (name, times in the baseline, times in the variant), largest gap first."""
+    ours, theirs = (Counter(op.split("(")[0].removeprefix("aten.") for op in side.ops) for side in (baseline, variant))
+    found = [(name, ours[name], theirs[name]) for name in {*ours, *theirs} if ours[name] != theirs[name]]
+    return sorted(found, key=lambda row: (-abs(row[2] - row[1]), row[0]))
+
+
+def _short(op: str) -> str:
+    return op.removeprefix("aten.")[:90]
+
+
+def attention_kernels(ops: Trace) -> list[str]:
+    """Names of the fused attention kernels in a trace: which backend scaled_dot_product_attention chose."""
+    names = {op.split("(")[0].removeprefix("aten.") for op in ops.ops}
+    return sorted(name for name in names if name.startswith("_scaled_dot_product"))

@@ -1,0 +1,164 @@
+"""The gate on small models of random weights: every kind of call, before a variant sees the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llama_workbench.variants import Build, Engine, LlamaConfig, RopeScaling
+
+from ..channel import in_one_line
+from .logits import TOLERANCES, Case, Gate, beyond, greedy, judge_logits, judge_tokens, run_cases
+
+SMALL_LENGTH = 48
+"""max_length of the small gate's models; its last case fills it."""
+
+GENERATED = 6
+"""Tokens that the small gate asks an engine for."""
+
+Reference = Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]]
+"""(geometry, dtype) → the reference's logits, in the order of `small_cases`."""
+
+
+def small_geometries() -> dict[str, LlamaConfig]:
+    """Geometries of the small gate: plain attention, and grouped queries with Llama-3 scaling and a tied head."""
+    plain = LlamaConfig(
+        vocab_size=97,
+        hidden_size=64,
+        intermediate_size=176,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=16,
+        max_position_embeddings=SMALL_LENGTH,
+    )
+    grouped = LlamaConfig(
+        vocab_size=97,
+        hidden_size=64,
+        intermediate_size=160,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=SMALL_LENGTH,
+        rms_norm_eps=1e-6,
+        rope_theta=500_000.0,
+        rope_scaling=RopeScaling(8.0, 1.0, 4.0, 16),
+        tie_word_embeddings=True,
+    )
+    return {"plain": plain, "grouped": grouped}
+
+
+def small_weights(config: LlamaConfig, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Seeded normal weights of the small gate, scaled so that activations keep their size."""
+    generator = torch.Generator().manual_seed(1234)
+
+    def normal(*shape: int, scale: float = 1.0) -> Tensor:
+        return (torch.randn(*shape, generator=generator, dtype=torch.float64) * scale).to(dtype)
+
+    hidden, head_dim, inner = config.hidden_size, config.head_dim, config.intermediate_size
+    shapes = {
+        "self_attn.q_proj": (config.num_attention_heads * head_dim, hidden),
+        "self_attn.k_proj": (config.num_key_value_heads * head_dim, hidden),
+        "self_attn.v_proj": (config.num_key_value_heads * head_dim, hidden),
+        "self_attn.o_proj": (hidden, config.num_attention_heads * head_dim),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    weights = {"model.embed_tokens.weight": normal(config.vocab_size, hidden)}
+    for layer in range(config.num_hidden_layers):
+        for name, (rows, columns) in shapes.items():
+            weights[f"model.layers.{layer}.{name}.weight"] = normal(rows, columns, scale=columns**-0.5)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            weights[f"model.layers.{layer}.{name}.weight"] = 1 + 0.1 * normal(hidden)
+    weights["model.norm.weight"] = 1 + 0.1 * normal(hidden)
+    tied = weights["model.embed_tokens.weight"]
+    weights["lm_head.weight"] = tied if config.tie_word_embeddings else normal(config.vocab_size, hidden, scale=0.125)
+    return weights
+
+
+def small_cases(config: LlamaConfig) -> list[Case]:
+    """Prefill, decode, chunks at an offset, batches, one token, and the very last position of the context."""
+    generator = torch.Generator().manual_seed(99)
+    tokens = torch.randint(0, config.vocab_size, (3, SMALL_LENGTH), generator=generator)
+
+    def case(name: str, batch: int, *lengths: int) -> Case:
+        steps, position = [], 0
+        for length in lengths:
+            steps.append((tokens[:batch, position : position + length], position))
+            position += length
+        return Case(name, tuple(steps))
+
+    return [
+        case("prefill", 1, 13),
+        case("decode after prefill", 1, 7, 1, 1),
+        case("chunked prefill", 1, 6, 5, 9),
+        case("chunk, decode, chunk", 1, 4, 1, 6, 1),
+        case("batch of 3", 3, 9, 1, 4),
+        case("single token from empty", 1, 1, 1),
+        case("up to the context limit", 1, SMALL_LENGTH - 1, 1),
+        case("whole context at once", 1, SMALL_LENGTH),
+    ]
+
+
+def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) -> Gate:
+    """Whether an engine generates the tokens that its own `forward` finds most likely. (`forward` passed before.)"""
+    for prompt in prompts:
+        expected, margins = greedy(model, prompt, GENERATED)
+        with torch.inference_mode():
+            tokens = model.generate(prompt, GENERATED)
+        if wrong := judge_tokens(tokens, expected, margins, dtype):
+            detail = f"generated, {prompt.shape[1]} tokens: {wrong}"
+            return Gate.failed(detail, cases=len(prompts), tolerance=TOLERANCES[dtype])
+    return Gate(True, len(prompts), 0.0, TOLERANCES[dtype], f"{len(prompts)} generated")
+
+
+def small_gate(build: Build, reference: Reference, engine: Engine | None = None, device: str = "cpu") -> Gate:
+    """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64.
+
+    The variant computes on `device`. If it raises, the gate fails and the detail is the exception. What an `engine`
+    cannot do is left out, and the detail says so. The tokens that an engine generates are checked as well.
+    """
+    try:
+        return _small_gate(build, reference, torch.float64, engine, device)
+    except Exception as in_double:
+        try:
+            gate = _small_gate(build, reference, torch.float32, engine, device)
+        except Exception as error:
+            return Gate.failed(f"raises {in_one_line(error)}")
+        return replace(gate, detail=f"{gate.detail}, in float32 (float64: {type(in_double).__name__})")
+
+
+def _small_gate(build: Build, reference: Reference, dtype: torch.dtype, engine: Engine | None, device: str) -> Gate:
+    gates = []
+    left_out: dict[str, int] = {}
+    for name, config in small_geometries().items():
+        weights = {name: weight.to(device) for name, weight in small_weights(config, dtype).items()}
+        model = build(config, weights, max_length=SMALL_LENGTH)
+        cases, expected = [], []
+        for case, logits in zip(small_cases(config), reference(name, dtype), strict=True):
+            if (missing := beyond(case, engine)) is not None:
+                left_out[missing] = left_out.get(missing, 0) + 1
+            else:
+                cases.append(case)
+                expected.append(logits)
+        gate = judge_logits(cases, run_cases(model, cases, device), expected, dtype, engine=engine)
+        if gate.passed and engine is not None and engine.outputs == "log-probabilities":
+            gates.append(gate)
+            prompts = [case.steps[0][0] for case in cases if case.steps[0][0].shape[1] + GENERATED <= SMALL_LENGTH]
+            gate = generated_gate(model, prompts, dtype)
+        if not gate.passed:
+            return replace(gate, detail=f"{name} geometry, {gate.detail}")
+        gates.append(gate)
+    cases_in_all = sum(gate.cases for gate in gates)
+    worst = max(gate.max_error for gate in gates)
+    detail = f"{cases_in_all} cases"
+    if engine is not None and left_out:
+        reasons = (f"{count} with {what}: {engine.cannot[what]}" for what, count in left_out.items())
+        detail += f", left out {'; '.join(reasons)}"
+    return Gate(True, cases_in_all, worst, gates[0].tolerance, detail)

@@ -1,0 +1,204 @@
+"""The verbs `gate` and `differences`: right logits, the op trace, and how long a call takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from llama_workbench.datasets.workloads import pieces
+from llama_workbench.variants import Build, Model
+from llama_workbench.variants.outside import OutsideVariantError
+
+from . import reference_logits
+from .bench import GATE_PROMPT, Bench, Subject
+from .building import component_of, engine_of, model_of, takes_requests, variant_of
+from .calibration import calibrate
+from .channel import in_one_line
+from .gates.component import judge_component
+from .gates.logits import Case, Gate, beyond, judge_logits, judge_tokens, run_cases
+from .gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
+from .gates.small import small_gate
+from .runners import GenerateRunner, RequestRunner
+from .state import Worker
+
+
+def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
+    """Logits gate (the small one, then this workload's own calls), op trace, and the time of a call.
+
+    A variant that raises fails its gate; the parent sees a result, not an error. A variant also fails if it leaves
+    something changed behind that others would feel.
+    """
+    found = _gated(worker, workload, variant)
+    if change := worker.changed(variant, files=False):
+        worker.benches[workload].subjects.pop(variant, None)
+        return {"gate": {**found["gate"], "passed": False, "detail": change}}
+    if not worker.is_outside(variant):
+        worker.watch.accept()
+    return found
+
+
+def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
+    bench = worker.benches[workload]
+    try:
+        subject = Subject(variant_of(worker, variant))
+        of_kind = _component_gate if bench.checkpoint is None else _model_gate
+        result = of_kind(worker, bench, subject, variant)
+    except OutsideVariantError as error:
+        return {"gate": asdict(Gate.failed(str(error)))}
+    except Exception as error:
+        return {"gate": asdict(Gate.failed(f"raises {in_one_line(error)}"))}
+    found: dict[str, Any] = {"gate": asdict(result)}
+    if not result.passed:
+        return found
+    try:
+        # torch sees nothing of an engine: two of them would have the same trace. Compiled code cannot be traced.
+        if bench.checkpoint is not None and subject.variant.engine is None and not subject.variant.compiled:
+            subject.trace = _trace(bench, subject.variant.build)
+            found["trace"] = {
+                "digest": subject.trace.digest,
+                "ops": len(subject.trace.ops),
+                "attention_kernels": attention_kernels(subject.trace),
+            }
+        found |= calibrate(worker, bench, subject, variant)
+    except Exception as error:
+        return {"gate": asdict(replace(result, passed=False, detail=f"raises {in_one_line(error)}"))}
+    bench.subjects[variant] = subject
+    return found
+
+
+def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
+    """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
+    engine, device = subject.variant.engine, worker.device.kind
+
+    def on_small_models() -> Gate:
+        def reference(geometry: str, dtype: torch.dtype) -> reference_logits.Logits:
+            return reference_logits.of_small_gate(worker, geometry, dtype)
+
+        return small_gate(subject.variant.build, reference, engine, device)
+
+    small = worker.once(("small gate", entered), on_small_models)
+    if not small.passed:
+        return small
+    case = own_case(worker, bench)
+    if engine is not None and (what := beyond(case, engine)) is not None:
+        return replace(small, passed=False, detail=f"cannot do this workload ({what}: {engine.cannot[what]})")
+    if engine is None or not engine.loads_once:
+        model = model_of(bench, subject.variant)
+    else:
+        model = engine_of(worker, bench, subject.variant, entered)
+        subject.variant = replace(subject.variant, build=lambda *_, **__: model)
+    expected = reference_logits.of_case(worker, bench, case)
+    requests = takes_requests(subject.variant)
+    if requests:  # it computes everything before a step anew: two steps are enough
+        case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
+    result = judge_logits([case], run_cases(model, [case], device), expected, bench.dtype, engine=engine)
+    if result.passed and bench.generated is not None:
+        if wrong := _wrong_tokens(bench, model, requests=requests):
+            return replace(result, passed=False, detail=f"{case.name}: {wrong}")
+        result = replace(result, detail=f"{result.detail} and {bench.generated[0].numel()} greedy tokens")
+    return replace(
+        result,
+        cases=result.cases + small.cases,
+        detail=f"{small.detail}; {result.detail} on {bench.workload.geometry}" if result.passed else result.detail,
+    )
+
+
+def _wrong_tokens(bench: Bench, model: Model, *, requests: bool) -> str | None:
+    """Where the model generates other tokens than the reference after the gate prompt, in words."""
+    assert bench.generated is not None
+    runner = RequestRunner(model, bench) if requests else GenerateRunner(model, bench)
+    with torch.inference_mode():
+        runner.prepare(bench.workload.tokens, GATE_PROMPT, 1)
+        return judge_tokens(runner.call().cpu(), *bench.generated, bench.dtype)
+
+
+def own_case(worker: Worker, bench: Bench) -> Case:
+    """The calls that will be timed: the prompt at its full length and one decode step after it.
+
+    Of a generation every step, along the reference's own tokens, so that one near-tie does not hide the rest.
+    """
+    work = bench.workload
+    tokens = bench.gate_prompt.cpu()
+    lengths = [work.context, *pieces(work, work.tokens), 1]
+    if work.kind == "generate":
+        if bench.generated is None:
+            bench.generated = reference_logits.of_generation(worker, bench)
+        tokens = torch.cat((tokens[:, : work.tokens], bench.generated[0]), dim=1)
+        lengths = [work.tokens] + [1] * bench.generated[0].shape[-1]
+    steps = []
+    position = 0
+    for length in lengths:
+        if length and position + length <= bench.max_length:
+            steps.append((tokens[:, position : position + length], position))
+            position += length
+    return Case(work.name, tuple(steps))
+
+
+def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
+    component = component_of(worker, bench, subject.variant)
+    if subject.variant.component is not None:
+        subject.variant = replace(subject.variant, component=lambda *_, **__: component)
+    got, expected = component.read(component.run()).double(), component.expected().double()
+    result = judge_component(got, expected)
+    if result.passed:
+        subject.expected = expected
+    return result
+
+
+def _trace(bench: Bench, build: Build) -> Trace:
+    """The op trace of the workload's own call, caches warm, on a model built outside inference mode.
+
+    (Caches made in inference mode could not be written outside it; see `op_trace.trace`.)
+    """
+    work, checkpoint = bench.workload, bench.checkpoint
+    assert checkpoint is not None
+    context = work.context
+    with torch.no_grad():
+        model = build(checkpoint.config, checkpoint.weights, max_length=bench.max_length)
+        if work.kind == "generate":
+            generation = GenerateRunner(model, bench)
+            generation.prepare(work.tokens, GATE_PROMPT, 1)
+            generation.call()
+            generation.prepare(work.tokens, GATE_PROMPT, 1)
+            return trace(generation.call)
+
+        def fill() -> None:
+            model.reset()
+            if context:
+                model.forward(bench.gate_prompt[:, :context], 0)
+
+        def advance(position: int) -> None:
+            for length in pieces(work, work.tokens):
+                model.forward(bench.gate_prompt[:, position : position + length], position)
+                position += length
+
+        fill()
+        advance(context)
+        if work.kind == "decode":
+            return trace(lambda: advance(context + 1))
+        fill()
+        return trace(lambda: advance(context))
+
+
+def differences(worker: Worker, workload: str, pairs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """Op-trace differences of (baseline, variant) pairs."""
+    subjects = worker.benches[workload].subjects
+    found = []
+    for baseline, variant in pairs:
+        ours, theirs = subjects[baseline].trace, subjects[variant].trace
+        if ours is None or theirs is None:
+            continue
+        difference = trace_difference(ours, theirs)
+        found.append(
+            {
+                "baseline": baseline,
+                "variant": variant,
+                "same": difference is None,
+                "detail": difference or "",
+                "counts": op_counts(ours, theirs),
+            }
+        )
+    return found

@@ -1,0 +1,116 @@
+"""What the reference gives for the calls of the gates. It is computed once and then kept in the cache directory.
+
+Importing the library takes four seconds, longer than most gates. The key of a kept file covers everything that the
+logits depend on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from llama_workbench import variants
+from llama_workbench.datasets.cache import CacheError, partial_folder
+from llama_workbench.datasets.checkpoints import load
+from llama_workbench.variants import Model
+
+from .bench import Bench
+from .gates.logits import Case, greedy, run_cases
+from .gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from .state import Worker
+
+REFERENCE = "transformers_eager"
+
+WIDE_PARAMETERS = 50_000_000
+"""The reference computes in float64 for models with fewer parameters than this, else in float32."""
+
+Logits = list[list[Tensor]]
+"""By case and step."""
+
+
+def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype) -> Logits:
+    """Logits of all cases of the small gate on one of its geometries."""
+    config = small_geometries()[geometry]
+    cases = small_cases(config)
+
+    def compute() -> Logits:
+        weights = small_weights(config, dtype)
+        return run_cases(variants.get(REFERENCE).build(config, weights, max_length=SMALL_LENGTH), cases)
+
+    return remembered(worker.cache, f"small {geometry} {dtype} {SMALL_LENGTH}", cases, compute)
+
+
+def of_case(worker: Worker, bench: Bench, case: Case) -> Logits:
+    """Logits of one case on the bench's checkpoint."""
+    return remembered(worker.cache, _name(bench), [case], lambda: run_cases(_model(worker, bench), [case]))
+
+
+def of_generation(worker: Worker, bench: Bench) -> tuple[Tensor, Tensor]:
+    """What the reference generates after the gate prompt, and by how much each token led: [B, N] each."""
+    work = bench.workload
+    assert work.new_tokens is not None
+    count = work.new_tokens
+    prompt = bench.gate_prompt[:, : work.tokens].cpu()
+
+    def compute() -> Logits:
+        tokens, margins = greedy(_model(worker, bench), prompt, count)
+        return [[torch.stack([tokens.double(), margins.double()])]]
+
+    name = f"greedy {count} {_name(bench)}"
+    [[both]] = remembered(worker.cache, name, [Case("prompt", ((prompt, 0),))], compute)
+    return both[0].long(), both[1]
+
+
+def _wide(bench: Bench) -> torch.dtype:
+    assert bench.checkpoint is not None
+    return torch.float64 if bench.checkpoint.parameters < WIDE_PARAMETERS else torch.float32
+
+
+def _name(bench: Bench) -> str:
+    assert bench.checkpoint is not None
+    return f"{bench.checkpoint.digest} {bench.workload.dtype} {_wide(bench)}"
+
+
+def _model(worker: Worker, bench: Bench) -> Model:
+    """The reference, always on the CPU: variants on every device are held to the same logits."""
+    checkpoint = bench.checkpoint
+    assert checkpoint is not None
+    if worker.device.kind != "cpu":
+        assert bench.source is not None
+        checkpoint = load(bench.source, dtype=bench.dtype, cache=worker.cache)
+    weights = {name: tensor.to(_wide(bench)) for name, tensor in checkpoint.weights.items()}
+    return variants.get(REFERENCE).build(checkpoint.config, weights, max_length=bench.max_length)
+
+
+def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[[], Logits]) -> Logits:
+    """The logits of `cases` from the cache directory, or computed and left there. `what` names the model."""
+    versions = [importlib.metadata.version(package) for package in ("torch", "transformers")]
+    sizes = [len(case.steps) for case in cases]
+    key = hashlib.sha256(repr((what, versions, sizes)).encode())
+    for case in cases:
+        for tokens, position in case.steps:
+            key.update(tokens.contiguous().numpy().tobytes() + bytes(str((tuple(tokens.shape), position)), "ascii"))
+    path = cache / "reference" / f"{key.hexdigest()[:32]}.safetensors"
+    if os.path.isfile(path):  # Path.is_file would raise where the folder may not be searched
+        try:
+            tensors = load_file(path)
+            return [[tensors[f"{i}.{j}"] for j in range(size)] for i, size in enumerate(sizes)]
+        except Exception as error:  # a damaged file can be computed again
+            print(f"{path.name}: {error}; computed again", file=sys.stderr)
+    logits = compute()
+    named = {f"{i}.{j}": t.contiguous() for i, row in enumerate(logits) for j, t in enumerate(row)}
+    # Without a cache the same work is done next time; the run has warned of that once.
+    with suppress(CacheError, SafetensorError), partial_folder(path.parent, path.name, needed_bytes=0) as folder:
+        save_file(named, folder / path.name)
+        os.replace(folder / path.name, path)
+    return logits

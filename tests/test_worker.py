@@ -1,0 +1,104 @@
+"""Parts of the measuring process that need no model: its verbs, the shape of a round, and the loop of a round."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from llama_workbench.datasets import workloads
+from llama_workbench.datasets.workloads import DECODE_ROOM, Workload
+from llama_workbench.harness.worker import main
+from llama_workbench.harness.worker.round_loop import rebuilt
+from llama_workbench.harness.worker.runners import Runner
+from llama_workbench.harness.worker.shape import MOST_SUB_ROUNDS, Shape, shape_of_round
+from llama_workbench.harness.worker.state import Worker
+
+MS = 1e6
+
+
+def test_the_metrics_bring_their_verbs() -> None:
+    verbs = main.verbs_of_metrics()
+    passes = {"phases", "roofline", "memory", "memory_peak", "memory_held", "memory_transients"}
+    assert passes | {"prepare_loads", "load"} <= verbs.keys()
+    assert not verbs.keys() & main.VERBS.keys()
+
+
+def shape(work: Workload, *call_ns: float, once: bool = False, rebuild_ns: float = 0.0) -> Shape:
+    times = {f"v{index}": time for index, time in enumerate(call_ns)}
+    return shape_of_round(work, times, once=once, sample_ns=200_000, rebuild_ns=rebuild_ns)
+
+
+PREFILL, DECODE = workloads.get("prefill-tiny-t16"), workloads.get("decode-tiny-c16")
+
+
+def test_variants_have_as_many_calls_in_a_sample_unless_they_differ_by_more_than_ten_times() -> None:
+    assert shape(PREFILL, 50_000, 90_000, 500_000).repeats == {"v0": 4, "v1": 4, "v2": 4}
+    assert shape(PREFILL, 50_000, 501_000, 20_000).repeats == {"v2": 10, "v0": 10, "v1": 1}
+    assert shape(PREFILL, 50_000, once=True) == Shape(MOST_SUB_ROUNDS, {"v0": 1}, prime=False)
+
+
+def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None:
+    counts = [shape(PREFILL, 2 * MS, rebuild_ns=time).sub_rounds for time in (0, 20 * MS, 30 * MS, 900 * MS)]
+    assert counts == [1 + 2, 5, 7, 11]  # 10 ms at least, 50 ms at most; a sample has an untimed call before it
+    assert shape(PREFILL, 59 * MS).sub_rounds == 3
+    assert shape(PREFILL, 61 * MS).sub_rounds == 1
+    assert all(shape(PREFILL, time * MS).sub_rounds % 2 for time in (0.05, 1.1, 3.3, 7.7))
+
+
+def test_only_short_calls_are_made_once_before_their_sample() -> None:
+    assert shape(PREFILL, 4.9 * MS, 1 * MS).prime
+    assert not shape(PREFILL, 5 * MS, 1 * MS).prime
+
+
+@pytest.mark.parametrize("call_ns", [1_000, 30_000, 1 * MS, 40 * MS])
+def test_the_samples_of_a_decode_fit_into_its_positions(call_ns: float) -> None:
+    found = shape(DECODE, call_ns, rebuild_ns=50 * MS)
+    assert found.sub_rounds * (found.repeats["v0"] + 1) <= DECODE_ROOM
+    assert found.sub_rounds % 2
+
+
+def test_a_generation_is_a_sample_of_its_own() -> None:
+    assert shape(workloads.get("generate-tiny-t8-n6-b1"), 10_000).repeats == {"v0": 1}
+
+
+class Nothing(Runner):
+    """A side that computes nothing."""
+
+
+def test_sides_are_rebuilt_and_take_turns_in_random_order(tmp_path: Path) -> None:
+    worker = Worker({"cache": str(tmp_path), "threads": torch.get_num_threads()})
+    marks: list[int] = []
+    worker.mark = marks.append  # type: ignore[assignment,method-assign]
+    places = {"a": 0, "b": 1, "kernel": -1}
+    built: list[str] = []
+    orders: Counter[tuple[str, ...]] = Counter()
+
+    def build(side: str) -> Runner:
+        assert gc.isenabled() and torch.is_inference_mode_enabled()
+        built.append(side)
+        return Nothing()
+
+    for number in range(30):
+        with rebuilt(worker, random.Random(number), places, build) as round_:
+            assert not gc.isenabled()
+            for _ in range(2):
+                turns = list(round_.turns())
+                assert [position for position, _, _ in turns] == [0, 1, 2]
+                assert all(round_.runners[side] is runner for _, side, runner in turns)
+                orders[tuple(side for _, side, _ in turns)] += 1
+        assert gc.isenabled() and not round_.runners and marks[-1] == -1
+        assert Counter(built) == dict.fromkeys(places, number + 1)
+        assert marks[:3] == [places[side] for side in built[:3]]
+    assert len(orders) == 6 and max(orders.values()) < 25
+
+
+def test_after_a_round_that_fails_garbage_is_collected_again(tmp_path: Path) -> None:
+    worker = Worker({"cache": str(tmp_path), "threads": torch.get_num_threads()})
+    with pytest.raises(ZeroDivisionError), rebuilt(worker, random.Random(0), {"a": 0}, lambda side: Nothing()):
+        raise ZeroDivisionError
+    assert gc.isenabled() and not torch.is_inference_mode_enabled()
