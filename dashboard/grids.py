@@ -27,7 +27,8 @@ from llama_workbench.harness.metrics.attribution import (
     measured_grid,
 )
 from llama_workbench.harness.stats.confidence import running_interval
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from .data import Claim, Effect
 

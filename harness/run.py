@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,6 @@ from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims import claims as claim_data
 from .evidence import judge
-from .evidence.judge import Verdict
 from .judge import verdicts
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
@@ -48,9 +47,16 @@ from .report.standings import write_standings
 from .spec.comparison import Comparison, Metric
 from .spec.experiments import Experiment, without
 from .spec.regions import Region
+from .spec.sample import Round
 from .stats.confidence import first_interval, first_look, running_interval
-from .store.folder import FINDINGS, LOADING, MANIFEST, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
-from .store.forms import Fault
+from .store import pass_schema, schema
+from .store.errors import RunError
+from .store.files import FINDINGS, LOADING, MANIFEST, PHASE_FACTS
+from .store.folder import RunFolder
+from .store.forms import Fault, plain
+from .store.parquet import NO_SAMPLES
+from .store.pass_schema import Finding
+from .store.schema import Verdict
 
 PRECISION = 0.03
 """A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
@@ -171,15 +177,15 @@ class SequentialReferee:
             pairs += [_control_pair(name, experiment.baseline) for name in experiment.controls]
             self.pairs[experiment.workload.name] = list(dict.fromkeys(pairs))
 
-    def add(self, record: Mapping[str, Any]) -> None:
-        workload = record["workload"]
+    def add(self, record: Round) -> None:
+        workload = record.workload
         times: dict[str, dict[int, tuple[int, ...]]] = {}
-        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _, *more in record["samples"]:
-            first_cpu_ns, first_wall_ns, device_ns, first_device_ns = (*more, 0, 0, 0, 0)[:4]
-            first = (first_cpu_ns, first_wall_ns, first_device_ns)
-            times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns, device_ns, *first)
+        for sample in record.samples:
+            first = (sample.first_cpu_ns, sample.first_wall_ns, sample.first_device_ns)
+            whole = (sample.repeats, sample.cpu_ns, sample.wall_ns, sample.device_ns)
+            times.setdefault(sample.variant, {})[sample.sub_round] = (*whole, *first)
         if workload in self.grids:
-            logs = attribution.round_logs(record["samples"], clock=self._clock(workload, self.cells))
+            logs = attribution.round_logs(record.samples, clock=self._clock(workload, self.cells))
             if logs is not None:
                 self.grids[workload].append(logs)
         for baseline, variant, metric in self.pairs[workload]:
@@ -381,7 +387,7 @@ class Run:
         """The passes that claims ask for, after the rounds: what they find feeds verdicts. One that fails says so, and
         its claims stay open; the others go on."""
         readings = self.plan.readings
-        found: list[judge.Finding] = []
+        found: list[Finding] = []
         if unmeasured := self.unmeasured_phases():
             self.folder.write_json(PHASE_FACTS, unmeasured)
 
@@ -418,7 +424,7 @@ class Run:
             except (WorkerFailed, MeasureError) as error:
                 self.progress.note(f"{name.partition(':')[0]}: nothing found, {error}")
             if found:
-                self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
+                self.folder.write_json(FINDINGS, found)
 
     def unmeasured_phases(self) -> list[dict[str, Any]]:
         """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
@@ -499,13 +505,13 @@ class Run:
             parameters[workload.geometry] = geometries.parameter_count(geometry.config)
         return folders, parameters
 
-    def _keep(self):  # type: ignore[no-untyped-def]
+    def _keep(self) -> Callable[[Round], None]:
         """Stores a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
         last = time.monotonic()
 
-        def keep(record: Mapping[str, Any]) -> None:
+        def keep(record: Round) -> None:
             nonlocal last
-            self.folder.append_round(record)  # type: ignore[arg-type]
+            self.folder.append_round(record)
             if time.monotonic() - last > SNAPSHOT_SECONDS:
                 self.folder.snapshot()
                 self._write_manifest("running")
@@ -518,7 +524,7 @@ class Run:
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
         return {
-            "format": 1,
+            "format": schema.FORMAT,
             "id": self.folder.path.name,
             "started": self.started.isoformat(timespec="seconds"),
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
@@ -556,7 +562,7 @@ class Run:
                 manifest = counted(manifest, self.folder)
             verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
             manifest["noise"] = noise
-            self.folder.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
+            self.folder.write_json("verdicts.json", verdicts)
         self.folder.seal(manifest)
         if judged and has_samples:
             write_standings(self.folder)
@@ -580,14 +586,14 @@ def judge_run(
             phases=None if phases.empty else phases,
             loading=folder.read_loading(),
             roofline=folder.read_roofline(),
-            findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
+            findings=pass_schema.FINDINGS.validate_python(folder.read_findings()),
         )
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
     found = verdicts.judge_claims(claims, evidence) if claims else []
     for baseline, variant in manifest.get("ad_hoc", []):
         found.append(verdicts.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
-    return tuple(found), evidence.noise.to_json()
+    return tuple(found), plain(evidence.noise)
 
 
 def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:

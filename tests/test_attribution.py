@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import variants
-from llama_workbench.harness.evidence.judge import Control, Evidence, Noise, evidence_from_manifest
+from llama_workbench.harness.evidence.judge import Evidence, evidence_from_manifest
 from llama_workbench.harness.metrics.attribution import (
     GRID,
     Attribution,
@@ -38,7 +38,9 @@ from llama_workbench.harness.metrics.attribution import (
     verdict_on,
 )
 from llama_workbench.harness.spec.regions import Region
-from llama_workbench.harness.stats.confidence import Interval, running_bounds
+from llama_workbench.harness.spec.sample import Sample
+from llama_workbench.harness.stats.confidence import running_bounds
+from llama_workbench.harness.store.schema import Control, Noise
 
 CELLS = GRID.cells()
 ALPHA = 0.01 / effect_count()
@@ -200,7 +202,10 @@ def test_the_order_of_rows_and_the_way_in_do_not_matter(seed: int, rounds: int, 
     found = grid_times(stored, workload="w", clock="cpu")
     assert np.array_equal(found.logs, grid_times(samples, workload="w", clock="cpu").logs)
     columns = ["variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults"]
-    live = [round_logs(part[columns].values.tolist(), clock="cpu") for _, part in stored.groupby("round")]
+    live = [
+        round_logs([Sample(*row) for row in part[columns].values.tolist()], clock="cpu")
+        for _, part in stored.groupby("round")
+    ]
     whole = [logs for logs in live if logs is not None]
     assert len(whole) == len(found.logs)
     assert np.reshape(whole, found.logs.shape) == pytest.approx(found.logs)
@@ -357,7 +362,7 @@ def test_page_faults_on_one_side_confound() -> None:
 def test_a_control_that_fired_widens_effects_and_share() -> None:
     samples = frame(log_times({"layout": 0.03, "ops": 0.3}))
     quiet = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
-    control = Control("w", "aa", f"{CELLS[0]}@aa", CELLS[0], Interval(0.01, 0.005, 0.015, 50), True)
+    control = Control("w", "aa", f"{CELLS[0]}@aa", 0.01, 0.005, 0.015, 50, True)
     fired = attribute(measured_grid(evidence(samples, noise=Noise((control,), "")), "w", seed=0), alpha=ALPHA)
     assert quiet.answer == "both" and fired.answer == "inconclusive" and "control fired" in fired.reason
     assert quiet.share and fired.share and fired.share[1] < quiet.share[1] < quiet.share[2] < fired.share[2]

@@ -17,7 +17,8 @@ from llama_workbench.harness.evidence.judge import effect_alpha, evidence_from_m
 from llama_workbench.harness.examiner.main import Examiner
 from llama_workbench.harness.plan.selection import Request, make_plan
 from llama_workbench.harness.run import SequentialReferee
-from llama_workbench.harness.store.folder import RoundRecord, RunFolder
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates import (
     TOLERANCES,
     greedy,
@@ -277,8 +278,9 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
         for sub_round in range(3):
             for place, variant in enumerate(("team006_before", "team005_proposal")):
                 first, rest = rng.randrange(1_000, 2_000), rng.randrange(50_000, 60_000)
-                rows.append([variant, sub_round, place, 32, 1, first + rest, first + rest + 9, 0, first, first + 5])
-        record: RoundRecord = {"workload": name, "process": 1, "round": index, "samples": rows}
+                whole = (first + rest, first + rest + 9)
+                rows.append(Sample(variant, sub_round, place, 32, 1, *whole, 0, first, first + 5))
+        record = Round(name, 1, index, tuple(rows))
         referee.add(record)
         folder.append_round(record)
     folder.finish()

@@ -22,7 +22,6 @@ from llama_workbench.harness.claims.claims import Claim
 from llama_workbench.harness.evidence import judge
 from llama_workbench.harness.evidence.judge import (
     Differences,
-    Effect,
     Region,
     combine,
     combine_ad_hoc,
@@ -43,6 +42,8 @@ from llama_workbench.harness.stats.confidence import (
     running_bounds,
     running_interval,
 )
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.schema import Effect
 
 ALPHA = 0.01
 PAIRS = 5
@@ -410,7 +411,7 @@ def test_correlated_rounds_are_pointed_out() -> None:
 
 def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
     found = effect([0.1, 0.2], Region.ratio(2, 3))
-    assert found.to_json() == {
+    assert plain(found) == {
         "workload": "w",
         "variant": "new",
         "baseline": "old",
@@ -423,7 +424,7 @@ def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
         "verdict": "inconclusive",
         "warnings": list(found.warnings),
     }
-    assert effect([], Region.ratio(2, 3)).to_json()["ratio"] is None
+    assert plain(effect([], Region.ratio(2, 3)))["ratio"] is None
 
 
 # -- several effects -----------------------------------------------------------------------------------------------
@@ -553,11 +554,12 @@ def test_a_claim_is_judged_at_alpha_over_all_effects_of_the_report() -> None:
     assert verdict.effects[0].low == pytest.approx(math.exp(interval.low))
     assert verdict.effects[0].metric == "cpu time"
     assert same.verdict == "supported"
-    assert json.loads(json.dumps(verdict.to_json(), allow_nan=False)) == verdict.to_json()
-    assert list(verdict.to_json()) == [
+    written = plain(verdict)
+    assert json.loads(json.dumps(written, allow_nan=False)) == written
+    assert list(written) == [
         "claim", "part", "who", "title", "statement", "verdict", "reason", "alpha", "claimed", "region", "effects",
     ]  # fmt: skip
-    assert list(verdict.to_json()["effects"][0]) == [
+    assert list(written["effects"][0]) == [
         "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings",
     ]  # fmt: skip
 
@@ -697,7 +699,7 @@ def test_controls_are_judged_and_summed_up_in_a_line() -> None:
     assert noise.line == (
         f"A/A noise: 2 controls, widest interval ±{widest * 100:.2g} %, largest shift {shift * 100:.2g} %; none fired"
     )
-    assert noise.to_json() == {
+    assert plain(noise) == {
         "controls": [
             {
                 "workload": "w",

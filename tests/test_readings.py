@@ -15,7 +15,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.claims import Claim, ClaimError, Reading, check_claim, load_claims
-from llama_workbench.harness.evidence.judge import Finding, Verdict, evidence_from_manifest
+from llama_workbench.harness.evidence.judge import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.metrics.check.checks import CHECKS, Case
 from llama_workbench.harness.metrics.count import QUANTITIES, CountError, count, lines, units
@@ -23,7 +23,10 @@ from llama_workbench.harness.metrics.findings import find_out
 from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
 from llama_workbench.harness.report.text import effect_text, markdown_table
 from llama_workbench.harness.spec.regions import Range
-from llama_workbench.harness.store.folder import NO_SAMPLES
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.parquet import NO_SAMPLES
+from llama_workbench.harness.store.pass_schema import FINDINGS, Finding
+from llama_workbench.harness.store.schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -176,7 +179,7 @@ def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert passed.value == 100 and passed.count == 16, passed
     assert math.isnan(missing.value) and "no-such-check" in missing.reason
     assert counted.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
-    assert [Finding.from_json(finding.to_json()) for finding in (passed, counted)] == [passed, counted]
+    assert FINDINGS.validate_python(plain([passed, counted])) == [passed, counted]
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -195,16 +198,16 @@ def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_a_count_is_judged_by_where_it_lies() -> None:
     def found(value: float) -> Finding:
-        return Finding(("count", "lines", "", "fast", ""), value, 1)
+        return Finding("count", "lines", "", "fast", "", value, 1)
 
     asked: dict[str, Any] = {"metric": "count", "quantity": "lines", "variant": "fast", "at_most": 60}
     assert judged(found(60), **asked).verdict == "supported"
     refuted = judged(found(61), **asked)
     assert refuted.verdict == "refuted"
-    [effect] = refuted.to_json()["effects"]
+    [effect] = plain(refuted)["effects"]
     assert "ratio" not in effect and effect["value"] == effect["low"] == 61 and effect["unit"] == "lines"
     assert effect_text(effect) == "61 lines"
-    assert "61 lines" in markdown_table([refuted.to_json()], {})
+    assert "61 lines" in markdown_table(plain([refuted]), {})
 
 
 def test_what_nobody_looked_at_is_not_measurable() -> None:
@@ -305,4 +308,4 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     [effect] = found.effects
     assert (found.verdict, effect.rounds) == (verdict, rounds)
     assert why in found.reason
-    assert (effect.to_json()["low"] is None) is (rounds == 1)
+    assert (plain(effect)["low"] is None) is (rounds == 1)

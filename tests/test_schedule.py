@@ -13,6 +13,7 @@ from llama_workbench.harness.measure.measurement import Bookkeeping, Need, next_
 from llama_workbench.harness.plan.selection import Plan, Request, make_plan
 from llama_workbench.harness.run import ENOUGH_ROUNDS, SequentialReferee
 from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval, first_look, running_interval
 
 NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
@@ -81,12 +82,12 @@ def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[S
     [experiment] = [one for one in plan.experiments if one.workload.name == "prefill-15m-t128"]
     for index in range(rounds):
         spread = factor(index)
-        samples = [
-            [name, sub_round, place, 128, 1, int(9e6 * rng.uniform(1 / spread, spread)), 9_000_000, 0]
+        samples = tuple(
+            Sample(name, sub_round, place, 128, 1, int(9e6 * rng.uniform(1 / spread, spread)), 9_000_000, 0)
             for sub_round in range(3)
             for place, name in enumerate(experiment.entered())
-        ]
-        referee.add({"workload": experiment.workload.name, "process": 1, "round": index, "samples": samples})
+        )
+        referee.add(Round(experiment.workload.name, 1, index, samples))
     return referee, referee.need(experiment)
 
 

@@ -14,9 +14,7 @@ from functools import partial
 from ..claims.claims import Claim, Hypothesis, Reading, elsewhere
 from ..evidence.judge import (
     AD_HOC_MARGIN_PERCENT,
-    Effect,
     Evidence,
-    Verdict,
     allowance,
     combine,
     combine_ad_hoc,
@@ -34,6 +32,7 @@ from ..metrics.trends import crossover, interval_of
 from ..spec.comparison import Comparison
 from ..spec.regions import Range, Region
 from ..stats.confidence import Method
+from ..store.schema import Effect, Ends, Verdict
 
 
 def own_intervals(claims: Iterable[Claim]) -> int:
@@ -120,7 +119,7 @@ def _verdict(
         reason=reason,
         alpha=alpha,
         claimed=part.describe(),
-        region=part.region,
+        region=Ends(**part.region.to_json()),
         effects=tuple(effects),
     )
 
@@ -174,6 +173,7 @@ def _read(reading: Reading, workload: str, metric: str) -> Effect:
         rounds=0,
         seconds=0.0,
         verdict="not measurable here",
+        warnings=(),
         unit=reading.unit,
     )
 
@@ -400,7 +400,7 @@ def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str, method: Met
         reason=reason,
         alpha=alpha,
         claimed=region.describe(),
-        region=region,
+        region=Ends(**region.to_json()),
         effects=effects,
     )
 

@@ -21,6 +21,7 @@ from llama_workbench.variants.presets import presets
 
 from ..machine.environment import granted_cores
 from ..spec.experiments import Experiment, without
+from ..spec.sample import Round, Sample
 from .examination import Examination
 from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
 
@@ -78,7 +79,7 @@ class Need:
 class Referee(Protocol):
     """Decides what still needs rounds."""
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Round) -> None:
         """Take a finished round in."""
 
     def need(self, experiment: Experiment) -> Need:
@@ -461,7 +462,7 @@ class Measurement:
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
-    def run(self, referee: Referee, keep: Callable[[Mapping[str, Any]], None], *, seconds: float) -> None:
+    def run(self, referee: Referee, keep: Callable[[Round], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent.
 
         `keep` stores each finished round. First all get the rounds that an interval needs at all, if there is time for
@@ -490,7 +491,7 @@ class Measurement:
         group: Group,
         book: Bookkeeping,
         referee: Referee,
-        keep: Callable[[Mapping[str, Any]], None],
+        keep: Callable[[Round], None],
         seconds: float,
     ) -> None:
         end = time.monotonic() + seconds
@@ -521,12 +522,8 @@ class Measurement:
                 self.exclude(name, reason, book)
             if found["elsewhere"] or any(self.is_outside(name) for name in found["changed"]):
                 continue  # others may have felt it
-            record = {
-                "workload": workload.name,
-                "process": group.processes,
-                "round": book.rounds,
-                "samples": [sample for sample in found["samples"] if sample[0] not in bad],
-            }
+            samples = tuple(sample for row in found["samples"] if (sample := Sample(*row)).variant not in bad)
+            record = Round(workload.name, group.processes, book.rounds, samples)
             keep(record)
             referee.add(record)
             book.rounds += 1

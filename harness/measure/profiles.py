@@ -26,7 +26,8 @@ from llama_workbench.variants import outside
 from ..machine.environment import last_level_cache_bytes
 from ..machine.lifeline import tied
 from ..machine.places import place
-from ..store.folder import MEMORY, PHASE_FACTS, PROFILES, ROOFLINE, RunFolder
+from ..store.files import MEMORY, PHASE_FACTS, PROFILES, ROOFLINE
+from ..store.folder import RunFolder
 from .measurement import Bookkeeping, Group, Measurement, Progress
 from .processes import WorkerFailed, WorkerProcess
 

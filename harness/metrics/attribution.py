@@ -44,10 +44,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..evidence.judge import INVALID_SHARE_LIMIT, Clock, Differences, Effect, Evidence, decided, judge_effect
+from ..evidence.judge import INVALID_SHARE_LIMIT, Clock, Differences, Evidence, decided, judge_effect
 from ..spec.comparison import Comparison
 from ..spec.regions import Region
+from ..spec.sample import Sample
 from ..stats.confidence import Method, running_interval
+from ..store.schema import Effect
 
 MARGIN_PERCENT = 1.0
 """An effect within this much either way counts as none."""
@@ -221,19 +223,16 @@ def grid_times(samples: pd.DataFrame, grid: Grid = GRID, *, workload: str, clock
     )
 
 
-def round_logs(samples: Iterable[Sequence[Any]], grid: Grid = GRID, *, clock: Clock) -> NDArray[np.float64] | None:
-    """The same for one round as the measuring loop has it: [cells], or None where the round is not whole or not valid.
-
-    Each sample is a row of `store.RoundRecord`.
-    """
+def round_logs(samples: Iterable[Sample], grid: Grid = GRID, *, clock: Clock) -> NDArray[np.float64] | None:
+    """The same for one round as the measuring loop has it: [cells]; None where the round is not whole or not valid."""
     cells = {name: index for index, name in enumerate(grid.cells())}
-    place = {"cpu": 0, "wall": 1, "device": 5}[clock]
     rows: dict[int, dict[int, float]] = {}
-    for variant, sub_round, _, _, repeats, *found_ns in samples:
-        if variant in cells:
-            time_ns = found_ns[place]
-            usable = time_ns > 0 and repeats > 0
-            rows.setdefault(sub_round, {})[cells[variant]] = math.log(time_ns / repeats) if usable else math.nan
+    for sample in samples:
+        if sample.variant in cells:
+            time_ns = getattr(sample, f"{clock}_ns")
+            usable = time_ns > 0 and sample.repeats > 0
+            log = math.log(time_ns / sample.repeats) if usable else math.nan
+            rows.setdefault(sample.sub_round, {})[cells[sample.variant]] = log
     whole = [[row[index] for index in range(len(cells))] for row in rows.values() if len(row) == len(cells)]
     logs = np.median(np.array(whole), axis=0) if whole else np.full(len(cells), np.nan)
     return None if np.isnan(logs).any() else logs

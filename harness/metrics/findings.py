@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..claims.claims import Reading
-from ..evidence.judge import Finding
 from ..measure.measurement import Progress
+from ..store.pass_schema import Finding
 from .check.checks import CheckError, run_check
 from .count import CountError, count
 
@@ -38,12 +38,12 @@ def _check(subject: Subject, cache: Path, seed: int, log: Path) -> Finding:
     try:
         cases, seconds = run_check(subject[1], cache=cache, seed=seed, log=log)
     except CheckError as error:
-        return Finding(subject, math.nan, 0, reason=str(error))
+        return Finding(*subject, math.nan, 0, reason=str(error))
     failed = [case for case in cases if not case.passed]
     if not cases:
-        return Finding(subject, math.nan, 0, reason="the check tried nothing", seconds=seconds)
+        return Finding(*subject, math.nan, 0, reason="the check tried nothing", seconds=seconds)
     detail = "; ".join(f"{case.name}: {case.detail}" for case in failed) or f"all {len(cases)} cases pass"
-    return Finding(subject, 100 * (1 - len(failed) / len(cases)), len(cases), detail=detail, seconds=seconds)
+    return Finding(*subject, 100 * (1 - len(failed) / len(cases)), len(cases), detail=detail, seconds=seconds)
 
 
 def _count(subject: Subject, cache: Path, seed: int, log: Path) -> Finding:
@@ -51,8 +51,8 @@ def _count(subject: Subject, cache: Path, seed: int, log: Path) -> Finding:
     try:
         value, detail = count(variant, quantity)
         if not baseline:
-            return Finding(subject, value, 1, detail=detail)
+            return Finding(*subject, value, 1, detail=detail)
         other, said = count(baseline, quantity)
     except CountError as error:
-        return Finding(subject, math.nan, 0, reason=str(error))
-    return Finding(subject, value / other, 1, detail=f"{detail}; {said}")
+        return Finding(*subject, math.nan, 0, reason=str(error))
+    return Finding(*subject, value / other, 1, detail=f"{detail}; {said}")

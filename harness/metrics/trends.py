@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..evidence.judge import Clock, Effect, call_times_ns
+from ..evidence.judge import Clock, call_times_ns
 from ..spec.regions import Region
 from ..stats.confidence import Interval, Method, running_interval
+from ..store.schema import Effect
 
 # -- over the position -------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ from rich.text import Text
 from ..machine.environment import comparable, device_kind
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
-from .standings import YARDSTICK, Key, Standing, Standings, measure_standings
+from ..store.schema import Key, RelativeTime, Standings
+from .standings import YARDSTICK, measure_standings
 from .text import effect_text, markdown_cell, one_text_line
 
 THRESHOLD_PERCENT = 5.0
@@ -155,7 +156,7 @@ def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRES
     _check_threshold(threshold_percent)
     now = measure_standings(new)
     # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
-    return compare_standings(measure_standings(base, now.courses), now, threshold_percent=threshold_percent)
+    return compare_standings(measure_standings(base, now.workloads), now, threshold_percent=threshold_percent)
 
 
 def compare_standings(
@@ -170,7 +171,7 @@ def compare_standings(
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
     limits = _Limits(math.log1p(threshold_percent / 100), math.log1p(tolerance / 100), not machine)
     here, there = ([key for key in run.subjects if only is None or key in only] for run in (old, now))
-    compared = [key for key in here if key in there or key in now.dropped]
+    compared = [key for key in here if key in there or key in now.reasons]
     return Comparison(
         base=old.name,
         new=now.name,
@@ -213,13 +214,13 @@ def _notes_on(run: Standings) -> list[str]:
 
 def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
     workload, variant = key
-    against = old.courses[workload].against
+    against = old.workloads[workload].reference
     reason = why_not(key, old, now)
     if reason or against is None:
         return Row(workload, variant, against or "", None, None, None, None, None, "cannot tell", reason)
-    saved, fresh = old.rows[key], now.rows[key]
+    saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
-    slack = old.courses[workload].bias + now.courses[workload].bias
+    slack = old.workloads[workload].bias + now.workloads[workload].bias
     low, high = before.low - today.high, before.high - today.low
     verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
     if before.unstable or today.unstable:
@@ -267,9 +268,9 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
     ours, theirs = device_kind(now.environment), device_kind(old.environment)
     if ours != theirs:
         return f"{old.name} measured on {theirs}, {now.name} on {ours}"
-    if key in now.dropped:
-        return f"{now.name} has no number for it: {one_text_line(now.dropped[key], 160)}"
-    before, today = old.courses[workload], now.courses[workload]
+    if key in now.reasons:
+        return f"{now.name} has no number for it: {one_text_line(now.reasons[key], 160)}"
+    before, today = old.workloads[workload], now.workloads[workload]
     # Descriptions are for people, and do not change what is measured.
     changed = sorted(
         name
@@ -280,16 +281,16 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
         return f"the workload is another one now ({', '.join(changed)})"
     if before.checkpoint != today.checkpoint:
         return "the checkpoints differ"
-    if before.against is None or before.against != today.against:
+    if before.reference is None or before.reference != today.reference:
         return "no yardstick in both runs"
-    if before.against != YARDSTICK and before.workload.get("kind") != "component":
+    if before.reference != YARDSTICK and before.workload.get("kind") != "component":
         return "no yardstick in either run"
-    if old.rows[key].clock != now.rows[key].clock:
+    if old.times[key].clock != now.times[key].clock:
         return "one run has CPU time, the other wall time"
     return ""
 
 
-def _faults(saved: Standing, fresh: Standing) -> str:
+def _faults(saved: RelativeTime, fresh: RelativeTime) -> str:
     more = fresh.faults - saved.faults
     return f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
 

@@ -25,10 +25,11 @@ from typing import Any
 
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
-from ...evidence.judge import Finding
 from ...measure.measurement import Bookkeeping, Group, Measurement, Progress
 from ...measure.processes import WorkerFailed
-from ...store.folder import MEMORY_SWEEP, RunFolder
+from ...store.files import MEMORY_SWEEP
+from ...store.folder import RunFolder
+from ...store.pass_schema import Finding
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS
@@ -128,7 +129,7 @@ def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
             seconds = float(row["seconds"])
             sizes = series(row)
             if not sizes:
-                found.append(Finding(subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
+                found.append(Finding(*subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
                 continue
             served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
             peak = "resident memory" if row.get("device", "cpu") == "cpu" else "memory of tensors on the device"
@@ -138,7 +139,7 @@ def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
             if "steps" in row and (said := disagreement(row["steps"][-1])):
                 detail += f"; {said}"
             value = 100 * sizes[-1] / row[whole]
-            found.append(Finding(subject, value, row["planned_lengths"], detail=detail, seconds=seconds))
+            found.append(Finding(*subject, value, row["planned_lengths"], detail=detail, seconds=seconds))
     return found
 
 
