@@ -23,11 +23,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..machine.environment import device_kind
 from ..spec.comparison import Comparison, Metric
-from ..spec.regions import Range
 from ..spec.regions import Region as Region
 from ..stats.confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
 from ..store.forms import check
-from ..store.schema import JUDGED_MANIFEST
+from ..store.pass_schema import Finding, Subject
+from ..store.schema import MANIFEST, Control, Effect, Noise
 
 Clock = Literal["cpu", "wall", "device"]
 
@@ -172,82 +172,6 @@ def differences(
 # -- from a series to an effect ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Effect:
-    """One comparison on one workload, or one reading. Ratios are t_baseline / t_variant: above 1 the variant is faster.
-
-    `low` is 0 and `high` infinite while there are too few rounds for an interval; `ratio` is NaN without any. `metric`
-    says which clock: "cpu time", "wall time" or "device time". With a `unit` it is a reading: `ratio`, `low` and `high`
-    are then a value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted,
-    inconclusive or not evidence; for a comparison without a claim faster, slower, same, inconclusive or not evidence.
-    `warnings` say why, the reason for the verdict first.
-    """
-
-    workload: str
-    variant: str
-    baseline: str
-    metric: str
-    ratio: float
-    low: float
-    high: float
-    rounds: int
-    seconds: float
-    verdict: str
-    warnings: tuple[str, ...] = ()
-    unit: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As in verdicts.json; bounds that are not there yet become null. A reading has no ratio but a value."""
-        known = _finite_or_null if self.unit else _or_null
-        return {
-            "workload": self.workload,
-            "variant": self.variant,
-            "baseline": self.baseline,
-            "metric": self.metric,
-            **({"unit": self.unit, "value": known(self.ratio)} if self.unit else {"ratio": known(self.ratio)}),
-            "low": known(self.low),
-            "high": known(self.high),
-            "rounds": self.rounds,
-            "seconds": self.seconds,
-            "verdict": self.verdict,
-            "warnings": list(self.warnings),
-        }
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one part of a claim. `alpha` is what each of its effects was judged at (alpha of the report over
-    the number of its effects); `claimed` says in words what `region` says in log ratios."""
-
-    claim: str
-    part: str | None
-    who: tuple[str, ...]
-    title: str
-    statement: str
-    verdict: str
-    reason: str
-    alpha: float
-    claimed: str
-    region: Region | Range
-    effects: tuple[Effect, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As in verdicts.json."""
-        return {
-            "claim": self.claim,
-            "part": self.part,
-            "who": list(self.who),
-            "title": self.title,
-            "statement": self.statement,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "alpha": self.alpha,
-            "claimed": self.claimed,
-            "region": self.region.to_json(),
-            "effects": [effect.to_json() for effect in self.effects],
-        }
-
-
 def decided(interval: Interval, region: Region) -> bool:
     """True once the interval answers the claim, either way: the measuring loop may stop.
 
@@ -317,6 +241,7 @@ def judge_effect(
         rounds=interval.n,
         seconds=measured.seconds,
         verdict="inconclusive",
+        warnings=(),
     )
     fault_low, fault_high = _fault_stretch(measured, fault_cost_ns)
     notes = []
@@ -464,116 +389,6 @@ def reasons(effects: Sequence[Effect]) -> str:
 
 
 @dataclass(frozen=True)
-class Control:
-    """Two sides that are the same, measured like any other pair. `kind`: "aa", the same variant entered twice;
-    "copy", the same source imported a second time. Fired: the interval says that they differ."""
-
-    workload: str
-    kind: str
-    variant: str
-    baseline: str
-    interval: Interval
-    fired: bool
-
-    @property
-    def shift(self) -> float:
-        """Largest log ratio, either way, that the interval allows."""
-        return max(abs(self.interval.low), abs(self.interval.high))
-
-    def to_json(self) -> dict[str, Any]:
-        """As under "noise" in run.json."""
-        return {
-            "workload": self.workload,
-            "kind": self.kind,
-            "variant": self.variant,
-            "ratio": _or_null(_exp(self.interval.centre)),
-            "low": _or_null(_exp(self.interval.low)),
-            "high": _or_null(_exp(self.interval.high)),
-            "rounds": self.interval.n,
-            "fired": self.fired,
-        }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Control:
-        """One record under "noise" in run.json. Raises ValueError for what cannot be one."""
-        try:
-            variant = str(record["variant"])
-            ends = (record["ratio"], math.nan), (record["low"], -math.inf), (record["high"], math.inf)
-            centre, low, high = (unknown if ratio is None else math.log(ratio) for ratio, unknown in ends)
-            return cls(
-                workload=str(record["workload"]),
-                kind=str(record["kind"]),
-                variant=variant,
-                baseline=variant.partition("@")[0],
-                interval=Interval(centre, low, high, int(record["rounds"])),
-                fired=record["fired"] is True,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not a control: {error!r}") from error
-
-
-@dataclass(frozen=True)
-class Noise:
-    """A session's own controls, and what they showed in one line."""
-
-    controls: tuple[Control, ...]
-    line: str
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Noise:
-        """What `to_json` gave. Raises ValueError."""
-        return cls(tuple(map(Control.from_json, record.get("controls", ()))), str(record.get("line", "")))
-
-    def to_json(self) -> dict[str, Any]:
-        """As "noise" in run.json."""
-        return {"controls": [control.to_json() for control in self.controls], "line": self.line}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One value that a pass found out, exact: bytes, lines, the cases of a check.
-
-    `subject` is (metric, quantity, workload, variant, baseline), with "" for what does not apply. `reason` says why
-    there is no value; then it is NaN.
-    """
-
-    subject: tuple[str, str, str, str, str]
-    value: float
-    count: int
-    detail: str = ""
-    reason: str = ""
-    seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """As in findings.json."""
-        names = dict(zip(_SUBJECT, self.subject, strict=True))
-        return {
-            **names,
-            "value": _finite_or_null(self.value),
-            "count": self.count,
-            "detail": self.detail,
-            "reason": self.reason,
-            "seconds": self.seconds,
-        }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Finding:
-        """One record of findings.json, as `RunFolder.read_findings` checked it."""
-        value = record["value"]
-        return cls(
-            subject=tuple(record[name] for name in _SUBJECT),
-            value=math.nan if value is None else float(value),
-            count=record["count"],
-            detail=record.get("detail", ""),
-            reason=record.get("reason", ""),
-            seconds=record.get("seconds", 0.0),
-        )
-
-
-_SUBJECT = ("metric", "quantity", "workload", "variant", "baseline")
-
-
-@dataclass(frozen=True)
 class Evidence:
     """What judging takes from a run: its samples, and what its manifest says about them.
 
@@ -594,7 +409,7 @@ class Evidence:
     trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
     unusable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     confirmed: Mapping[Comparison, str] = field(default_factory=dict)
-    noise: Noise = Noise((), "A/A noise: no controls in this run")
+    noise: Noise = field(default_factory=lambda: Noise(line=_noise_line(())))
     fault_cost_ns: float = FAULT_COST_NS
     alpha: float = ALPHA
     seed: int = 0
@@ -605,7 +420,7 @@ class Evidence:
     phases: pd.DataFrame | None = None
     loading: Sequence[Mapping[str, Any]] = ()
     roofline: Sequence[Mapping[str, Any]] = ()
-    findings: Mapping[tuple[str, str, str, str, str], Finding] = field(default_factory=dict)
+    findings: Mapping[Subject, Finding] = field(default_factory=dict)
     device: str = "cpu"
 
     def has(self, comparison: Comparison) -> bool:
@@ -674,7 +489,7 @@ def evidence_from_manifest(
 
     Raises forms.Fault where something in it is not as a run writes it.
     """
-    check(JUDGED_MANIFEST, manifest)
+    check(MANIFEST, manifest)
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
     widths: dict[str, int] = {}
     geometries: dict[str, str] = {}
@@ -785,7 +600,8 @@ def judge_controls(evidence: Evidence, *, method: Method = "both") -> Noise:
         pair = differences(evidence.samples, workload=workload, baseline=name, variant=variant, clock=clock)
         interval = running_interval(pair.values, evidence.alpha / len(pairs), method)
         fired = interval.unstable or not interval.low <= 0 <= interval.high
-        controls.append(Control(workload, kind, variant, name, interval, fired))
+        ends = interval.centre, interval.low, interval.high, interval.n
+        controls.append(Control(workload, kind, variant, *ends, fired))
     return Noise(tuple(controls), _noise_line(controls))
 
 
@@ -853,15 +669,6 @@ def _exp(log_ratio: float) -> float:
         return math.exp(log_ratio)
     except OverflowError:
         return math.inf
-
-
-def _finite_or_null(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _or_null(ratio: float) -> float | None:
-    """A ratio for JSON: null for "no bound", which is 0 below and infinity above, and for NaN."""
-    return ratio if math.isfinite(ratio) and ratio > 0 else None
 
 
 def _percent(share: float) -> str:
