@@ -10,6 +10,7 @@ from typing import Any
 
 from ..spec.sample import Column, PhaseTime, Sample, columns, sample_columns
 from . import files
+from .schema import NOISE
 
 INTRODUCTION = """\
 # The files of a run
@@ -33,6 +34,7 @@ def document() -> str:
         schema = form.json_schema()
         parts.append(f"## {name}\n\n{_whole(schema)}\n")
         parts += _models(schema)
+        parts += _models(NOISE.json_schema()) if name == files.MANIFEST else ()
     parts.append(
         f"## {files.SAMPLES}\n\n{Sample.__doc__} One row is one sample. Columns that older runs lack count as 0.\n"
     )

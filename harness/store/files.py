@@ -132,7 +132,7 @@ class RunFiles:
             raise _changed(self.path, MANIFEST)
         if name == MANIFEST:
             _check_format(self.path / name, value)
-        if problem := forms.fault(FORMS[name], value):
+        if problem := forms.fault(FORMS[name], value, forms.SHOWN):
             raise RunError(self.path / name, problem, fix)
         return value
 

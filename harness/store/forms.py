@@ -32,6 +32,13 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+SHOWN = "shown"
+"""The context of a check that leaves out what only judging asks about: a damaged run is shown as far as it goes."""
+
+JUDGED = WrapValidator(lambda value, read, info: value if info.context == SHOWN else read(value))
+"""Marks a field that only judging asks about."""
+
+
 def says(text: str) -> Any:
     """What a field means, for FORMAT.md."""
     return Field(description=text)
@@ -141,10 +148,10 @@ _EXPECTED = {
 }
 
 
-def fault(form: TypeAdapter[Any], value: Any) -> str | None:
+def fault(form: TypeAdapter[Any], value: Any, context: str = "") -> str | None:
     """What is wrong with `value` as this form, in one line: place, what stands there, what was expected; else None."""
     try:
-        form.validate_python(value)
+        form.validate_python(value, context=context)
     except ValidationError as error:
         return _told(error.errors(include_url=False)[0])
     return None

@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from ..stats.confidence import Interval
 from .forms import (
+    JUDGED,
     Alpha,
     Amount,
     Count,
@@ -100,18 +101,18 @@ class Workload(Shape):
     """A workload, with the sizes that judging asks about."""
 
     name: Annotated[Text, says("its name")]
-    kind: Annotated[Text | None, says('"prefill", "decode", "generate", "component", ...')] = None
-    geometry: Annotated[Text | None, says("shape of its model; empty for a component")] = None
-    tokens: Annotated[Size, says("length of a call")] = 0
-    new_tokens: Annotated[Size | None, says("tokens that a call generates")] = None
-    context: Annotated[Size, says("tokens in the cache before a call")] = 0
+    kind: Annotated[Text | None, JUDGED, says('"prefill", "decode", "generate", "component", ...')] = None
+    geometry: Annotated[Text | None, JUDGED, says("shape of its model; empty for a component")] = None
+    tokens: Annotated[Size, JUDGED, says("length of a call")] = 0
+    new_tokens: Annotated[Size | None, JUDGED, says("tokens that a call generates")] = None
+    context: Annotated[Size, JUDGED, says("tokens in the cache before a call")] = 0
 
 
 class Clock(Shape):
     """The clock that counts."""
 
-    default: Annotated[Text | None, says('"cpu" (of the thread), "wall" or "device"')] = None
-    wall_variants: Annotated[list[Text], says("variants with threads of their own, timed by wall")] = []
+    default: Annotated[Text | None, JUDGED, says('"cpu" (of the thread), "wall" or "device"')] = None
+    wall_variants: Annotated[list[Text], JUDGED, says("variants with threads of their own, timed by wall")] = []
 
 
 class Experiment(Shape):
@@ -119,9 +120,9 @@ class Experiment(Shape):
 
     workload: Workload
     variants: Annotated[list[Text], says("what was built and timed, controls included")]
-    baseline: Annotated[Text | None, says("what the variants are compared with")] = None
+    baseline: Annotated[Text | None, JUDGED, says("what the variants are compared with")] = None
     clock: Clock = Clock()
-    rounds: Annotated[Count, says("finished rounds")] = 0
+    rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
@@ -133,14 +134,14 @@ class Experiment(Shape):
 class Checkpoint(Shape):
     """The weights of a geometry."""
 
-    hidden_size: Annotated[Size | None, says("width of the model")] = None
-    digest: Annotated[Text | None, says("SHA-256 of the weights")] = None
+    hidden_size: Annotated[Size | None, JUDGED, says("width of the model")] = None
+    digest: Annotated[Text | None, JUDGED, says("SHA-256 of the weights")] = None
 
 
 class Device(Shape):
     """The device that the models computed on."""
 
-    kind: Annotated[Text | None, says('"cpu" or "cuda"')] = None
+    kind: Annotated[Text | None, JUDGED, says('"cpu" or "cuda"')] = None
 
 
 class Environment(Shape):
@@ -205,21 +206,21 @@ class Manifest(Shape):
 
     sealed: Annotated[Any, says("true once the run has ended and its files have checksums")] = None
     format: Annotated[Count, says("version of the run folder")] = FORMAT
-    id: Annotated[Text | None, says("name of the run")] = None
-    started: Annotated[Text | None, says("start, ISO 8601, UTC")] = None
+    id: Annotated[Text | None, JUDGED, says("name of the run")] = None
+    started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
     finished: Annotated[Any, says("end; null while the run goes on")] = None
-    status: Annotated[Text | None, says('"running", "complete", "interrupted" or "failed"')] = None
+    status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
     mode: Annotated[Any, says("which part of the claims the run was asked for")] = None
     command: Annotated[Any, says("command line that started the run")] = None
-    seed: Annotated[Seed | None, says("seed of the random orders and weights")] = None
+    seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
     budget_seconds: Annotated[Any, says("time for gates and rounds, seconds")] = None
-    alpha: Annotated[Alpha, says("chance of any false verdict in the whole report")] = 0.01
+    alpha: Annotated[Alpha, JUDGED, says("chance of any false verdict in the whole report")] = 0.01
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     environment: Environment | None = None
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
-    noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
+    noise: Annotated[dict[str, Any] | None, says("its controls (Noise); only once it was judged")] = None
     checksums: Annotated[Any, says("SHA-256 of each file; under run.json that of all before and of the others")] = None
 
 
