@@ -334,7 +334,8 @@ def compare_runs(
       workbench compare main NEW --markdown "$GITHUB_STEP_SUMMARY" --junit compare.xml
       workbench compare main NEW --threshold 10 --json
     """
-    from .report.compare import compare, render, to_junit, to_markdown, write_text
+    from .report.compare import compare
+    from .report.compare_text import render, to_junit, to_markdown, write_text
     from .store.files import MANIFEST, SAMPLES
 
     if not 0 < threshold < float("inf"):

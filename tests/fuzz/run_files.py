@@ -29,7 +29,8 @@ from llama_workbench.dashboard.timings import read_evidence
 from llama_workbench.harness.claims.claims import ClaimError, check_claim
 from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.metrics.roofline.roofline import all_reached
-from llama_workbench.harness.report.compare import compare_standings, to_markdown
+from llama_workbench.harness.report.compare import compare_standings
+from llama_workbench.harness.report.compare_text import to_markdown
 from llama_workbench.harness.report.decision import decisions_of
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.text import markdown_table, verdict_report
