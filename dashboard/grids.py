@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.metrics.attribution import (
     ARCHITECTURE,
     DUMMY,

@@ -9,14 +9,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 import llama_workbench
 from llama_workbench import variants
@@ -26,16 +23,18 @@ from llama_workbench.datasets.geometries import Geometry
 from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims import claims as claim_data
-from .evidence import judge
+from .evidence.effect import ALPHA
+from .evidence.evidence import clocks_of, effect_alpha, evidence_from_manifest
 from .judge import verdicts
+from .judge.stopping import StoppingRule
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
 from .measure.confirmation import confirm
-from .measure.measurement import MeasureError, Measurement, Need, Progress
+from .measure.measurement import Measurement
+from .measure.participants import MeasureError, Progress
 from .measure.processes import ALLOCATOR, WorkerFailed
 from .measure.profiles import run_phases, run_roofline
-from .metrics import attribution
 from .metrics import count as counts
 from .metrics.check.checks import CHECKS
 from .metrics.findings import find_out
@@ -44,12 +43,10 @@ from .metrics.memory import memory
 from .metrics.memory.memory import memory_findings, run_memory
 from .plan.selection import Plan, PlanError, Request, make_plan
 from .report.standings import write_standings
-from .spec.comparison import Comparison, Metric
-from .spec.experiments import Experiment, without
-from .spec.regions import Region
+from .spec.experiments import without
 from .spec.sample import Round
-from .stats.confidence import first_interval, first_look, running_interval
-from .store import pass_schema, schema
+from .stats.samples import Clocks, call_times_ns
+from .store import pass_schema
 from .store.errors import RunError
 from .store.files import FINDINGS, LOADING, MANIFEST, PHASE_FACTS
 from .store.folder import RunFolder
@@ -57,16 +54,6 @@ from .store.forms import Fault, plain
 from .store.parquet import NO_SAMPLES
 from .store.pass_schema import Finding
 from .store.schema import Verdict
-
-PRECISION = 0.03
-"""A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
-2-3x", would otherwise come with an interval too wide to be worth reading ..."""
-
-ENOUGH_ROUNDS = 24
-"""... or until it had this many rounds."""
-
-CONTROL_PRECISION = 0.02
-"""Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
 
 LOADING_SECONDS = 60.0
 """Of loading each checkpoint over and over, where a claim asks for it; a large one takes longer (`plan_rounds`)."""
@@ -138,158 +125,6 @@ def _safe_name(folder: Path) -> str:
     """A folder's name as part of a workload's name."""
     name = "".join(letter if letter.isalnum() else "-" for letter in folder.resolve().name.lower()).strip("-")
     return name or "checkpoint"
-
-
-Key = tuple[str, str, str, Metric]
-"""Workload, baseline, variant, metric."""
-
-
-def _control_pair(name: str, baseline: str) -> tuple[str, str, Metric]:
-    """What a control is measured against: `NAME@aa` with NAME, the yardstick with the experiment's baseline."""
-    original, _, control = name.partition("@")
-    return (original, name, "time") if control else (name, baseline, "time")
-
-
-def _call_ns(times: NDArray[Any], clock: int, metric: Metric) -> NDArray[np.float64]:
-    """Time of a call, or what is proportional to it, from rows of (repeats, cpu, wall, device, first of each)."""
-    whole: NDArray[np.float64] = times[:, clock] / times[:, 0]
-    first = times[:, clock + 3].astype(np.float64)
-    if metric == "time_to_first_token":
-        return first
-    return whole if metric == "time" else np.where(first > 0, whole - first, 0.0)
-
-
-class SequentialReferee:
-    """Settles effects by the confidence sequence that will judge them, after every round."""
-
-    def __init__(self, plan: Plan, wall: Mapping[str, frozenset[str]]) -> None:
-        here = [part for claim in plan.claims if (part := claim.on(plan.device))]
-        self.alpha = judge.effect_alpha(plan.comparisons(), others=verdicts.own_intervals(here))
-        self.device = plan.device
-        self.wall = wall
-        self.series: dict[Key, list[float]] = {}
-        self.pairs: dict[str, list[tuple[str, str, Metric]]] = {}
-        self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
-        self.cells = frozenset(attribution.needed_variants())
-        self.grids: dict[str, list[Any]] = {e.workload.name: [] for e in plan.experiments if e.grid}
-        for experiment in plan.experiments:
-            pairs = [(t.comparison.baseline, t.comparison.variant, t.comparison.metric) for t in experiment.targets]
-            pairs += [_control_pair(name, experiment.baseline) for name in experiment.controls]
-            self.pairs[experiment.workload.name] = list(dict.fromkeys(pairs))
-
-    def add(self, record: Round) -> None:
-        workload = record.workload
-        times: dict[str, dict[int, tuple[int, ...]]] = {}
-        for sample in record.samples:
-            first = (sample.first_cpu_ns, sample.first_wall_ns, sample.first_device_ns)
-            whole = (sample.repeats, sample.cpu_ns, sample.wall_ns, sample.device_ns)
-            times.setdefault(sample.variant, {})[sample.sub_round] = (*whole, *first)
-        if workload in self.grids:
-            logs = attribution.round_logs(record.samples, clock=self._clock(workload, self.cells))
-            if logs is not None:
-                self.grids[workload].append(logs)
-        for baseline, variant, metric in self.pairs[workload]:
-            common = sorted(times.get(baseline, {}).keys() & times.get(variant, {}).keys())
-            if not common:
-                continue
-            clock = 1 + get_args(judge.Clock).index(self._clock(workload, {baseline, variant}))
-            ours = _call_ns(np.array([times[baseline][k] for k in common]), clock, metric)
-            theirs = _call_ns(np.array([times[variant][k] for k in common]), clock, metric)
-            if (ours <= 0).any() or (theirs <= 0).any():
-                continue
-            value = judge.round_value(ours, np.ones(len(common)), theirs, np.ones(len(common)))
-            self.series.setdefault((workload, baseline, variant, metric), []).append(value)
-
-    def ratios(self) -> dict[Comparison, float]:
-        """t_baseline / t_variant of every comparison that has rounds: the median over them."""
-        return {
-            Comparison(workload, variant, baseline, metric): math.exp(float(np.median(values)))
-            for (workload, baseline, variant, metric), values in self.series.items()
-        }
-
-    def _clock(self, workload: str, variants: Set[str]) -> judge.Clock:
-        """As `judge.Evidence.clock` will have it."""
-        if self.device != "cpu":
-            return "device"
-        by_wall = self.wall.get(workload, frozenset())
-        return "wall" if self.threads[workload] > 1 or by_wall & variants else "cpu"
-
-    def need(self, experiment: Experiment) -> Need:
-        workload = experiment.workload.name
-        pairs: list[tuple[str, str, Metric]] = []
-        rounds: list[float] = []
-        for target in experiment.targets:
-            asked = target.comparison
-            key = (workload, asked.baseline, asked.variant, asked.metric)
-            if not self._settled(key, target.region):
-                pairs.append(key[1:])
-                rounds.append(self._rounds_left(key, target.region))
-        open_ = self._open_in_grid(experiment)
-        rounds += [self._rounds_left_of(effect.values, effect.region) for effect in open_]
-        if not rounds:
-            return Need((), False, 0.0, 0.0)
-        counts = [len(self.series.get((workload, *pair), [])) for pair in pairs]
-        missing = first_interval(self.alpha) - min([*counts, *(len(effect.values) for effect in open_)])
-        for name in experiment.controls:
-            pair = _control_pair(name, experiment.baseline)
-            if name.endswith("@aa") or not self._known((workload, *pair)):
-                pairs.append(pair)
-        wanted = {name for pair in pairs for name in pair[:2]} | ({*experiment.grid} if open_ else set())
-        entered = tuple(name for name in experiment.entered() if name in wanted)
-        # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
-        settles = float(missing) if missing > 0 else min(rounds)
-        return Need(entered, missing > 0, settles, max(rounds), len(rounds))
-
-    def _open_in_grid(self, experiment: Experiment) -> tuple[attribution.OpenEffect, ...]:
-        """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""
-        if not experiment.grid:
-            return ()
-        logs = self.grids[experiment.workload.name]
-        return attribution.open_effects(
-            logs, alpha=self.alpha, wanted=(attribution.ARCHITECTURE, attribution.OPERATIONS)
-        )
-
-    def _rounds_left(self, key: Key, region: Region) -> float:
-        """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
-        return self._rounds_left_of(self.series.get(key, []), region)
-
-    def _rounds_left_of(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
-        first_by_t = first_look(self.alpha / 2)
-        least = float(max(first_by_t - len(values), 1))
-        if len(values) < 2:
-            return least
-        interval = running_interval(values, self.alpha)
-        if interval.unstable:
-            return math.inf  # no later look makes that undone: others first
-        half = (interval.high - interval.low) / 2
-        if judge.decided(interval, region):
-            until_known = len(values) * ((half / PRECISION) ** 2 - 1)
-            return max(min(until_known, float(ENOUGH_ROUNDS - len(values))), 1.0)
-        # From the interval itself, not from the spread: on a busy machine outliers make the spread say "hopeless" of
-        # what the signs will settle in a moment.
-        centre = float(np.median(values))
-        distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
-        left = len(values) * ((half / distance) ** 2 - 1) if distance > 0 else math.inf
-        if len(values) < first_by_t:  # when there is no interval yet, or only the range of all rounds
-            # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
-            left = min(left, judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha))
-        return max(left, least)
-
-    def _settled(self, key: Key, region: Region) -> bool:
-        values = self.series.get(key, [])
-        if len(values) < 2:
-            return False
-        interval = running_interval(values, self.alpha)
-        if not judge.decided(interval, region):
-            return False
-        return (interval.high - interval.low) / 2 <= PRECISION or len(values) >= ENOUGH_ROUNDS
-
-    def _known(self, key: Key) -> bool:
-        values = self.series.get(key, [])
-        if len(values) < 2:
-            return False
-        interval = running_interval(values, judge.ALPHA)
-        return (interval.high - interval.low) / 2 <= CONTROL_PRECISION or len(values) >= ENOUGH_ROUNDS
 
 
 class Run:
@@ -372,16 +207,25 @@ class Run:
                 return
             self.progress.phase("rounds")
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
-            referee = SequentialReferee(self.plan, wall)
+            rule = StoppingRule(self.plan.experiments, self._clocks(wall), self._alpha())
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
-            measurement.run(referee, self._keep(), seconds=max(seconds, 1.0))
-            confirm(measurement, referee.ratios())
+            measurement.run(rule, self._keep(), seconds=max(seconds, 1.0))
+            confirm(measurement, rule.ratios())
             self._find_out(measurement)
             if self.options.profile or self.options.profile_native:
                 from .measure.profiles import run_passes
 
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
+
+    def _clocks(self, wall: Mapping[str, frozenset[str]]) -> Clocks:
+        threaded = (e.workload.name for e in self.plan.experiments if e.workload.threads > 1)
+        return Clocks(self.plan.device, frozenset(threaded), wall)
+
+    def _alpha(self) -> float:
+        """What each effect of the report is judged at."""
+        here = [part for claim in self.plan.claims if (part := claim.on(self.plan.device))]
+        return effect_alpha(self.plan.comparisons(), others=verdicts.own_intervals(here))
 
     def _find_out(self, measurement: Measurement) -> None:
         """The passes that claims ask for, after the rounds: what they find feeds verdicts. One that fails says so, and
@@ -509,9 +353,9 @@ class Run:
         """Stores a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
         last = time.monotonic()
 
-        def keep(record: Round) -> None:
+        def keep(finished: Round) -> None:
             nonlocal last
-            self.folder.append_round(record)
+            self.folder.append_round(finished)
             if time.monotonic() - last > SNAPSHOT_SECONDS:
                 self.folder.snapshot()
                 self._write_manifest("running")
@@ -524,7 +368,7 @@ class Run:
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
         return {
-            "format": schema.FORMAT,
+            "format": 1,
             "id": self.folder.path.name,
             "started": self.started.isoformat(timespec="seconds"),
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
@@ -533,7 +377,7 @@ class Run:
             "command": list(self.options.command) or _command(),
             "seed": self.options.seed,
             "budget_seconds": self.options.budget_seconds,
-            "alpha": judge.ALPHA,
+            "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "environment": self.environment | ({"device": measurement.device} if measurement else {}),
             "checkpoints": {
@@ -580,7 +424,7 @@ def judge_run(
     timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
     phases = folder.read_phases()
     try:
-        evidence = judge.evidence_from_manifest(
+        evidence = evidence_from_manifest(
             manifest,
             folder.read_samples() if timed else NO_SAMPLES,
             phases=None if phases.empty else phases,
@@ -675,22 +519,22 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
     replays: dict[tuple[str, str], Replay] = {}
     samples = result.folder.read_samples() if result.folder.finished_rounds() else None
     profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.read_profiles()}
+    clocks = clocks_of(result.manifest)
     run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
     for experiment in result.manifest["experiments"]:
         workload = experiment["workload"]["name"]
         excluded = run_wide | {item["variant"]: item["reason"] for item in experiment["excluded"]}
-        clock = experiment["clock"]
         for variant in experiment["variants"]:
             seconds: tuple[float, ...] = ()
-            by = "wall" if variant in clock["wall_variants"] and clock["default"] == "cpu" else clock["default"]
+            clock = clocks.of(workload, variant)
             if samples is not None and variant not in excluded:
                 mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
-                column = mine[f"{by}_ns"] / mine["repeats"]
-                seconds = tuple(float(value) / 1e9 for value in column if value > 0)
+                times = call_times_ns(mine, clock=clock)
+                seconds = tuple((times[times > 0] / 1e9).tolist())
             facts = {
                 "workload": workload,
                 "variant": variant,
-                "clock": {"cpu": "thread CPU"}.get(by, by),
+                "clock": {"cpu": "thread CPU"}.get(clock, clock),
                 "run": result.folder.path.name,
                 "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import variants
-from llama_workbench.harness.evidence.judge import Evidence, evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.metrics.attribution import (
     GRID,
     Attribution,
@@ -28,18 +28,18 @@ from llama_workbench.harness.metrics.attribution import (
     contrasts,
     dummy_series,
     effect_count,
-    grid_times,
     judge_factor,
     measured_grid,
     needed_variants,
     open_effects,
     refusal,
-    round_logs,
     verdict_on,
 )
 from llama_workbench.harness.spec.regions import Region
-from llama_workbench.harness.spec.sample import Sample
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import running_bounds
+from llama_workbench.harness.stats.samples import Clock, WholeRounds, whole_rounds
 from llama_workbench.harness.store.schema import Control, Noise
 
 CELLS = GRID.cells()
@@ -153,6 +153,10 @@ def test_estimates_are_those_of_least_squares() -> None:
         assert effect.low < math.exp(gains.get(effect.name, 0.0)) < effect.high and effect.rounds == 24
 
 
+def grid_times(samples: pd.DataFrame, *, workload: str, clock: Clock) -> WholeRounds:
+    return whole_rounds(stats.log_times(samples, workload=workload, clock=clock).of(CELLS))
+
+
 # -- rounds ------------------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +189,7 @@ def test_rounds_that_lack_a_cell_or_have_no_time_are_left_out_whole() -> None:
 
 def test_a_cell_that_is_there_twice_is_an_error() -> None:
     samples = frame(log_times({}, rounds=2))
-    with pytest.raises(ValueError, match="duplicate"):
+    with pytest.raises(ValueError, match="two samples in one sub-round"):
         grid_times(pd.concat([samples, samples.iloc[:1]]), workload="w", clock="cpu")
 
 
@@ -203,12 +207,11 @@ def test_the_order_of_rows_and_the_way_in_do_not_matter(seed: int, rounds: int, 
     assert np.array_equal(found.logs, grid_times(samples, workload="w", clock="cpu").logs)
     columns = ["variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults"]
     live = [
-        round_logs([Sample(*row) for row in part[columns].values.tolist()], clock="cpu")
+        Round("w", 1, 0, tuple(Sample(*row) for row in part[columns].values.tolist()))
         for _, part in stored.groupby("round")
     ]
-    whole = [logs for logs in live if logs is not None]
-    assert len(whole) == len(found.logs)
-    assert np.reshape(whole, found.logs.shape) == pytest.approx(found.logs)
+    whole = [whole_rounds(stats.log_times_of_round(each, clock="cpu").of(CELLS)).logs for each in live]
+    assert np.concatenate(whole) == pytest.approx(found.logs)
 
 
 @given(st.integers(0, 1000), st.sets(st.sampled_from([factor.name for factor in GRID.factors])))

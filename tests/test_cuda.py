@@ -24,7 +24,7 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.claims import Claim, load_claims, select
 from llama_workbench.harness.cli import rejudge
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
 from llama_workbench.harness.measure.measurement import Measurement

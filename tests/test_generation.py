@@ -13,11 +13,12 @@ from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.evidence.judge import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import effect_alpha, evidence_from_manifest
 from llama_workbench.harness.examiner.main import Examiner
+from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.plan.selection import Request, make_plan
-from llama_workbench.harness.run import SequentialReferee
 from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.stats.samples import Clocks
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates import (
     TOLERANCES,
@@ -270,7 +271,7 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     """Live rounds and stored samples give the same differences by each of the three metrics."""
     name = "generate-15m-t32-n32"
     plan = make_plan(Request(claims=("refactor-2x-3x",), workloads=(name,)), load_claims(ROOT / "claims"))
-    referee = SequentialReferee(plan, {})
+    rule = StoppingRule(plan.experiments, Clocks(), 0.01)
     folder = RunFolder.create(tmp_path / "run")
     rng = random.Random(3)
     for index in range(4):
@@ -280,9 +281,9 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
                 first, rest = rng.randrange(1_000, 2_000), rng.randrange(50_000, 60_000)
                 whole = (first + rest, first + rest + 9)
                 rows.append(Sample(variant, sub_round, place, 32, 1, *whole, 0, first, first + 5))
-        record = Round(name, 1, index, tuple(rows))
-        referee.add(record)
-        folder.append_round(record)
+        finished = Round(name, 1, index, tuple(rows))
+        rule.add(finished)
+        folder.append_round(finished)
     folder.finish()
     manifest = {
         "experiments": [
@@ -296,6 +297,6 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     asked = {comparison.metric: comparison for comparison in plan.comparisons()}
     assert set(asked) == {"time", "time_to_first_token", "time_per_output_token"}
     for metric, comparison in asked.items():
-        live = referee.series[name, comparison.baseline, comparison.variant, metric]
+        live = rule.series[comparison]
         assert live == pytest.approx(list(evidence.differences(comparison).values)), metric
     assert effect_alpha(plan.comparisons()) == 0.01 / 3

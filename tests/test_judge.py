@@ -19,22 +19,14 @@ from numpy.typing import NDArray
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.claims import Claim
-from llama_workbench.harness.evidence import judge
-from llama_workbench.harness.evidence.judge import (
-    Differences,
-    Region,
-    combine,
-    combine_ad_hoc,
-    decided,
-    differences,
-    effect_alpha,
-    evidence_from_manifest,
-    judge_effect,
-    remaining_seconds,
-    round_value,
-)
+from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, decided, judge_effect, remaining_seconds
+from llama_workbench.harness.evidence.evidence import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.evidence.verdict import combine, combine_ad_hoc
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import (
     Method,
     first_look,
@@ -42,12 +34,17 @@ from llama_workbench.harness.stats.confidence import (
     running_bounds,
     running_interval,
 )
+from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import Effect
 
 ALPHA = 0.01
 PAIRS = 5
 LN_1 = math.log(1.01)
+
+
+def differences(frame: pd.DataFrame, *, workload: str, baseline: str, variant: str, **asked: Any) -> Differences:
+    return stats.differences(stats.log_times(frame, workload=workload, **asked), baseline=baseline, variant=variant)
 
 
 def samples(
@@ -156,10 +153,18 @@ def test_a_round_is_the_median_of_its_log_ratios() -> None:
     assert found.values == pytest.approx(np.median(times["old"] - times["new"], axis=1), abs=1e-4)
     assert found.call_baseline_ns == pytest.approx(300_000, rel=0.01)
     assert found.call_variant_ns == pytest.approx(300_000 * math.exp(-0.1), rel=0.01)
-    one = round_value(
-        np.exp(times["old"][0]) * 1e9, np.full(PAIRS, 2), np.exp(times["new"][0]) * 1e9, np.full(PAIRS, 3)
+    one = Round(
+        "w",
+        0,
+        0,
+        tuple(
+            Sample(name, place, 0, 8, repeats, round(math.exp(log) * 1e9), 1, 0)
+            for name, repeats in (("old", 2), ("new", 3))
+            for place, log in enumerate(times[name][0])
+        ),
     )
-    assert one == pytest.approx(float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2))
+    live = stats.differences(stats.log_times_of_round(one, clock="cpu"), baseline="old", variant="new")
+    assert live.values == pytest.approx([float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2)])
 
 
 def test_times_are_by_call_and_the_clock_is_the_one_asked_for() -> None:
@@ -214,7 +219,7 @@ def test_no_rounds_and_no_valid_rounds() -> None:
 
 def test_a_sample_that_is_there_twice_is_an_error() -> None:
     frame = samples(noisy(1, rounds=2, old=0.0, new=0.0))
-    with pytest.raises(ValueError, match="one-to-one"):
+    with pytest.raises(ValueError, match="two samples in one sub-round"):
         differences(pd.concat([frame, frame.iloc[:1]]), workload="w", baseline="old", variant="new", clock="cpu")
 
 
@@ -389,7 +394,7 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
     assert short.verdict == "inconclusive" and "page faults may have made" in short.warnings[0]
     assert short.warnings[1].endswith("(at most 4 % of the time)")
     # Where a fault clears 2 MiB, a tenth of one is a tenth of that call.
-    huge = effect(found, region, faults_baseline=0.1, fault_cost_ns=judge.HUGE_FAULT_COST_NS)
+    huge = effect(found, region, faults_baseline=0.1, fault_cost_ns=HUGE_FAULT_COST_NS)
     assert huge.verdict == "inconclusive" and effect(found, region, faults_baseline=0.1).verdict == "supported"
     # A tenth of a fault in a call of 2 us is enough as well.
     tiny = effect(found, region, faults_baseline=0.1, call_baseline_ns=2000.0, call_variant_ns=2000.0)
@@ -947,10 +952,10 @@ def test_a_generation_has_three_times(metric: Any, ratio: float, call_ms: float,
 def test_the_three_times_add_up_and_give_the_throughput() -> None:
     frame = generations()
     total, first, other = (
-        judge.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(Metric)
+        stats.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(Metric)
     )
     assert np.allclose(total, first + 5 * other)
-    assert judge.tokens_per_second(9e6, new_tokens=6, batch=3) == pytest.approx(2000)
+    assert stats.tokens_per_second(9e6, new_tokens=6, batch=3) == pytest.approx(2000)
 
 
 def test_what_generates_nothing_has_no_first_token() -> None:
@@ -964,6 +969,6 @@ def test_what_generates_nothing_has_no_first_token() -> None:
 def test_a_metric_that_cannot_be_had_is_an_error() -> None:
     frame = generations()
     with pytest.raises(ValueError, match="metric must be one of time, time_to_first_token, time_per_output_token"):
-        judge.call_times_ns(frame, clock="cpu", metric="ttft")  # type: ignore[arg-type]
+        stats.call_times_ns(frame, clock="cpu", metric="ttft")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs the workload's new_tokens, 2 or more, not 1"):
-        judge.call_times_ns(frame, clock="cpu", metric="time_per_output_token", new_tokens=1)
+        stats.call_times_ns(frame, clock="cpu", metric="time_per_output_token", new_tokens=1)

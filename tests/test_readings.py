@@ -15,7 +15,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.claims import Claim, ClaimError, Reading, check_claim, load_claims
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.metrics.check.checks import CHECKS, Case
 from llama_workbench.harness.metrics.count import QUANTITIES, CountError, count, lines, units

@@ -12,17 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 from ..claims.claims import Claim, Hypothesis, Reading, elsewhere
-from ..evidence.judge import (
-    AD_HOC_MARGIN_PERCENT,
-    Evidence,
-    allowance,
-    combine,
-    combine_ad_hoc,
-    compare_sides,
-    effect_alpha,
-    listing,
-    reasons,
-)
+from ..evidence.effect import AD_HOC_MARGIN_PERCENT
+from ..evidence.evidence import Evidence, compare_sides, effect_alpha
+from ..evidence.numbers import listing
+from ..evidence.verdict import combine, combine_ad_hoc, reasons
 from ..metrics.attribution import FactorEffect, attribute, effect_count, measured_grid, verdict_on
 from ..metrics.gains import SizedGain, inflation, trend
 from ..metrics.loading.loading import LEAST_ROUNDS, load_shares
@@ -325,7 +318,7 @@ def _is_known(effect: Effect) -> bool:
 
 def _allowing_for_disturbances(effect: Effect, evidence: Evidence) -> Effect:
     """The effect with its interval as wide as page faults and a control that fired may make it."""
-    low, high = allowance(evidence, Comparison(effect.workload, effect.variant, effect.baseline))
+    low, high = evidence.allowance(Comparison(effect.workload, effect.variant, effect.baseline))
     return replace(effect, low=effect.low * math.exp(-low), high=effect.high * math.exp(high))
 
 

@@ -28,7 +28,8 @@ from ..machine.lifeline import tied
 from ..machine.places import place
 from ..store.files import MEMORY, PHASE_FACTS, PROFILES, ROOFLINE
 from ..store.folder import RunFolder
-from .measurement import Bookkeeping, Group, Measurement, Progress
+from .measurement import Measurement
+from .participants import ExperimentState, Group, Progress
 from .processes import WorkerFailed, WorkerProcess
 
 RATE_HZ = 250
@@ -87,7 +88,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         folder.write_json(MEMORY, memory)
 
 
-def _compared(book: Bookkeeping) -> set[str]:
+def _compared(book: ExperimentState) -> set[str]:
     """The variants of an experiment that somebody compares by name."""
     pairs = [target.comparison for target in book.experiment.targets]
     return {name for pair in pairs for name in (pair.variant, pair.baseline)}
@@ -179,7 +180,7 @@ def run_roofline(
 
 
 def _phases(
-    measurement: Measurement, group: Group, book: Bookkeeping, names: Sequence[str], rounds: int
+    measurement: Measurement, group: Group, book: ExperimentState, names: Sequence[str], rounds: int
 ) -> tuple[list[list[Any]], dict[str, dict[str, Any]]]:
     """Rows and facts of one workload."""
     wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
@@ -191,7 +192,7 @@ def _phases(
 def _asked(
     measurement: Measurement,
     group: Group,
-    book: Bookkeeping,
+    book: ExperimentState,
     names: Sequence[str],
     verb: str,
     limit_seconds: float,
@@ -225,7 +226,7 @@ def _asked(
 
 def _py_spy(
     process: WorkerProcess,
-    book: Bookkeeping,
+    book: ExperimentState,
     variant: str,
     path: Path,
     added: Sequence[Path] = (),

@@ -1,6 +1,6 @@
 """Architecture or operations? A full factorial: every combination of old and new levels, measured in the same rounds.
 
-    samples --grid_times--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> FactorEffect
+    samples --whole_rounds--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> FactorEffect
 
 A ladder of presets that changes one thing a step gives each thing credit for what it does beside one setting of the
 others. A full factorial has every setting: with two levels a factor, each effect is a contrast over *all* cells, half
@@ -41,14 +41,14 @@ from itertools import combinations, product
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..evidence.judge import INVALID_SHARE_LIMIT, Clock, Differences, Evidence, decided, judge_effect
+from ..evidence.effect import INVALID_SHARE_LIMIT, decided, judge_effect
+from ..evidence.evidence import Evidence
 from ..spec.comparison import Comparison
 from ..spec.regions import Region
-from ..spec.sample import Sample
 from ..stats.confidence import Method, running_interval
+from ..stats.samples import Clock, Differences, WholeRounds, whole_rounds
 from ..store.schema import Effect
 
 MARGIN_PERCENT = 1.0
@@ -165,80 +165,7 @@ def canonical(name: str, grid: Grid = GRID) -> str:
 # -- from samples to log times -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class GridTimes:
-    """Whole rounds of a grid on one workload, in order of (process, round).
-
-    logs: [rounds, cells], median over the round's sub-rounds of the log time of a call in ns. rounds: (process, round)
-    of each. faults: mean over rounds of the median page faults a call, by cell. incomplete: rounds that lack a cell.
-    invalid: rounds left out because a time was not positive. seconds: wall time of all samples behind `logs`.
-    """
-
-    logs: NDArray[np.float64]
-    rounds: tuple[tuple[int, int], ...]
-    faults: NDArray[np.float64]
-    incomplete: int
-    invalid: int
-    seconds: float
-
-
-def grid_times(samples: pd.DataFrame, grid: Grid = GRID, *, workload: str, clock: Clock) -> GridTimes:
-    """Take the whole rounds of a grid from samples, which have the columns of samples.parquet, in any order.
-
-    A round in which some cell has no sample is left out whole: without it the signs would no longer sum to nil, and the
-    round's own speed would enter. Of a round only the sub-rounds with all cells count. Raises ValueError where a
-    cell occurs twice in one sub-round.
-    """
-    cells = grid.cells()
-    key = ["process", "round", "sub_round"]
-    here = samples[(samples["workload"] == workload) & samples["variant"].isin(cells)]
-    if here.duplicated([*key, "variant"]).any():
-        raise ValueError(f"{workload}: a cell of the grid has duplicate samples in one sub-round")
-    sub_rounds = here[key].drop_duplicates().sort_values(key, ignore_index=True)
-    row = here.groupby(key, sort=True).ngroup().to_numpy()
-    column = here["variant"].astype(str).map({name: index for index, name in enumerate(cells)}).to_numpy(dtype=int)
-
-    def by_cell(name: str) -> NDArray[np.float64]:
-        table = np.full((len(sub_rounds), len(cells)), np.nan)
-        table[row, column] = here[name]
-        return table
-
-    times, repeats = by_cell(f"{clock}_ns"), by_cell("repeats")
-    whole: NDArray[np.bool_] = np.all(~np.isnan(times), axis=1)
-    usable: NDArray[np.bool_] = np.all((times > 0) & (repeats > 0), axis=1)
-    rounds = sub_rounds.loc[whole, ["process", "round"]].assign(valid=usable[whole])
-    valid = rounds.groupby(["process", "round"])["valid"].transform("all").to_numpy(dtype=bool)
-    kept = np.flatnonzero(whole)[valid]
-    by_round = [rounds.loc[valid, "process"].to_numpy(), rounds.loc[valid, "round"].to_numpy()]
-    logs = pd.DataFrame(np.log(times[kept] / repeats[kept])).groupby(by_round).median()
-    faults = pd.DataFrame(by_cell("faults")[kept] / repeats[kept]).groupby(by_round).median()
-    complete = len(rounds.drop_duplicates(["process", "round"]))
-    return GridTimes(
-        logs=logs.to_numpy(dtype=np.float64).reshape(-1, len(cells)),
-        rounds=tuple((int(process), int(number)) for process, number in logs.index),
-        faults=faults.to_numpy(dtype=np.float64).mean(axis=0) if len(faults) else np.zeros(len(cells)),
-        incomplete=len(sub_rounds.drop_duplicates(["process", "round"])) - complete,
-        invalid=complete - len(logs),
-        seconds=float(by_cell("wall_ns")[kept].sum()) / 1e9,
-    )
-
-
-def round_logs(samples: Iterable[Sample], grid: Grid = GRID, *, clock: Clock) -> NDArray[np.float64] | None:
-    """The same for one round as the measuring loop has it: [cells]; None where the round is not whole or not valid."""
-    cells = {name: index for index, name in enumerate(grid.cells())}
-    rows: dict[int, dict[int, float]] = {}
-    for sample in samples:
-        if sample.variant in cells:
-            time_ns = getattr(sample, f"{clock}_ns")
-            usable = time_ns > 0 and sample.repeats > 0
-            log = math.log(time_ns / sample.repeats) if usable else math.nan
-            rows.setdefault(sample.sub_round, {})[cells[sample.variant]] = log
-    whole = [[row[index] for index in range(len(cells))] for row in rows.values() if len(row) == len(cells)]
-    logs = np.median(np.array(whole), axis=0) if whole else np.full(len(cells), np.nan)
-    return None if np.isnan(logs).any() else logs
-
-
-def dummy_series(times: GridTimes, seed: int) -> NDArray[np.float64]:
+def dummy_series(times: WholeRounds, seed: int) -> NDArray[np.float64]:
     """The contrast of a random half of the cells with the rest, one value a round: its truth is 0.
 
     The draw depends on the run's seed and the round alone. Given the times, every value is as likely as its negative
@@ -268,7 +195,7 @@ def open_effects(
 ) -> tuple[OpenEffect, ...]:
     """Which effects still need rounds: asked after each round, empty once the loop may stop.
 
-    `logs` are the rounds of `round_logs` so far, [rounds, cells]; `alpha` is what each effect is judged at. `wanted`
+    `logs` are the whole rounds so far, [rounds, cells]; `alpha` is what each effect is judged at. `wanted`
     names the effects to wait for; without any, all. By the sequence and the margin that `attribute` judges by.
     """
     times = np.reshape(np.asarray(logs, dtype=np.float64), (-1, len(grid.cells())))
@@ -371,7 +298,7 @@ class MeasuredGrid:
     grid: Grid
     workload: str
     clock: Clock
-    times: GridTimes
+    times: WholeRounds
     seed: int
     not_evidence: str | None
     bias: float
@@ -405,13 +332,13 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
 
 
 def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = GRID) -> MeasuredGrid:
-    """Read a grid off a run's evidence (see `judge.evidence_from_manifest`); `seed` is the run's."""
-    clock = evidence.clock(workload, *grid.cells())
+    """Read a grid off a run's evidence (see `evidence_from_manifest`); `seed` is the run's."""
+    cells = grid.cells()
     return MeasuredGrid(
         grid=grid,
         workload=workload,
-        clock=clock,
-        times=grid_times(evidence.samples, grid, workload=workload, clock=clock),
+        clock=evidence.clocks.of(workload, *cells),
+        times=whole_rounds(evidence.times(workload, *cells)),
         seed=seed,
         not_evidence=refusal(evidence, workload, grid),
         bias=evidence.bias(workload),
@@ -545,7 +472,7 @@ def _dummy(measured: MeasuredGrid, alpha: float, method: Method) -> FactorEffect
     )
 
 
-def _trusted(times: GridTimes, names: Sequence[str], grid: Grid, alpha: float, method: Method) -> bool:
+def _trusted(times: WholeRounds, names: Sequence[str], grid: Grid, alpha: float, method: Method) -> bool:
     """Whether rounds enough were valid, and none of these effects moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..claims.claims import Reading
-from ..measure.measurement import Progress
+from ..measure.participants import Progress
 from ..store.pass_schema import Finding
 from .check.checks import CheckError, run_check
 from .count import CountError, count

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from ..evidence.judge import Clock, call_times_ns
 from ..spec.regions import Region
 from ..stats.confidence import Interval, Method, running_interval
+from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
 
 # -- over the position -------------------------------------------------------------------------------------------------
@@ -54,35 +52,33 @@ class Slope:
 
 
 def position_slope(
-    samples: pd.DataFrame,
+    times: Mapping[int, LogTimes],
     *,
-    positions: Mapping[str, int],
     variant: str,
-    clock: Clock,
     alpha: float,
     baseline: str | None = None,
     method: Method = "both",
 ) -> Slope:
     """Fit decode time against position, over workloads that differ in the position alone.
 
-    `positions` maps workload → earlier tokens (its `context`), two or more of different length. A call's true position
+    `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
     is up to 64 further on, by about as much on each workload and by exactly as much for both sides, so it moves the
     line and hardly turns it. The k-th round of every workload makes the k-th line (ordinary least squares through the
     median times); a workload's later rounds without partners are left out. Between two variants the difference is
     taken pair by pair before the fit, so that what disturbs both falls out.
 
-    Raises ValueError for fewer than two different positions.
+    Raises ValueError for fewer than two positions.
     """
-    if len(set(positions.values())) < 2:
-        raise ValueError(f"a slope needs two or more different positions, not {dict(positions)}")
-    series = [_round_times(samples, workload, variant, baseline, clock) for workload in positions]
+    if len(times) < 2:
+        raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
+    series = [time_differences(each, variant=variant, baseline=baseline) for each in times.values()]
     rounds = min(map(len, series))
     if rounds == 0:
         return Slope(variant, baseline, math.nan, -math.inf, math.inf, math.nan, 0)
-    times = np.stack([values[:rounds] for values in series], axis=1)  # [rounds, workloads]
-    x = np.array(list(positions.values()), dtype=np.float64)
+    calls_ns = np.stack([values[:rounds] for values in series], axis=1)  # [rounds, workloads]
+    x = np.array(list(times), dtype=np.float64)
     centred = x - x.mean()
-    slopes = times @ centred / (centred @ centred)
+    slopes = calls_ns @ centred / (centred @ centred)
     interval = running_interval(slopes, alpha, method)
     return Slope(
         variant=variant,
@@ -90,41 +86,18 @@ def position_slope(
         ns_per_position=interval.centre,
         low=interval.low,
         high=interval.high,
-        fixed_ns=float(np.median(times.mean(axis=1) - slopes * x.mean())),
+        fixed_ns=float(np.median(calls_ns.mean(axis=1) - slopes * x.mean())),
         rounds=rounds,
         unstable=interval.unstable,
     )
 
 
-def call_difference(
-    samples: pd.DataFrame,
-    *,
-    workload: str,
-    variant: str,
-    baseline: str,
-    clock: Clock,
-    alpha: float,
-    method: Method = "both",
-) -> Interval:
+def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float, method: Method = "both") -> Interval:
     """By how many nanoseconds a call of the baseline takes longer than one of the variant, paired round by round.
 
     The same rounds as those of the ratio, but in time: what is overhead keeps its nanoseconds while calls grow.
     """
-    return running_interval(-_round_times(samples, workload, variant, baseline, clock), alpha, method)
-
-
-def _round_times(
-    samples: pd.DataFrame, workload: str, variant: str, baseline: str | None, clock: Clock
-) -> NDArray[np.float64]:
-    """Nanoseconds a call, one number a round in order of (process, round): the median over its sub-rounds."""
-    key = ["process", "round", "sub_round"]
-    here = samples.loc[samples["workload"] == workload]
-    here = here[[*key, "variant"]].assign(ns=call_times_ns(here, clock=clock))
-    ours = here[here["variant"] == variant]
-    if baseline is not None:
-        ours = ours.merge(here[here["variant"] == baseline], on=key, suffixes=("", "_b"), validate="one_to_one")
-        ours = ours.assign(ns=ours["ns"] - ours["ns_b"])
-    return ours.groupby(["process", "round"], sort=True)["ns"].median().to_numpy(dtype=np.float64)
+    return running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha, method)
 
 
 # -- over the width ----------------------------------------------------------------------------------------------------

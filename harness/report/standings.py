@@ -14,9 +14,8 @@ import warnings
 from collections.abc import Collection
 from dataclasses import replace
 
-import pandas as pd
-
-from ..evidence.judge import Evidence, differences, evidence_from_manifest
+from ..evidence.evidence import Evidence, evidence_from_manifest
+from ..spec.comparison import Comparison
 from ..stats.confidence import running_interval
 from ..store.errors import RESTORE, RunError, RunWarning
 from ..store.files import MANIFEST, STANDINGS
@@ -40,8 +39,8 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         evidence = evidence_from_manifest(manifest, samples)
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
-    by_workload = {str(name): rows for name, rows in samples.groupby("workload", observed=True)}
-    present = {(name, str(variant)) for name, rows in by_workload.items() for variant in set(rows["variant"])}
+    there = samples[["workload", "variant"]].drop_duplicates()
+    present = {(str(workload), str(variant)) for workload, variant in there.itertuples(index=False)}
     results: dict[str, WorkloadResult] = {}
     for experiment in manifest.get("experiments", ()):
         workload = experiment["workload"]
@@ -69,7 +68,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         workloads=results,
         subjects=subjects,
         rows=tuple(
-            _relative_time(by_workload[key[0]], evidence, key, reference)
+            _relative_time(evidence, key, reference)
             for key in subjects
             if (reference := results[key[0]].reference) and (workloads is None or key[0] in workloads)
         ),
@@ -115,15 +114,14 @@ def _reference(workload: str, baseline: object, present: Collection[Key]) -> str
     return str(baseline) if (workload, baseline) in present else None
 
 
-def _relative_time(samples: pd.DataFrame, evidence: Evidence, key: Key, reference: str) -> RelativeTime:
+def _relative_time(evidence: Evidence, key: Key, reference: str) -> RelativeTime:
     workload, variant = key
-    clock = evidence.clock(workload, variant, reference)
-    measured = differences(samples, workload=workload, baseline=reference, variant=variant, clock=clock)
+    measured = evidence.differences(Comparison(workload, variant, reference))
     interval = running_interval(measured.values, evidence.alpha)
     return RelativeTime(
         workload=workload,
         variant=variant,
-        clock=clock,
+        clock=evidence.clocks.of(workload, variant, reference),
         log_ratio=interval.centre,
         low=interval.low,
         high=interval.high,

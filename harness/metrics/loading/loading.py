@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...measure.measurement import Progress
+from ...measure.participants import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
 from ...plan.selection import LOADED_INTO
 from ...stats.confidence import Interval, fixed_interval

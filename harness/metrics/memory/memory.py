@@ -25,7 +25,8 @@ from typing import Any
 
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
-from ...measure.measurement import Bookkeeping, Group, Measurement, Progress
+from ...measure.measurement import Measurement
+from ...measure.participants import ExperimentState, Group, Progress
 from ...measure.processes import WorkerFailed
 from ...store.files import MEMORY_SWEEP
 from ...store.folder import RunFolder
@@ -75,7 +76,7 @@ def run_memory(
     return records
 
 
-def _unfit(measurement: Measurement, book: Bookkeeping, variant: str) -> str | None:
+def _unfit(measurement: Measurement, book: ExperimentState, variant: str) -> str | None:
     """Why there is nothing to sweep."""
     if book.experiment.workload.kind != "prefill":
         return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
@@ -84,7 +85,7 @@ def _unfit(measurement: Measurement, book: Bookkeeping, variant: str) -> str | N
     return None if variant in book.remaining().entered() else "it is not measured on this workload"
 
 
-def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: str, record: dict[str, Any]) -> None:
+def _sweep(measurement: Measurement, group: Group, book: ExperimentState, variant: str, record: dict[str, Any]) -> None:
     """Fill in the record, step by step; what a step finds stays when a later one fails."""
     seconds = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
     name = book.experiment.workload.name

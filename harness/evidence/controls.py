@@ -1,0 +1,54 @@
+"""What a run knows about its own noise: controls, two sides that are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ..spec.comparison import Comparison
+from ..stats.confidence import Method, running_interval
+from ..stats.samples import Differences
+from ..store.schema import Control, Noise
+from .numbers import listing, percent
+
+
+def judge_controls(
+    measured: Mapping[str, Sequence[str]],
+    rounds: Callable[[Comparison], Differences],
+    alpha: float,
+    method: Method = "both",
+) -> Noise:
+    """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls.
+
+    measured: workload → participants. rounds: the rounds of a comparison. A control fires where its interval leaves
+    out 0, and where its rounds contradict each other (an empty interval misses 0 as well).
+    """
+    pairs = [
+        (Comparison(workload, variant, name), kind)
+        for workload, variants in measured.items()
+        for variant in variants
+        for name, _, kind in [variant.partition("@")]
+        if kind in ("aa", "copy") and name in variants
+    ]
+    controls = []
+    for pair, kind in pairs:
+        interval = running_interval(rounds(pair).values, alpha / len(pairs), method)
+        fired = interval.unstable or not interval.low <= 0 <= interval.high
+        ends = interval.centre, interval.low, interval.high, interval.n
+        controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))
+    return Noise(tuple(controls), _noise_line(controls))
+
+
+def _noise_line(controls: Sequence[Control]) -> str:
+    if not controls:
+        return "A/A noise: no controls in this run"
+    bounded = [control for control in controls if math.isfinite(control.shift)]
+    parts = [f"{len(controls)} control{'s' * (len(controls) > 1)}"]
+    if bounded:
+        widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
+        shift = max(abs(control.interval.centre) for control in bounded)
+        parts += [f"widest interval ±{percent(math.expm1(widest))}", f"largest shift {percent(math.expm1(shift))}"]
+    if len(bounded) < len(controls):
+        parts.append(f"{len(controls) - len(bounded)} with too few rounds")
+    fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
+    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {listing(fired)}" if fired else "none fired")
