@@ -6,7 +6,6 @@ the check of the journal's lines, are made from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 
@@ -50,12 +49,6 @@ class Round(NamedTuple):
             "round": self.number,
             "samples": [list(sample) for sample in self.samples],
         }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Round:
-        """What `to_json` gave; rows of older runs may be shorter. Raises TypeError for others."""
-        rows: Iterable[Iterable[Any]] = record["samples"]
-        return cls(record["workload"], record["process"], record["round"], tuple(Sample(*row) for row in rows))
 
 
 class PhaseTime(NamedTuple):
