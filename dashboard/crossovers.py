@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.metrics.trends import Slope, Sweep, call_difference, crossover, position_slope
+from llama_workbench.harness.metrics.scaling import Slope, Sweep, call_difference, crossover, position_slope
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.stats.samples import Clock

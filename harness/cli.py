@@ -27,7 +27,7 @@ from rich.text import Text
 from llama_workbench import ROOT
 
 if TYPE_CHECKING:
-    from .claims.claims import Hypothesis, Reading
+    from .spec.hypotheses import Hypothesis
     from .store.folder import RunFolder
 
 RUNS = Path("results/runs")
@@ -102,7 +102,7 @@ def list_claims(as_json: AsJson = False) -> None:
         "hypothesis": [{"part", "evidence", "variant", "baseline": [..], "workloads": [..], "metric",
                         "quick", "device", "faster_than_percent", "slower_than_percent", "not_faster_than_percent",
                         "ratio", "gain_percent", "same_within_percent"}]}]
-    A hypothesis that is not about a time has other keys (see harness/claims/claims.py).
+    A hypothesis that is not about a time has other keys (see harness/metrics).
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def list_claims(as_json: AsJson = False) -> None:
       workbench claims --json | jq -r '.[].id'
       pytest --benchmark --claims rope-3x-5x     measure one of them
     """
-    from .claims.claims import load_claims
+    from .claims.reading import load_claims
 
     claims = load_claims(ROOT / "claims")
     if as_json:
@@ -126,22 +126,15 @@ def list_claims(as_json: AsJson = False) -> None:
     _print(Group(*blocks))
 
 
-def _hypothesis_text(hypothesis: Hypothesis | Reading) -> str:
+def _hypothesis_text(hypothesis: Hypothesis) -> str:
     """One hypothesis on a line: its part, what is measured, what is claimed, and how much there is of it."""
-    from .claims.claims import Hypothesis
-
     part = f"{hypothesis.part}: " if hypothesis.part else ""
-    count = len(hypothesis.workloads)
+    count = len(hypothesis.workload_names())
     where = f" ({count} workload{'s' * (count != 1)})" if count else ""
     slow = "" if hypothesis.quick else ", with --all only"
     slow += f", with --device {hypothesis.device} only" if hypothesis.device else ""
-    if isinstance(hypothesis, Hypothesis):
-        sides = f"{hypothesis.variant} against {', '.join(hypothesis.baseline)}: {hypothesis.region.describe()}"
-        return f"{part}{sides}{where}{slow}"
-    what = " ".join(word for word in (hypothesis.metric, hypothesis.quantity, " + ".join(hypothesis.phases)) if word)
-    sides = " against ".join(name for name in (hypothesis.variant, hypothesis.baseline) if name)
-    said = hypothesis.describe() or hypothesis.reason or ""
-    return f"{part}{what}{' of ' + sides if sides else ''}: {said}{where}{slow}"
+    what = ": ".join(filter(None, (hypothesis.title(), hypothesis.describe())))
+    return f"{part}{what}{where}{slow}"
 
 
 @app.command("variants")
@@ -611,7 +604,7 @@ def rejudge(run: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
     """
-    from .claims.claims import check_claim
+    from .claims.reading import check_claim
     from .run import counted, judge_run
     from .store.files import CLAIMS
     from .store.forms import plain
@@ -735,7 +728,7 @@ def _message(error: Exception) -> list[str] | None:
     from llama_workbench.datasets.cache import CacheError
     from llama_workbench.datasets.geometries import DataError
 
-    from .claims.claims import ClaimError
+    from .claims.faults import ClaimError
     from .report.text import ReadmeError
     from .speedscope import SpeedscopeError
     from .store.errors import RunError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
 import os
 import re
@@ -22,11 +21,13 @@ from llama_workbench.datasets.cache import FIX, CacheError, cache_directory, unw
 from llama_workbench.datasets.geometries import Geometry
 from llama_workbench.datasets.tokenizer import TokenizerError
 
-from .claims import claims as claim_data
+from .claims.faults import ClaimError
+from .claims.model import Claim
+from .claims.reading import load_claims
 from .evidence.effect import ALPHA
-from .evidence.evidence import clocks_of, effect_alpha, evidence_from_manifest
-from .judge import verdicts
+from .evidence.evidence import clocks_of, evidence_from_manifest
 from .judge.stopping import StoppingRule
+from .judge.verdicts import judge_claims
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
@@ -34,29 +35,22 @@ from .measure.confirmation import confirm
 from .measure.measurement import Measurement
 from .measure.participants import MeasureError, Progress
 from .measure.processes import ALLOCATOR, WorkerFailed
-from .measure.profiles import run_phases, run_roofline
-from .metrics import count as counts
-from .metrics.check.checks import CHECKS
-from .metrics.findings import find_out
-from .metrics.loading.loading import measure_loading
-from .metrics.memory import memory
-from .metrics.memory.memory import memory_findings, run_memory
-from .plan.selection import Plan, PlanError, Request, make_plan
+from .metrics.base import PassContext
+from .metrics.registry import metric_of, metrics
+from .plan.experiments import Plan, make_plan
+from .plan.family import interval_alpha
+from .plan.selection import PlanError, Request
 from .report.standings import write_standings
 from .spec.experiments import without
+from .spec.hypotheses import DEVICES
 from .spec.sample import Round
 from .stats.samples import Clocks, call_times_ns
-from .store import pass_schema
 from .store.errors import RunError
-from .store.files import FINDINGS, LOADING, MANIFEST, PHASE_FACTS
+from .store.files import MANIFEST
 from .store.folder import RunFolder
 from .store.forms import Fault, plain
 from .store.parquet import NO_SAMPLES
-from .store.pass_schema import Finding
 from .store.schema import Verdict
-
-LOADING_SECONDS = 60.0
-"""Of loading each checkpoint over and over, where a claim asks for it; a large one takes longer (`plan_rounds`)."""
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -92,20 +86,7 @@ class Result:
 
 def plan_run(request: Request, options: Options) -> Plan:
     """What would be measured; raises before anything is written (see `make_plan`, `load_claims`)."""
-    plan = make_plan(request, claim_data.load_claims(options.claims_folder), checkpoint=_real_geometry(options))
-    for claim in plan.claims:
-        for reading in claim.readings():
-            _check_quantity(claim.id, reading)
-    return plan
-
-
-def _check_quantity(claim: str, reading: claim_data.Reading) -> None:
-    """What a pass is asked for must be something that it finds out; else the claim would only be open in the end."""
-    known = {"memory": memory.QUANTITIES, "count": counts.QUANTITIES, "check": CHECKS}.get(reading.metric)
-    if known is not None and reading.quantity not in known:
-        near = difflib.get_close_matches(reading.quantity or "", known, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(known)}"
-        raise PlanError(f'claim {claim}: quantity = "{reading.quantity}" is no {reading.metric}: {hint}')
+    return make_plan(request, load_claims(options.claims_folder), checkpoint=_real_geometry(options))
 
 
 def _real_geometry(options: Options) -> Geometry | None:
@@ -125,6 +106,19 @@ def _safe_name(folder: Path) -> str:
     """A folder's name as part of a workload's name."""
     name = "".join(letter if letter.isalnum() else "-" for letter in folder.resolve().name.lower()).strip("-")
     return name or "checkpoint"
+
+
+def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRule:
+    """The rule for a plan, at the level of its judge. `wall`: workload → variants that must be timed by wall."""
+    threaded = (experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
+    alpha = interval_alpha(
+        plan.claims,
+        plan.ad_hoc,
+        measured={experiment.workload.name: experiment.entered() for experiment in plan.experiments},
+        device=plan.device,
+        alpha=ALPHA,
+    )
+    return StoppingRule(plan.experiments, Clocks(plan.device, frozenset(threaded), wall), alpha)
 
 
 class Run:
@@ -207,104 +201,34 @@ class Run:
                 return
             self.progress.phase("rounds")
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
-            rule = StoppingRule(self.plan.experiments, self._clocks(wall), self._alpha())
+            rule = stopping_rule(self.plan, wall)
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
             measurement.run(rule, self._keep(), seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
-            self._find_out(measurement)
+            self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:
                 from .measure.profiles import run_passes
 
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
 
-    def _clocks(self, wall: Mapping[str, frozenset[str]]) -> Clocks:
-        threaded = (e.workload.name for e in self.plan.experiments if e.workload.threads > 1)
-        return Clocks(self.plan.device, frozenset(threaded), wall)
-
-    def _alpha(self) -> float:
-        """What each effect of the report is judged at."""
-        here = [part for claim in self.plan.claims if (part := claim.on(self.plan.device))]
-        return effect_alpha(self.plan.comparisons(), others=verdicts.own_intervals(here))
-
-    def _find_out(self, measurement: Measurement) -> None:
-        """The passes that claims ask for, after the rounds: what they find feeds verdicts. One that fails says so, and
-        its claims stay open; the others go on."""
-        readings = self.plan.readings
-        found: list[Finding] = []
-        if unmeasured := self.unmeasured_phases():
-            self.folder.write_json(PHASE_FACTS, unmeasured)
-
-        def phases() -> None:
-            run_phases(measurement, self.folder, self.progress, self.plan.subjects("share"))
-
-        def loading() -> None:
-            self._load(measurement, [reading for reading in readings if reading.metric == "loading"])
-
-        def held_memory() -> None:
-            held = run_memory(measurement, self.folder, self.progress, self.plan.subjects("memory"))
-            found.extend(memory_findings(held))
-
-        def roofline() -> None:
-            run_roofline(measurement, self.folder, self.progress, self.plan.subjects("roofline"))
-
-        def checks() -> None:
-            log = self.folder.path / "log" / "checks.log"
-            seed = self.options.seed
-            found.extend(find_out(readings, cache=self.cache, seed=seed, log=log, progress=self.progress))
-
-        for metrics, name, look in (
-            ({"share"}, "phases: where the time of a forward goes", phases),
-            ({"loading"}, "loading: how long weights take from their files", loading),
-            ({"memory"}, "memory: what each policy holds", held_memory),
-            ({"roofline"}, "roofline: what a variant reaches of what this machine can do", roofline),
-            ({"check", "count"}, "checks and counts", checks),
-        ):
-            if not any(reading.metric in metrics for reading in readings):
+    def _make_passes(self, measurement: Measurement) -> None:
+        """The passes that claims ask for, after the rounds: their verdicts come from what these write. One that fails
+        says so, and its claims stay open; the others go on."""
+        context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
+        parts = [part for claim in self.plan.claims for part in claim.hypothesis]
+        for metric in metrics():
+            asked = [part for part in parts if part.metric in metric.names]
+            here = [part for part in asked if not part.elsewhere(self.plan.device)]
+            if away := [part for part in asked if part not in here]:
+                metric.leave_out(away, self.folder, self.plan.device)
+            if not metric.title or not here:
                 continue
-            self.progress.phase(name)
+            self.progress.phase(metric.title)
             try:
-                look()
+                metric.run(here, context)
             except (WorkerFailed, MeasureError) as error:
-                self.progress.note(f"{name.partition(':')[0]}: nothing found, {error}")
-            if found:
-                self.folder.write_json(FINDINGS, found)
-
-    def unmeasured_phases(self) -> list[dict[str, Any]]:
-        """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
-        wanted = {
-            (workload, reading.variant): reason
-            for claim in self.plan.claims
-            for reading in claim.readings()
-            if reading.metric == "share" and (reason := claim_data.elsewhere(reading, self.plan.device))
-            for workload in reading.workloads
-        }
-        return [
-            {"workload": workload, "variant": variant, "rounds": 0, "reason": reason}
-            for (workload, variant), reason in wanted.items()
-        ]
-
-    def _load(self, measurement: Measurement, readings: Sequence[claim_data.Reading]) -> None:
-        """Load the checkpoints of the workloads that claims about loading name."""
-        wanted = {workload for reading in readings for workload in reading.workloads}
-        folders = {
-            book.experiment.workload.geometry: book.folder
-            for book in measurement.books
-            if book.experiment.workload.name in wanted and book.folder is not None
-        }
-        records: list[dict[str, Any]] = []
-        for folder in folders.values():
-            log = self.folder.path / "log" / "loading.log"
-            records += measure_loading(
-                folder,
-                cache=self.cache,
-                log=log,
-                seed=self.options.seed,
-                seconds=LOADING_SECONDS,
-                progress=self.progress,
-                asked={(reading.quantity or "", reading.of or "") for reading in readings},
-            )
-            self.folder.write_json(LOADING, records)
+                self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
 
     def _check_cache(self) -> None:
         """Say once what a cache that takes nothing means; `CacheError` where something that is asked for needs it.
@@ -313,9 +237,9 @@ class Run:
         """
         if not (why := unwritable(self.cache)):
             return
-        if needs := sorted({reading.metric for reading in self.plan.readings} & {"check", "loading"}):
-            asked = " and ".join(f'metric = "{metric}"' for metric in needs)
-            raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {asked} need it; {FIX}")
+        asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
+        if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
+            raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
         self.progress.note(
             f"cache: {self.cache} cannot be written ({why}): nothing is kept there, and each process does the work "
             f"again; {FIX}"
@@ -414,7 +338,7 @@ class Run:
 
 
 def judge_run(
-    manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
+    manifest: Mapping[str, Any], claims: Sequence[Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
     """Verdicts and noise of a stored run, from its samples and from what its passes found.
 
@@ -422,22 +346,14 @@ def judge_run(
     """
     experiments = manifest.get("experiments", ())
     timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
-    phases = folder.read_phases()
+    passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
+    samples = folder.read_samples() if timed else NO_SAMPLES
     try:
-        evidence = evidence_from_manifest(
-            manifest,
-            folder.read_samples() if timed else NO_SAMPLES,
-            phases=None if phases.empty else phases,
-            loading=folder.read_loading(),
-            roofline=folder.read_roofline(),
-            findings=pass_schema.FINDINGS.validate_python(folder.read_findings()),
-        )
+        evidence = evidence_from_manifest(manifest, samples, passes=passes)
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
-    found = verdicts.judge_claims(claims, evidence) if claims else []
-    for baseline, variant in manifest.get("ad_hoc", []):
-        found.append(verdicts.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
-    return tuple(found), plain(evidence.noise)
+    pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
+    return tuple(judge_claims(claims, evidence, ad_hoc=pairs)), plain(evidence.noise)
 
 
 def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
@@ -459,7 +375,7 @@ def _command() -> list[str]:
 # --- what faces need around a run ----------------------------------------------------------------------------------
 
 USER_ERRORS: tuple[type[Exception], ...] = (
-    claim_data.ClaimError,
+    ClaimError,
     geometries.DataError,
     PlanError,
     variants.UnknownVariant,
@@ -483,8 +399,8 @@ def check(request: Request, options: Options) -> None:
     cores = usable_cores()
     if request.threads is not None and not 1 <= request.threads <= cores:
         raise PlanError(f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine")
-    if request.device not in claim_data.DEVICES:
-        raise PlanError(f"--device {request.device}: expected {' or '.join(claim_data.DEVICES)}")
+    if request.device not in DEVICES:
+        raise PlanError(f"--device {request.device}: expected {' or '.join(DEVICES)}")
     if request.device != "cpu":
         from .worker.devices import problem  # imports torch, which nothing else needs yet
 

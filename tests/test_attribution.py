@@ -18,22 +18,24 @@ from numpy.typing import NDArray
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
-from llama_workbench.harness.metrics.attribution import (
-    GRID,
+from llama_workbench.harness.metrics.attribution.effects import (
     Attribution,
-    Factor,
-    Grid,
     attribute,
-    canonical,
-    contrasts,
     dummy_series,
-    effect_count,
     judge_factor,
     measured_grid,
-    needed_variants,
     open_effects,
     refusal,
     verdict_on,
+)
+from llama_workbench.harness.metrics.attribution.grid import (
+    GRID,
+    Factor,
+    Grid,
+    canonical,
+    contrasts,
+    effect_count,
+    needed_variants,
 )
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -322,7 +324,7 @@ def test_verdicts_on_what_was_said() -> None:
 def test_the_share_holds_for_every_truth_that_the_intervals_allow(
     a: float, a_wide: float, o: float, o_wide: float, at: float, there: float
 ) -> None:
-    from llama_workbench.harness.metrics.attribution import _share
+    from llama_workbench.harness.metrics.attribution.effects import _share
 
     base = attributed_once()
     ours = replace(base.architecture, ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))

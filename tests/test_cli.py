@@ -19,7 +19,7 @@ import pytest
 from llama_workbench import ROOT, variants
 from llama_workbench.dashboard.command import main
 from llama_workbench.datasets.workloads import workloads
-from llama_workbench.harness.claims.claims import Claim
+from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import FACTORS, write_run
 

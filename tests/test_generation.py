@@ -12,13 +12,13 @@ import torch
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.evidence.evidence import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.examiner.main import Examiner
-from llama_workbench.harness.judge.stopping import StoppingRule
-from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.run import stopping_rule
 from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.stats.samples import Clocks
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates import (
     TOLERANCES,
@@ -271,7 +271,7 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     """Live rounds and stored samples give the same differences by each of the three metrics."""
     name = "generate-15m-t32-n32"
     plan = make_plan(Request(claims=("refactor-2x-3x",), workloads=(name,)), load_claims(ROOT / "claims"))
-    rule = StoppingRule(plan.experiments, Clocks(), 0.01)
+    rule = stopping_rule(plan, {})
     folder = RunFolder.create(tmp_path / "run")
     rng = random.Random(3)
     for index in range(4):
@@ -299,4 +299,4 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     for metric, comparison in asked.items():
         live = rule.series[comparison]
         assert live == pytest.approx(list(evidence.differences(comparison).values)), metric
-    assert effect_alpha(plan.comparisons()) == 0.01 / 3
+    assert rule.alpha == 0.01 / 3

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import Claim
+from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, decided, judge_effect, remaining_seconds
-from llama_workbench.harness.evidence.evidence import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import combine, combine_ad_hoc
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
-from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.plan.family import interval_alpha
+from llama_workbench.harness.spec.comparison import Metric
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats import samples as stats
@@ -337,12 +338,32 @@ def test_an_open_effect_says_how_long_it_would_take() -> None:
     region = Region.faster_than_percent(1)
     found = effect(normal(0.006, sd=0.01, n=40), region)
     assert found.verdict == "inconclusive"
-    [warning] = found.warnings
-    assert warning.startswith("the interval reaches across 1.01; about ") and warning.endswith("would decide it")
-    assert "too few rounds for an interval (5)" in effect(normal(0.0, n=5), region).warnings[0]
+    assert found.warnings == ("the interval lies on both sides of 1.01×",)
+    assert 0 < found.seconds_more < math.inf
+    assert combine([found])[1].startswith("not settled: the interval lies on both sides of 1.01×; about ")
+    assert combine([found])[1].endswith(" more would settle it")
+    few = effect(normal(0.0, n=5), region)
+    assert few.warnings == ("too few rounds for an interval",)
     assert effect([], region).warnings == ("no rounds were measured",)
     on_the_boundary = effect(normal(LN_1, n=40), region)
-    assert on_the_boundary.warnings[0].endswith("more time would not help much")
+    assert combine([on_the_boundary])[1].endswith("; more time would not help much")
+
+
+def test_many_open_effects_have_one_reason_together() -> None:
+    one = effect(normal(0.006, sd=0.01, n=40), Region.faster_than_percent(1))
+    effects = [
+        replace(one, workload=f"w{index % 3}", baseline=f"b{index}", seconds_more=float(20 * (index + 1)))
+        for index in range(6)
+    ]
+    verdict, reason = combine(effects)
+    assert verdict == "inconclusive"
+    assert reason == (
+        "not settled: the interval lies on both sides of 1.01×; about 20 s more would settle w0, about 2 min all"
+    )
+    beyond = [*effects[:2], replace(effects[2], seconds_more=math.inf)]
+    assert combine(beyond)[1].endswith(
+        "about 20 s more would settle w0, about 40 s 2 of 3; more time would not help much on w2"
+    )
 
 
 def test_remaining_seconds_is_what_it_then_takes() -> None:
@@ -452,11 +473,11 @@ def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
         (["refuted", "refuted"], "refuted", "outside the claimed range on w0, w1"),
         (["supported", "refuted", "refuted"], "depends", "supported on w0; refuted on w1, w2"),
         (["supported", "refuted", "inconclusive"], "depends", "supported on w0; refuted on w1; open: w2"),
-        (["supported", "inconclusive"], "inconclusive", "open: w1 (inconclusive); supported on w0"),
-        (["refuted", "not evidence"], "inconclusive", "open: w1 (not evidence); refuted on w0"),
-        (["inconclusive", "inconclusive"], "inconclusive", "open: w0, w1 (inconclusive)"),
+        (["supported", "inconclusive"], "inconclusive", "not settled: inconclusive on w1; supported on w0"),
+        (["refuted", "not evidence"], "inconclusive", "not settled: not evidence on w1; refuted on w0"),
+        (["inconclusive", "inconclusive"], "inconclusive", "not settled: inconclusive"),
         (["not evidence", "not evidence"], "not evidence", "w0, w1 (not evidence)"),
-        (["not evidence", "inconclusive"], "inconclusive", "open: w0 (not evidence); w1 (inconclusive)"),
+        (["not evidence", "inconclusive"], "inconclusive", "not settled: not evidence on w0; inconclusive on w1"),
     ],
 )
 def test_a_part_follows_from_its_effects(words: list[str], verdict: str, reason: str) -> None:
@@ -483,7 +504,7 @@ def test_a_comparison_follows_from_its_effects(words: list[str], verdict: str) -
 
 def test_reasons_and_baselines_are_named() -> None:
     effects = verdicts("inconclusive", "not evidence", reasons=["too noisy", "gates failed"])
-    assert combine(effects)[1] == "open: w0 (too noisy); w1 (gates failed)"
+    assert combine(effects)[1] == "not settled: too noisy on w0; gates failed on w1"
     effects = verdicts("supported", "refuted")
     effects[1] = replace(effects[1], workload="w0", baseline="other")
     assert combine(effects) == ("depends", "supported on w0 against old; refuted on w0 against other")
@@ -559,20 +580,20 @@ def test_a_claim_is_judged_at_alpha_over_all_effects_of_the_report() -> None:
     assert verdict.effects[0].low == pytest.approx(math.exp(interval.low))
     assert verdict.effects[0].metric == "cpu time"
     assert same.verdict == "supported"
-    written = plain(verdict)
-    assert json.loads(json.dumps(written, allow_nan=False)) == written
-    assert list(written) == [
+    assert json.loads(json.dumps(plain(verdict), allow_nan=False)) == plain(verdict)
+    assert list(plain(verdict)) == [
         "claim", "part", "who", "title", "statement", "verdict", "reason", "alpha", "claimed", "region", "effects",
     ]  # fmt: skip
-    assert list(written["effects"][0]) == [
+    assert list(plain(verdict)["effects"][0]) == [
         "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings",
     ]  # fmt: skip
 
 
 def test_effects_that_share_a_pair_count_once() -> None:
-    pairs = [Comparison("w", "new", "old"), Comparison("w", "old", "new"), Comparison("v", "new", "old")]
-    assert effect_alpha(pairs) == 0.005
-    assert effect_alpha([], 0.02) == 0.02
+    measured: dict[str, Any] = {"measured": {"w": ("old", "new"), "v": ("new", "old")}, "device": "cpu"}
+    pairs = [("old", "new"), ("new", "old"), ("old", "elsewhere")]
+    assert interval_alpha([], pairs, alpha=0.01, **measured) == 0.005
+    assert interval_alpha([], [], alpha=0.02, **measured) == 0.02
 
 
 def test_what_the_run_left_out_is_named() -> None:
@@ -673,7 +694,7 @@ def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
     evidence = evidence_from_manifest(run, frame)
     [verdict] = judge_claims([claim("a", "b", faster_than_percent=1)], evidence)
     assert verdict.verdict == "inconclusive"
-    assert verdict.reason == "open: b (no rounds were measured); supported on a"
+    assert verdict.reason == "not settled: no rounds were measured on b; supported on a"
 
 
 @pytest.mark.parametrize(("pages", "verdict"), [("madvise", "supported"), ("always", "inconclusive")])
@@ -900,7 +921,7 @@ def test_the_same_holds_from_samples_to_verdict() -> None:
 def test_one_wrong_interval_in_a_whole_report_is_as_rare_as_promised() -> None:
     """Twenty effects at alpha/20 each: the share of reports with any miss, all looks of all effects counted."""
     rng = np.random.default_rng(5)
-    low, high = running_bounds(rng.normal(0, 0.01, (1000, 20, ROUNDS)), effect_alpha([], ALPHA) / 20)
+    low, high = running_bounds(rng.normal(0, 0.01, (1000, 20, ROUNDS)), ALPHA / 20)
     assert np.mean(((low > 0) | (high < 0)).any(axis=(1, 2))) <= 0.01
 
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.evidence.evidence import effect_alpha
+from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.schedule import Remaining, next_to_measure
-from llama_workbench.harness.plan.selection import Plan, Request, make_plan
+from llama_workbench.harness.plan.experiments import Plan, make_plan
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.run import stopping_rule
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval, first_look, running_interval
-from llama_workbench.harness.stats.samples import Clocks
 
 NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
 VARIANTS = ("team006_before", "team006_after")
@@ -78,13 +78,9 @@ def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
     assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10) is soon
 
 
-def rule_of(plan: Plan) -> StoppingRule:
-    return StoppingRule(plan.experiments, Clocks(), effect_alpha(plan.comparisons()))
-
-
 def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[StoppingRule, Remaining]:
     """A stopping rule, and what remains after rounds of equal variants whose times in round i spread by factor(i)."""
-    rule = rule_of(plan)
+    rule = stopping_rule(plan, {})
     rng = random.Random(5)
     [experiment] = [one for one in plan.experiments if one.workload.name == "prefill-15m-t128"]
     for index in range(rounds):
@@ -107,7 +103,7 @@ def test_noise_does_not_keep_an_experiment_from_its_first_interval(plan: Plan) -
 
 
 def test_with_the_signs_interval_others_may_have_their_turn_before_t_speaks(plan: Plan) -> None:
-    alpha = rule_of(plan).alpha
+    alpha = stopping_rule(plan, {}).alpha
     first, first_by_t = first_interval(alpha), first_look(alpha / 2)
     assert measured(plan, first - 1, lambda index: 1.02)[1].early
     _, need = measured(plan, first, lambda index: 1.02)
@@ -117,7 +113,7 @@ def test_with_the_signs_interval_others_may_have_their_turn_before_t_speaks(plan
 
 def test_one_round_far_off_does_not_make_the_wait_for_t_look_endless(plan: Plan) -> None:
     """The signs' first interval is the range of all rounds: by it one of them would make it tens of thousands."""
-    rounds = first_interval(rule_of(plan).alpha) + 1
+    rounds = first_interval(stopping_rule(plan, {}).alpha) + 1
     _, calm = measured(plan, rounds, lambda index: 1.002)
     _, one_off = measured(plan, rounds, lambda index: 3.0 if index == 4 else 1.002)
     assert calm.rounds_next <= one_off.rounds_next < 1000
@@ -125,7 +121,7 @@ def test_one_round_far_off_does_not_make_the_wait_for_t_look_endless(plan: Plan)
 
 def test_a_decided_effect_waits_no_longer_than_its_last_rounds(plan: Plan) -> None:
     """It is closed after so many rounds, however wide it is then."""
-    rule = rule_of(plan)
+    rule = stopping_rule(plan, {})
     rng = random.Random(3)
     far = Region.faster_than_percent(100.0)
     for rounds in range(first_interval(rule.alpha), ENOUGH_ROUNDS):
@@ -134,7 +130,7 @@ def test_a_decided_effect_waits_no_longer_than_its_last_rounds(plan: Plan) -> No
 
 
 def test_an_effect_that_moved_while_it_was_measured_keeps_no_other_waiting(plan: Plan) -> None:
-    rule = rule_of(plan)
+    rule = stopping_rule(plan, {})
     moved = [0.3 + 0.001 * (index % 3) for index in range(40)] + [0.4 + 0.001 * (index % 3) for index in range(20)]
     assert running_interval(moved, rule.alpha).unstable
     assert rule._rounds_left(moved, Region.faster_than_percent(1.0)) == float("inf")

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llama_workbench.harness.metrics import trends
-from llama_workbench.harness.metrics.trends import Slope, crossover, interval_of
+from llama_workbench.harness.metrics import scaling
+from llama_workbench.harness.metrics.scaling import Slope, crossover, interval_of
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.stats.samples import Clock, log_times
@@ -45,7 +45,7 @@ def decoding(
 
 def slope(frame: pd.DataFrame, *, positions: Mapping[str, int], clock: Clock, **asked: Any) -> Slope:
     times = {size: log_times(frame, workload=workload, clock=clock) for workload, size in positions.items()}
-    return trends.position_slope(times, **asked)
+    return scaling.position_slope(times, **asked)
 
 
 def test_a_planted_slope_is_found() -> None:

@@ -22,7 +22,7 @@ from ..spec.regions import Region
 from ..stats.confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
 from ..stats.samples import Differences
 from ..store.schema import Effect
-from .numbers import duration, exp, percent
+from .numbers import exp, percent
 
 ALPHA = 0.01
 """Chance of any false verdict in a report."""
@@ -137,7 +137,8 @@ def judge_effect(
         return ends("inconclusive", "unstable: the effect moved while it was measured, or its mean and median differ")
     verdict = _settled(interval.low, interval.high, region)
     if verdict is None:
-        return ends("inconclusive", _what_is_missing(measured, interval, region, alpha))
+        effect = replace(effect, seconds_more=remaining_seconds(measured.values, measured.seconds, region, alpha=alpha))
+        return ends("inconclusive", _why_open(interval, region))
     if _settled(interval.low - fault_low, interval.high + fault_high, region) != verdict:
         return ends("inconclusive", "confounded: the difference in page faults may have made this effect")
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
@@ -173,11 +174,9 @@ def _correlation(values: NDArray[np.float64]) -> float:
     return float(centred[:-1] @ centred[1:] / (centred @ centred))
 
 
-def _what_is_missing(measured: Differences, interval: Interval, region: Region, alpha: float) -> str:
-    seconds = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha)
-    more = "more time would not help much" if seconds > 86_400 else f"about {duration(seconds)} more would decide it"
+def _why_open(interval: Interval, region: Region) -> str:
     if math.isinf(interval.low) or math.isinf(interval.high):
-        return f"too few rounds for an interval ({interval.n}); {more}"
+        return "too few rounds for an interval"
     crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
     nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
-    return f"the interval reaches across {math.exp(nearest):.4g}; {more}"
+    return f"the interval lies on both sides of {math.exp(nearest):.4g}×"

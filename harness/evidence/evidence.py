@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..spec.regions import Region
 from ..stats.confidence import Method
 from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times
 from ..store.forms import check
-from ..store.pass_schema import Finding, Subject
 from ..store.schema import MANIFEST, Effect, Noise
 from .controls import judge_controls
 from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, fault_stretch, judge_effect
@@ -27,10 +26,9 @@ class Evidence:
     measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
-    generates; widths and geometries: of its model. phases: the table of phases.parquet, where there is one. loading,
-    roofline: records of the files of those names. findings: what other passes found, by subject. unusable: (workload,
-    variant) → why its numbers do not count. confirmed: what measuring again from outside gave (`confirmation`). alpha:
-    of the whole report.
+    generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
+    it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
+    (`confirmation`). alpha: of the whole report.
     """
 
     samples: pd.DataFrame
@@ -47,10 +45,7 @@ class Evidence:
     new_tokens: Mapping[str, int] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
     geometries: Mapping[str, str] = field(default_factory=dict)
-    phases: pd.DataFrame | None = None
-    loading: Sequence[Mapping[str, Any]] = ()
-    roofline: Sequence[Mapping[str, Any]] = ()
-    findings: Mapping[Subject, Finding] = field(default_factory=dict)
+    passes: Mapping[str, Any] = field(default_factory=dict)
     _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -114,16 +109,13 @@ def evidence_from_manifest(
     manifest: Mapping[str, Any],
     samples: pd.DataFrame,
     *,
-    phases: pd.DataFrame | None = None,
-    loading: Sequence[Mapping[str, Any]] = (),
-    roofline: Sequence[Mapping[str, Any]] = (),
-    findings: Sequence[Finding] = (),
+    passes: Mapping[str, Any] | None = None,
     noise: Noise | None = None,
 ) -> Evidence:
     """Take from run.json what judging needs. An unfinished run's manifest, with parts missing, will do.
 
-    `phases`, `loading`, `roofline` and `findings`: what the run's passes found, where it had any. `noise`: its controls
-    where they were judged before; without it they are judged from `samples`, which must then have theirs.
+    `passes`: what the run's passes left, by metric. `noise`: its controls where they were judged before; without it
+    they are judged from `samples`, which must then have theirs.
 
     Raises forms.Fault where something in it is not as a run writes it.
     """
@@ -151,10 +143,7 @@ def evidence_from_manifest(
             name: int(width) for name, facts in workloads.items() if (width := hidden.get(facts.get("geometry", "")))
         },
         geometries={name: str(facts.get("geometry", "")) for name, facts in workloads.items()},
-        phases=phases,
-        loading=loading,
-        roofline=roofline,
-        findings={finding.subject: finding for finding in findings},
+        passes=passes or {},
     )
     if noise is None:
         noise = judge_controls(measured, evidence.differences, evidence.alpha)
@@ -228,16 +217,6 @@ def _trace_differences(experiment: Mapping[str, Any]) -> dict[tuple[str, frozens
 
 def _fault_cost_ns(environment: Mapping[str, Any]) -> float:
     return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
-
-
-def effect_alpha(comparisons: Iterable[Comparison], alpha: float = ALPHA, *, others: int = 0) -> float:
-    """What each effect of a report is judged at: alpha over the number of different comparisons, plus `others`.
-
-    The measuring loop must stop by the same figure. A pair that two claims ask about has one interval, wrong or right
-    for both, and counts once, whichever side is called the baseline.
-    """
-    different = {(c.workload, frozenset((c.variant, c.baseline)), c.metric) for c in comparisons}
-    return alpha / max(len(different) + others, 1)
 
 
 def compare_sides(

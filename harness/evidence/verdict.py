@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..store.schema import Effect
-from .numbers import listing
+from .numbers import duration, listing
 
 
 def combine(effects: Sequence[Effect]) -> tuple[str, str]:
@@ -60,17 +60,40 @@ def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
 
 
 def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]) -> str:
-    still_open = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
-    known = "; ".join(f"{word} on {listing(where)}" for word, where in settled.items() if where)
-    return f"open: {reasons(still_open)}" + (f"; {known}" if known else "")
+    """One sentence for all open effects: why they are open, and how long it would take to settle them."""
+    open_ = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
+    causes = _by_cause(open_)
+    same = len(causes) == 1 and len(open_) == len(effects)
+    parts = [next(iter(causes)) if same else "; ".join(f"{why} on {listing(where)}" for why, where in causes.items())]
+    parts += filter(None, [time_to_settle(open_)])
+    parts += [f"{word} on {listing(where)}" for word, where in settled.items() if where]
+    return f"not settled: {'; '.join(parts)}"
+
+
+def time_to_settle(effects: Sequence[Effect]) -> str:
+    """How much more measuring would settle the effects; empty where nothing can be said."""
+    known = sorted((effect for effect in effects if effect.seconds_more >= 0), key=lambda effect: effect.seconds_more)
+    soon = [effect for effect in known if effect.seconds_more <= 86_400]
+    if not soon:
+        return "more time would not help much" if known else ""
+    shortest, longest = (f"about {duration(effect.seconds_more)}" for effect in (soon[0], soon[-1]))
+    text = f"{shortest} more would settle {soon[0].workload if len(effects) > 1 else 'it'}"
+    if len(soon) > 1:
+        text += f", {longest} {'all' if len(soon) == len(effects) else f'{len(soon)} of {len(effects)}'}"
+    if beyond := list(dict.fromkeys(effect.workload for effect in known[len(soon) :])):
+        text += f"; more time would not help much on {listing(beyond)}"
+    return text
 
 
 def reasons(effects: Sequence[Effect]) -> str:
     """Each effect's own reason, those with the same reason together."""
-    by_reason: dict[str, list[Effect]] = {}
+    return "; ".join(f"{listing(where)} ({why})" for why, where in _by_cause(effects).items())
+
+
+def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:
+    """First warning, or verdict where there is none → the different workloads."""
+    causes: dict[str, list[str]] = {}
     for effect in effects:
-        by_reason.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, []).append(effect)
-    return "; ".join(
-        f"{listing(list(dict.fromkeys(effect.workload or effect.metric for effect in group)))} ({reason})"
-        for reason, group in by_reason.items()
-    )
+        where = causes.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, [])
+        where += [name for name in [effect.workload or effect.metric] if name not in where]
+    return causes

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..evidence.effect import ALPHA, decided, remaining_seconds
 from ..measure.schedule import Remaining
-from ..metrics import attribution
+from ..metrics.attribution.effects import OpenEffect, open_effects
+from ..metrics.attribution.grid import ARCHITECTURE, OPERATIONS
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Experiment
 from ..spec.regions import Region
@@ -88,13 +89,13 @@ class StoppingRule:
         settles = float(missing) if missing > 0 else min(rounds)
         return Remaining(participants, missing > 0, settles, max(rounds), len(rounds))
 
-    def _open_in_grid(self, experiment: Experiment) -> tuple[attribution.OpenEffect, ...]:
+    def _open_in_grid(self, experiment: Experiment) -> tuple[OpenEffect, ...]:
         """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""
         if not experiment.grid:
             return ()
-        wanted = (attribution.ARCHITECTURE, attribution.OPERATIONS)
+        wanted = (ARCHITECTURE, OPERATIONS)
         _, logs = self.grids[experiment.workload.name]
-        return attribution.open_effects(logs, alpha=self.alpha, wanted=wanted)
+        return open_effects(logs, alpha=self.alpha, wanted=wanted)
 
     def _rounds_left(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""

@@ -1,6 +1,6 @@
 """Verdicts as text: a table for the terminal, a table for the README. Pure builders; only `update_readme` writes.
 
-Verdicts come in the form of verdicts.json (`Verdict.to_json()`), so that a stored run and a fresh one print alike.
+Verdicts come in the form of verdicts.json (`forms.plain(verdicts)`), so that a stored run and a fresh one print alike.
 Every number stands with its interval and its rounds, and every colour stands beside the word that it means.
 """
 
@@ -188,13 +188,13 @@ def _verdict_block(verdict: Json, widths: Sequence[int]) -> list[RenderableType]
         lines.append(Padding(Text(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})"), (0, 0, 0, 2)))
     elif verdict.get("claimed"):
         lines.append(Padding(Text(f"claimed: {one_text_line(verdict['claimed'])}"), (0, 0, 0, 2)))
-    if word == "depends" or not verdict["effects"]:  # elsewhere the lines of the effects say it all
+    if word in ("depends", "inconclusive") or not verdict["effects"]:  # elsewhere the lines of the effects say it all
         lines.append(Padding(Text(one_text_line(verdict.get("reason") or "", 1000)), (0, 0, 0, 2)))
+    told: Sequence[str] = ()
     pairs = dict.fromkeys((effect["baseline"], effect["variant"]) for effect in verdict["effects"])
     for baseline, variant in pairs:
         if pair := " → ".join(one_text_line(name) for name in (baseline, variant) if name):
             lines.append(Padding(Text(pair, style="dim"), (0, 0, 0, 2)))
-        told: Sequence[str] = ()
         for effect in verdict["effects"]:
             if (effect["baseline"], effect["variant"]) == (baseline, variant):
                 warnings = effect.get("warnings") or ()

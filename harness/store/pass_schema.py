@@ -14,7 +14,7 @@ Subject = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
-class Finding:
+class ExactResult:
     """One exact result of a pass: bytes, lines, the share of cases that pass a check."""
 
     metric: Annotated[Text, says("memory, count or check")]
@@ -192,7 +192,7 @@ class Roofline(Shape):
     samples: Annotated[list[CallSample], says("times of the variants")] = []
 
 
-FINDINGS = TypeAdapter(Annotated[list[Finding], once("metric", "quantity", "workload", "variant", "baseline")])
+FINDINGS = TypeAdapter(Annotated[list[ExactResult], once("metric", "quantity", "workload", "variant", "baseline")])
 LOADING = TypeAdapter(Annotated[list[Loading], once("checkpoint", "loader", "cache")])
 MEMORY = TypeAdapter(list[Memory])
 MEMORY_SWEEP = TypeAdapter(list[Sweep])

@@ -22,6 +22,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ..stats.confidence import Interval
@@ -233,7 +234,8 @@ class Effect:
 
     In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
     rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
-    `verdict` is faster, slower, same, inconclusive or not evidence.
+    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more`, further measuring that would settle
+    it, is not stored: a verdict's reason tells it once for all effects. It is NaN where nothing can be said.
     """
 
     workload: Annotated[Text, says("where it was measured")]
@@ -254,6 +256,7 @@ class Effect:
     seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
     verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
     warnings: Annotated[tuple[Text, ...], says("the reason for the verdict first, then notes")]
+    seconds_more: Annotated[float, Field(exclude=True), SkipJsonSchema()] = math.nan
 
     @model_serializer(mode="wrap")
     def _row(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -385,4 +388,4 @@ NOISE, VERDICTS = TypeAdapter(Noise), TypeAdapter(list[Verdict])
 CLAIMS = TypeAdapter(
     Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
 )
-"""claims.json is only a list of objects here: harness/claims/claims.py checks the claims."""
+"""claims.json is only a list of objects here: harness/claims/model.py checks the claims."""

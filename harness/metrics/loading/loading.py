@@ -22,8 +22,10 @@ from typing import Any
 
 from ...measure.participants import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
-from ...plan.selection import LOADED_INTO
 from ...stats.confidence import Interval, fixed_interval
+
+LOADED_INTO = "fast"
+"""The variant that stands for "a model"."""
 
 BASELINE = "safetensors-mmap"
 CONTROL = f"{BASELINE}@aa"
