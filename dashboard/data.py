@@ -17,7 +17,8 @@ from typing import Any
 from llama_workbench.harness.metrics.registry import names
 from llama_workbench.harness.report.text import excluded_lines, value_text
 from llama_workbench.harness.spec.comparison import TIMES
-from llama_workbench.harness.store.folder import (
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import (
     CLAIMS,
     FINDINGS,
     JOURNAL,
@@ -32,11 +33,9 @@ from llama_workbench.harness.store.folder import (
     SAMPLES,
     STANDINGS,
     VERDICTS,
-    RunError,
-    RunFolder,
-    RunSummary,
-    run_folders,
 )
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.listing import RunSummary, describe, run_folders
 
 from . import values, words
 from .frames import Frame, Scale, StackError, read_folded
@@ -252,7 +251,7 @@ class RunList:
         for name, run in _named_folders(self._results):
             stamp = _stamp((run.path, run.path / MANIFEST, run.path / VERDICTS))
             before = self._known.get(run.path)
-            summary = before[1] if before is not None and before[0] == stamp else run.describe()
+            summary = before[1] if before is not None and before[0] == stamp else describe(run)
             known[run.path] = (stamp, summary)
             found.append(Entry(name, summary))
         self._known = known

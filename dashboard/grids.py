@@ -22,7 +22,8 @@ from llama_workbench.harness.metrics.attribution.effects import (
 )
 from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, DUMMY, GRIDS, OPERATIONS, TOTAL, Grid
 from llama_workbench.harness.stats.confidence import running_interval
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from .data import Claim, Effect
 

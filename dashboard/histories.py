@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.compare import Row, compare_standings, why_not
-from llama_workbench.harness.report.standings import Standings
 from llama_workbench.harness.stats.confidence import Interval
+from llama_workbench.harness.store.schema import Standings
 
 from .data import BASELINES, Entry
 
@@ -76,17 +76,17 @@ def subjects(pasts: Sequence[Past], workload: str) -> list[str]:
 def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Point], list[Break]]:
     """One variant on one workload over the runs, oldest first, and where its line must not be drawn through."""
     key = (workload, variant)
-    having = [past for past in pasts if key in past.standings.rows]
+    having = [past for past in pasts if key in past.standings.times]
     found = [
         Point(
             name=past.entry.name,
             started=past.entry.summary.started,
-            interval=past.standings.rows[key].interval,
-            against=past.standings.courses[workload].against or "",
+            interval=past.standings.times[key].interval,
+            against=past.standings.workloads[workload].reference or "",
             baseline=past.entry.name.startswith(BASELINES),
             sound=past.entry.summary.status == "complete"
-            and not past.standings.courses[workload].bias
-            and not past.standings.rows[key].interval.unstable,
+            and not past.standings.workloads[workload].bias
+            and not past.standings.times[key].unstable,
         )
         for past in having
     ]

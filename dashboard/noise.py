@@ -11,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from . import data, values
 

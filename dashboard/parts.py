@@ -17,7 +17,7 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.harness.machine.environment import one_line
-from llama_workbench.harness.store.folder import RunError
+from llama_workbench.harness.store.errors import RunError
 
 from . import data, noise, phase_shares, words
 from .figures import colours as palettes

@@ -14,7 +14,9 @@ from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.report.decision import Decision, decisions_of
-from llama_workbench.harness.store.folder import PHASE_SCHEMA, RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from . import data, values, words

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from . import data, parts, rounds, words
 from .figures import paired_rounds

@@ -14,13 +14,16 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_workbench.harness.evidence.controls import Noise
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Differences
-from llama_workbench.harness.store.folder import MANIFEST, RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import MANIFEST
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.schema import NOISE
 
 from . import data, values
 
@@ -78,7 +81,7 @@ def versus(folder: RunFolder, baseline: str, variant: str) -> Versus:
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
     shown = {effect.workload for effect in verdict.effects}
     return Versus(
-        data.claim_of(verdict.to_json()),
+        data.claim_of(plain(verdict)),
         {workload: _paired(evidence, Comparison(workload, variant, baseline), verdict.alpha) for workload in shown},
     )
 
@@ -97,7 +100,7 @@ def _comparison(workload: str, variant: str, baseline: str, metric: str) -> Comp
 def _evidence(folder: RunFolder, *variants: str) -> Evidence:
     manifest, samples = folder.read_manifest(), folder.read_samples(variants)
     try:
-        noise = Noise.from_json(values.mapping(manifest.get("noise")))
+        noise = NOISE.validate_python(values.mapping(manifest.get("noise")))
         return evidence_from_manifest(manifest, samples, noise=noise)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(

@@ -18,7 +18,8 @@ from llama_workbench.harness.metrics.loading.loading import (
     load_shares,
 )
 from llama_workbench.harness.stats.confidence import fixed_interval
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from . import data, values
 from .timings import Timing, problem_of, timing

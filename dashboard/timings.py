@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.stats.confidence import running_interval
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from .data import Effect, Run
 

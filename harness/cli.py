@@ -243,9 +243,9 @@ def show_runs(
 
 def _show_summaries(folder: Path, none: str, as_json: bool) -> None:
     """The runs in a folder, as a table or as JSON; `none` is said where there are none."""
-    from .store.folder import list_runs
+    from .store.listing import describe, list_runs
 
-    summaries = [run.describe(whole=True) for run in list_runs(folder)]
+    summaries = [describe(run, whole=True) for run in list_runs(folder)]
     if as_json:
         _print_json(
             [
@@ -327,8 +327,9 @@ def compare_runs(
       workbench compare main NEW --markdown "$GITHUB_STEP_SUMMARY" --junit compare.xml
       workbench compare main NEW --threshold 10 --json
     """
-    from .report.compare import compare, render, to_junit, to_markdown, write_text
-    from .store.folder import MANIFEST, SAMPLES
+    from .report.compare import compare
+    from .report.compare_text import render, to_junit, to_markdown, write_text
+    from .store.files import MANIFEST, SAMPLES
 
     if not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
@@ -468,7 +469,7 @@ def report_run(
       workbench report results/runs/20260102T030405Z-1a2b --roofline
       workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
     """
-    from .store.folder import JUDGED, MANIFEST, PHASES, VERDICTS
+    from .store.files import JUDGED, MANIFEST, PHASES, VERDICTS
 
     files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
     if claim is not None or part is not None or files:
@@ -571,7 +572,7 @@ def judge_again(
     """
     from .report.standings import write_standings
     from .report.text import markdown_table, update_readme, verdict_report
-    from .store.folder import JUDGED, STANDINGS, VERDICTS
+    from .store.files import JUDGED, STANDINGS, VERDICTS
 
     folder = _run(run)
     readme = write or (Path("README.md") if check else None)
@@ -605,12 +606,13 @@ def rejudge(run: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """
     from .claims.reading import check_claim
     from .run import counted, judge_run
-    from .store.folder import CLAIMS
+    from .store.files import CLAIMS
+    from .store.forms import plain
 
     manifest = run.read_manifest()
     claims = [check_claim(table, f"{run.path / CLAIMS}[{index}]") for index, table in enumerate(run.read_claims())]
     verdicts, noise = judge_run(manifest, claims, run)
-    return [verdict.to_json() for verdict in verdicts], counted(manifest, run) | {"noise": noise}
+    return plain(verdicts), counted(manifest, run) | {"noise": noise}
 
 
 # -- what the commands share -------------------------------------------------------------------------------------------
@@ -638,7 +640,7 @@ def _tell_changed(run: RunFolder, *, read: Collection[str], anew: Collection[str
 
     `read`: what the command reads anyway, which is an error then. `anew`: what it is about to write anew.
     """
-    from .store.folder import RunWarning
+    from .store.errors import RunWarning
 
     for error in run.changed(besides=read):
         told = f"{error.path}: {error.problem}. It is written anew." if error.path.name in anew else str(error)
@@ -729,7 +731,7 @@ def _message(error: Exception) -> list[str] | None:
     from .claims.faults import ClaimError
     from .report.text import ReadmeError
     from .speedscope import SpeedscopeError
-    from .store.folder import RunError
+    from .store.errors import RunError
 
     if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):
         return None

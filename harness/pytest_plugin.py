@@ -335,6 +335,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if state is None or state.result is None:
         return
     from .report.text import show, verdict_report
+    from .store.forms import plain
 
     terminalreporter.section("workbench: verdicts")
     result = state.result
@@ -342,7 +343,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if state.options.gates_only:
         terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
     else:
-        show(verdict_report([verdict.to_json() for verdict in result.verdicts], result.manifest), out)
+        show(verdict_report(plain(result.verdicts), result.manifest), out)
     terminalreporter.write_line(
         f"run: {_shown(result.folder.path)} (workbench judge, workbench compare, make dashboard)"
     )

@@ -26,7 +26,6 @@ from .claims.model import Claim
 from .claims.reading import load_claims
 from .evidence.effect import ALPHA
 from .evidence.evidence import clocks_of, evidence_from_manifest
-from .evidence.verdict import Verdict
 from .judge.stopping import StoppingRule
 from .judge.verdicts import judge_claims
 from .machine.environment import fingerprint, usable_cores
@@ -46,8 +45,12 @@ from .spec.experiments import without
 from .spec.hypotheses import DEVICES
 from .spec.sample import Round
 from .stats.samples import Clocks, call_times_ns
-from .store.folder import MANIFEST, NO_SAMPLES, RunError, RunFolder
-from .store.forms import Fault
+from .store.errors import RunError
+from .store.files import MANIFEST
+from .store.folder import RunFolder
+from .store.forms import Fault, plain
+from .store.parquet import NO_SAMPLES
+from .store.schema import Verdict
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -276,7 +279,7 @@ class Run:
 
         def keep(finished: Round) -> None:
             nonlocal last
-            self.folder.append_round(finished.to_json())  # type: ignore[arg-type]
+            self.folder.append_round(finished)
             if time.monotonic() - last > SNAPSHOT_SECONDS:
                 self.folder.snapshot()
                 self._write_manifest("running")
@@ -327,7 +330,7 @@ class Run:
                 manifest = counted(manifest, self.folder)
             verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
             manifest["noise"] = noise
-            self.folder.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
+            self.folder.write_json("verdicts.json", verdicts)
         self.folder.seal(manifest)
         if judged and has_samples:
             write_standings(self.folder)
@@ -350,7 +353,7 @@ def judge_run(
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
     pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
-    return tuple(judge_claims(claims, evidence, ad_hoc=pairs)), evidence.noise.to_json()
+    return tuple(judge_claims(claims, evidence, ad_hoc=pairs)), plain(evidence.noise)
 
 
 def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:

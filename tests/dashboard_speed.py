@@ -39,7 +39,8 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench.dashboard import data
 from llama_workbench.harness.report.standings import write_standings
 from llama_workbench.harness.report.text import console, show
-from llama_workbench.harness.store.folder import STANDINGS, RunFolder
+from llama_workbench.harness.store.files import STANDINGS
+from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_browser import FLAGS, installed_chromium, serving, settled
 from tests.dashboard_runs import wide
 from tests.runs import write_run

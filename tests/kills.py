@@ -24,7 +24,8 @@ import psutil
 
 from llama_workbench import ROOT
 from llama_workbench.harness.cli import rejudge
-from llama_workbench.harness.store.folder import RunError, RunFolder, RunWarning
+from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.folder import RunFolder
 
 MODELS = ("team005_hybrid", "team005_proposal")
 """Alike, so that their rounds do not end before somebody ends them."""

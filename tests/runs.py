@@ -17,7 +17,10 @@ from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
-from llama_workbench.harness.store.folder import FORMAT, RoundRecord, RunFolder
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.schema import FORMAT
 
 SUB_ROUNDS = 5
 
@@ -194,13 +197,13 @@ def write_run(
     if killed or not judged:
         return run
     evidence = evidence_from_manifest(content, run.read_samples())
-    run.write_json("run.json", content | {"noise": evidence.noise.to_json()})
+    run.write_json("run.json", content | {"noise": plain(evidence.noise)})
     if compare:
         verdicts = [judge_ad_hoc(evidence, baseline=compare[0], variant=compare[1])]
     else:
         checked: list[Claim] = [check_claim(claim, "claims") for claim in claims]
         verdicts = judge_claims(checked, evidence)
-    run.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
+    run.write_json("verdicts.json", verdicts)
     _passes(run, only)
     return run
 
@@ -228,18 +231,18 @@ def _sample(
     tokens = workloads.get(workload).tokens
     for number in range(rounds):
         slow = rng.lognormal(0.0, 0.05)  # what the whole round shares, as on a busy machine
-        samples: list[list[Any]] = []
+        samples: list[Sample] = []
         for sub_round in range(SUB_ROUNDS):
             for position, index in enumerate(rng.permutation(len(variants))):
                 name = variants[index]
                 disturbed = call_ns * repeats * slow * math.exp(noise * rng.standard_normal())
                 cpu_ns = round(disturbed * _factor(times, workload, name))
-                sample = [name, sub_round, position, tokens, repeats, cpu_ns, round(cpu_ns * 1.02), 0]
+                sample = Sample(name, sub_round, position, tokens, repeats, cpu_ns, round(cpu_ns * 1.02), 0)
                 if device_times is not None:
-                    sample += [0, 0, round(disturbed * _factor(device_times, workload, name)), 0]
+                    device_ns = round(disturbed * _factor(device_times, workload, name))
+                    sample = sample._replace(device_ns=device_ns)
                 samples.append(sample)
-        record: RoundRecord = {"workload": workload, "process": 0, "round": number, "samples": samples}
-        run.append_round(record)
+        run.append_round(Round(workload, 0, number, tuple(samples)))
 
 
 def _factor(times: Mapping[str, float], workload: str, name: str) -> float:

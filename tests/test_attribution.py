@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import variants
-from llama_workbench.harness.evidence.controls import Control, Noise
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.metrics.attribution.effects import (
     Attribution,
@@ -41,8 +40,9 @@ from llama_workbench.harness.metrics.attribution.grid import (
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats import samples as stats
-from llama_workbench.harness.stats.confidence import Interval, running_bounds
+from llama_workbench.harness.stats.confidence import running_bounds
 from llama_workbench.harness.stats.samples import Clock, WholeRounds, whole_rounds
+from llama_workbench.harness.store.schema import Control, Noise
 
 CELLS = GRID.cells()
 ALPHA = 0.01 / effect_count()
@@ -367,7 +367,7 @@ def test_page_faults_on_one_side_confound() -> None:
 def test_a_control_that_fired_widens_effects_and_share() -> None:
     samples = frame(log_times({"layout": 0.03, "ops": 0.3}))
     quiet = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
-    control = Control("w", "aa", f"{CELLS[0]}@aa", CELLS[0], Interval(0.01, 0.005, 0.015, 50), True)
+    control = Control("w", "aa", f"{CELLS[0]}@aa", 0.01, 0.005, 0.015, 50, True)
     fired = attribute(measured_grid(evidence(samples, noise=Noise((control,), "")), "w", seed=0), alpha=ALPHA)
     assert quiet.answer == "both" and fired.answer == "inconclusive" and "control fired" in fired.reason
     assert quiet.share and fired.share and fired.share[1] < quiet.share[1] < quiet.share[2] < fired.share[2]

@@ -13,7 +13,9 @@ import pytest
 
 from llama_workbench.harness.cli import main
 from llama_workbench.harness.report.baselines import save
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.listing import describe
 from tests.runs import write_run
 
 
@@ -35,7 +37,7 @@ def test_a_baseline_is_the_run_without_its_logs_and_links(run: RunFolder, tmp_pa
     kept = {name for name in contents(run.path) if not name.startswith(("log", "elsewhere"))}
     assert contents(saved.path) == {name: data for name, data in contents(run.path).items() if name in kept}
     assert [path.name for path in (tmp_path / "baselines").iterdir()] == ["main"]
-    assert saved.describe().problem is None
+    assert describe(saved).problem is None
 
 
 def test_a_name_that_is_taken_stays_taken_unless_forced(run: RunFolder, tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llama_workbench.harness.report.compare import Comparison, Row, compare, render, to_junit, to_markdown
+from llama_workbench.harness.report.compare import Comparison, Row, compare
+from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown
 from llama_workbench.harness.report.text import console, show
-from llama_workbench.harness.store.folder import RunError, RunFolder, RunWarning
+from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import ENVIRONMENT, FACTORS, write_run
 
 MODELS = ("prefill-15m-t128", "decode-15m-c64")

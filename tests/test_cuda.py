@@ -33,6 +33,7 @@ from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.report.compare import compare
+from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import devices, gating, opening, rounds
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
@@ -171,7 +172,7 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
             assert found["own_threads"] is False and found["call_ns"] > 0
         record = rounds.measure_round(made, workload, 0, sides)
         assert not record["wrong"]
-        run.append_round({"workload": workload, "process": 0, "round": 0, "samples": record["samples"]})
+        run.append_round(Round(workload, 0, 0, tuple(Sample(*row) for row in record["samples"])))
     run.finish()
     samples = run.read_samples()
     assert (samples["device_ns"] > 0).all()

@@ -14,7 +14,10 @@ from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.report.baselines import save
 from llama_workbench.harness.report.standings import measure_standings, read_standings
 from llama_workbench.harness.store import forms, schema
-from llama_workbench.harness.store.folder import JUDGED, RunError, RunFolder, RunWarning
+from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import JUDGED
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.listing import describe
 from tests.fuzz.run_files import READERS, WORKLOAD, write_whole_run
 from tests.test_cli import Done, command, output
 from tests.test_store import a_round
@@ -100,8 +103,8 @@ def test_the_dashboard_tells(run: RunFolder, name: str) -> None:
 
 def test_a_list_checks_what_it_shows_and_reads_no_samples(run: RunFolder) -> None:
     change(run, "samples.parquet")
-    assert run.describe().problem is None
-    assert CHANGED in str(run.describe(whole=True).problem)
+    assert describe(run).problem is None
+    assert CHANGED in str(describe(run, whole=True).problem)
     change(run, "verdicts.json")
     [entry] = data.RunList(run.path.parent).entries()
     assert entry.summary.problem == f"verdicts.json: {CHANGED}. Judge the run again: workbench judge {run.path}"
@@ -154,7 +157,7 @@ def test_checksums_that_are_gone_are_missed(run: RunFolder) -> None:
 
 def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
     saved = save(run, "kept", under=tmp_path / "baselines")
-    assert saved.changed() == [] and saved.describe(whole=True).problem is None
+    assert saved.changed() == [] and describe(saved, whole=True).problem is None
     assert rejudge(saved)[0] == run.read_verdicts()
 
 
@@ -200,10 +203,10 @@ def test_committed_runs_open_without_a_word(name: str, tmp_path: Path) -> None:
     source = RunFolder(REPOSITORY / "results" / "baselines" / name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert source.describe(whole=True).problem is None and source.changed() == []
+        assert describe(source, whole=True).problem is None and source.changed() == []
         assert data.read_run(source.path).problems == ()
-        forms.check(schema.JUDGED_MANIFEST, source.read_manifest())
-        assert source.read_standings()["of"] == source.digest()
+        forms.check(schema.MANIFEST, source.read_manifest())
+        assert source.read_json("standings.json")["of"] == source.digest()
         for read in (source.read_loading, source.read_roofline, source.read_findings, source.read_memory_sweep):
             read()
         source.read_phase_facts(), source.read_phases(), source.read_samples()

@@ -20,7 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store import listing
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
@@ -351,13 +353,13 @@ def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: p
         for name in ("one", "two")
     )
     read: list[str] = []
-    describe = RunFolder.describe
+    describe = listing.describe
 
     def counted(run: RunFolder) -> Any:
         read.append(run.path.name)
         return describe(run)
 
-    monkeypatch.setattr(RunFolder, "describe", counted)
+    monkeypatch.setattr(data, "describe", counted)
     listed = data.RunList(tmp_path)
     assert [entry.name for entry in listed.entries()] == ["two", "one"] and sorted(read) == ["one", "two"]
     read.clear()

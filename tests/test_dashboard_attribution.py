@@ -17,7 +17,9 @@ from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, GRID, OPERATIONS, TOTAL, contrasts
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page
 from tests.dashboard_runs import HOSTILE, MARKUP
@@ -45,12 +47,12 @@ def write_grid_run(
         for number in range(rounds):
             logs = math.log(1e7) + rng.normal(0, 0.05) - truth + rng.normal(0, 0.004, (3, len(CELLS)))
             samples = [
-                [name, sub_round, place, 8, 4, round(math.exp(logs[sub_round, place]) * 4), 50_000_000, 0]
+                Sample(name, sub_round, place, 8, 4, round(math.exp(logs[sub_round, place]) * 4), 50_000_000, 0)
                 for sub_round in range(3)
                 for place, name in enumerate(CELLS)
                 if name != without
             ]
-            run.append_round({"workload": workload, "process": 0, "round": number, "samples": samples})
+            run.append_round(Round(workload, 0, number, tuple(samples)))
     run.finish()
     operations = {name: str(signs[2:]) for name, signs in zip(CELLS, GRID.signs(), strict=True)}
     manifest: dict[str, Any] = {
@@ -74,7 +76,7 @@ def write_grid_run(
     verdicts = judge_claims([check_claim(claim, "claims")], evidence_from_manifest(manifest, run.read_samples()))
     run.write_json("run.json", manifest)
     run.write_json("claims.json", [claim])
-    run.write_json("verdicts.json", [verdict.to_json() for verdict in verdicts])
+    run.write_json("verdicts.json", verdicts)
     return run
 
 

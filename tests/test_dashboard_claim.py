@@ -13,8 +13,10 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 
-from llama_workbench.harness.evidence.controls import Noise
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.schema import NOISE
 from tests import runs
 from tests.dashboard_pages import alts, everything, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, deface
@@ -127,15 +129,15 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
 
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
     written = run.manifest["noise"]
-    assert Noise.from_json(written).to_json() == {
+    assert plain(NOISE.validate_python(written)) == {
         "controls": [
             control | {name: pytest.approx(control[name]) for name in ("ratio", "low", "high")}
             for control in written["controls"]
         ],
         "line": written["line"],
     }
-    with pytest.raises(ValueError, match="not a control"):
-        Noise.from_json({"controls": [{"workload": "w"}]})
+    with pytest.raises(ValueError, match="Field required"):
+        NOISE.validate_python({"controls": [{"workload": "w"}]})
 
 
 def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from llama_workbench.harness.cli import main
 from llama_workbench.harness.report import standings as standings_module
 from llama_workbench.harness.report.compare import compare
 from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
-from llama_workbench.harness.store.folder import STANDINGS, RunFolder
+from llama_workbench.harness.spec.sample import Round
+from llama_workbench.harness.store.files import STANDINGS
+from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_pages import alts, everything, open_page, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 from tests.runs import ENVIRONMENT, write_run
@@ -72,7 +74,7 @@ def test_what_is_kept_is_what_the_samples_say(tmp_path: Path, monkeypatch: pytes
     write_standings(run)
     monkeypatch.setattr(standings_module, "measure_standings", None)  # whoever reads samples now fails
     kept = read_standings(run)
-    assert kept.rows == measured.rows and kept.subjects == measured.subjects and kept.courses == measured.courses
+    assert kept == measured
     assert kept.environment["cpu_model"] == ENVIRONMENT["cpu_model"] and kept.noise == measured.noise
 
 
@@ -81,7 +83,7 @@ def test_open_ends_and_runs_of_one_round_survive_the_file(tmp_path: Path) -> Non
     write_standings(run)
     kept, measured = read_standings(run), measure_standings(run)
     assert kept.rows == measured.rows
-    assert all(math.isinf(row.interval.high) for row in kept.rows.values())
+    assert all(math.isinf(row.interval.high) for row in kept.rows)
 
 
 @pytest.mark.parametrize("spoil", ["older", "damaged", "foreign", "format"])
@@ -93,13 +95,13 @@ def test_a_file_that_does_not_fit_the_run_is_not_used(tmp_path: Path, spoil: str
     for row in stored["rows"]:
         row["log_ratio"] = 7.0
     if spoil == "older":
-        run.append_round({"workload": MODEL, "process": 1, "round": 0, "samples": []})
+        run.append_round(Round(MODEL, 1, 0, ()))
     elif spoil == "foreign":
         stored["rows"] = {"a": 1}
     elif spoil == "format":
         stored["format"] = 2
     path.write_text(json.dumps(stored)[: 200 if spoil == "damaged" else None])
-    assert all(row.interval.centre < 1 for row in read_standings(run).rows.values())
+    assert all(row.interval.centre < 1 for row in read_standings(run).rows)
 
 
 def test_comparing_by_what_is_kept_is_comparing_by_samples(home: Path) -> None:

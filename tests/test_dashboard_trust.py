@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data, noise
 from llama_workbench.dashboard.figures import noise as charts
-from llama_workbench.harness.store.folder import SCHEMA
+from llama_workbench.harness.store.parquet import SCHEMA
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface

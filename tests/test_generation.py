@@ -287,7 +287,7 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
                 rows.append(Sample(variant, sub_round, place, 32, 1, *whole, 0, first, first + 5))
         finished = Round(name, 1, index, tuple(rows))
         rule.add(finished)
-        folder.append_round(finished.to_json())  # type: ignore[arg-type]
+        folder.append_round(finished)
     folder.finish()
     manifest = {
         "experiments": [

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.model import Claim
-from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, Effect, decided, judge_effect, remaining_seconds
+from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, decided, judge_effect, remaining_seconds
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import combine, combine_ad_hoc
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
@@ -36,6 +36,8 @@ from llama_workbench.harness.stats.confidence import (
     running_interval,
 )
 from llama_workbench.harness.stats.samples import Differences
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.schema import Effect
 
 ALPHA = 0.01
 PAIRS = 5
@@ -435,7 +437,7 @@ def test_correlated_rounds_are_pointed_out() -> None:
 
 def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
     found = effect([0.1, 0.2], Region.ratio(2, 3))
-    assert found.to_json() == {
+    assert plain(found) == {
         "workload": "w",
         "variant": "new",
         "baseline": "old",
@@ -448,7 +450,7 @@ def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
         "verdict": "inconclusive",
         "warnings": list(found.warnings),
     }
-    assert effect([], Region.ratio(2, 3)).to_json()["ratio"] is None
+    assert plain(effect([], Region.ratio(2, 3)))["ratio"] is None
 
 
 # -- several effects -----------------------------------------------------------------------------------------------
@@ -578,11 +580,11 @@ def test_a_claim_is_judged_at_alpha_over_all_effects_of_the_report() -> None:
     assert verdict.effects[0].low == pytest.approx(math.exp(interval.low))
     assert verdict.effects[0].metric == "cpu time"
     assert same.verdict == "supported"
-    assert json.loads(json.dumps(verdict.to_json(), allow_nan=False)) == verdict.to_json()
-    assert list(verdict.to_json()) == [
+    assert json.loads(json.dumps(plain(verdict), allow_nan=False)) == plain(verdict)
+    assert list(plain(verdict)) == [
         "claim", "part", "who", "title", "statement", "verdict", "reason", "alpha", "claimed", "region", "effects",
     ]  # fmt: skip
-    assert list(verdict.to_json()["effects"][0]) == [
+    assert list(plain(verdict)["effects"][0]) == [
         "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings",
     ]  # fmt: skip
 
@@ -723,7 +725,7 @@ def test_controls_are_judged_and_summed_up_in_a_line() -> None:
     assert noise.line == (
         f"A/A noise: 2 controls, widest interval ±{widest * 100:.2g} %, largest shift {shift * 100:.2g} %; none fired"
     )
-    assert noise.to_json() == {
+    assert plain(noise) == {
         "controls": [
             {
                 "workload": "w",

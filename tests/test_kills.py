@@ -24,8 +24,9 @@ from llama_workbench.harness.machine.interrupts import Interrupts
 from llama_workbench.harness.machine.lifeline import tied
 from llama_workbench.harness.machine.locks import LOCK, Lock
 from llama_workbench.harness.plan.selection import Request
-from llama_workbench.harness.store import folder as store
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store import files
+from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.folder import RunFolder
 from tests import kills, runs
 from tests.test_measure import Quiet
 
@@ -208,11 +209,11 @@ def a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[session.Run,
     run = session.Run(
         session.plan_run(Request(compare=COMPARED, workloads=("prefill-15m-t128",)), options), options, told
     )
-    samples = (measured.path / store.SAMPLES).read_bytes()
+    samples = (measured.path / files.SAMPLES).read_bytes()
 
     def measure(begun: float) -> None:
-        (run.folder.path / store.SAMPLES).write_bytes(samples)
-        run.folder.write_json(store.CLAIMS, [])
+        (run.folder.path / files.SAMPLES).write_bytes(samples)
+        run.folder.write_json(files.CLAIMS, [])
 
     monkeypatch.setattr(run, "_measure", measure)
     monkeypatch.setattr(run, "_manifest", lambda status: written | {"status": status})
@@ -290,14 +291,14 @@ def test_rounds_that_the_manifest_does_not_count_are_judged(tmp_path, capsys, ki
     assert [effect["rounds"] for effect in verdict["effects"]] == expected and expected[0] >= 11
     assert run.finished_rounds() == {"prefill-15m-t128": expected[0]}
     assert session.counted(run.read_manifest(), run)["experiments"][0]["rounds"] == expected[0]
-    assert (run.path / store.STANDINGS).exists()
+    assert (run.path / files.STANDINGS).exists()
     replays = session.replay(session.Result(run, run.read_manifest(), (), interrupted=True))
     assert len(replays["prefill-15m-t128", COMPARED[0]].seconds) >= expected[0]
 
 
 def test_a_manifest_that_counts_rounds_which_are_gone_is_an_error(tmp_path):
     run = runs.write_run(tmp_path / "run", only=("prefill-15m-t128",), compare=COMPARED, rounds=12)
-    (run.path / store.SAMPLES).unlink()
+    (run.path / files.SAMPLES).unlink()
     with pytest.raises(RunError, match="holds no samples"):
         cli.rejudge(run)
 
@@ -319,7 +320,7 @@ def test_a_folder_is_held_until_its_run_ends(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
     lock.close()
     assert not (run.path / LOCK).exists()
-    with pytest.warns(store.RunWarning, match="was kept as"):
+    with pytest.warns(RunWarning, match="was kept as"):
         RunFolder.create(run.path, lock=lock)
     with pytest.raises(RunError, match="another run"):
         RunFolder.create(run.path)

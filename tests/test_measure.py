@@ -247,7 +247,7 @@ def test_a_variant_that_turns_bad_in_a_round_falls_out_then(tmp_path, monkeypatc
     append = RunFolder.append_round
 
     def spy(folder, record):
-        kept.append(({sample[0] for sample in record["samples"]}, folder.read_manifest()))
+        kept.append(({sample.variant for sample in record.samples}, folder.read_manifest()))
         append(folder, record)
 
     monkeypatch.setattr(RunFolder, "append_round", spy)

@@ -31,7 +31,9 @@ from llama_workbench.harness.metrics.share.phases import (
     ops_of_phases,
 )
 from llama_workbench.harness.plan.selection import Request
-from llama_workbench.harness.store.folder import PHASE_SCHEMA, RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.harness.worker.bench import Bench
 from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.state import Worker, WorkerError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,21 @@ from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.evidence.verdict import Verdict
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.metrics.base import PassContext, subjects
 from llama_workbench.harness.metrics.check import metric as check_metric
 from llama_workbench.harness.metrics.check.checks import Case
 from llama_workbench.harness.metrics.check.metric import CheckHypothesis
 from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
-from llama_workbench.harness.metrics.exact import ExactResult
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.report.text import effect_text, markdown_table
 from llama_workbench.harness.spec.regions import Range
-from llama_workbench.harness.store.folder import NO_SAMPLES, RunFolder
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.parquet import NO_SAMPLES
+from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
+from llama_workbench.harness.store.schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -194,7 +195,7 @@ def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_a_count_may_be_over_that_of_a_baseline() -> None:
     result = counted("lines", "fast", "transformers_sdpa")
     assert result.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
-    assert ExactResult.from_json(asdict(result)) == result
+    assert FINDINGS.validate_python(plain([result])) == [result]
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -217,10 +218,10 @@ def test_a_count_is_judged_by_where_it_lies() -> None:
     assert judged(found(60), **asked).verdict == "supported"
     refuted = judged(found(61), **asked)
     assert refuted.verdict == "refuted"
-    [effect] = refuted.to_json()["effects"]
+    [effect] = plain(refuted)["effects"]
     assert "ratio" not in effect and effect["value"] == effect["low"] == 61 and effect["unit"] == "lines"
     assert effect_text(effect) == "61 lines"
-    assert "61 lines" in markdown_table([refuted.to_json()], {})
+    assert "61 lines" in markdown_table([plain(refuted)], {})
 
 
 def test_what_nobody_looked_at_is_not_measurable() -> None:
@@ -321,4 +322,4 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     [effect] = found.effects
     assert (found.verdict, effect.rounds) == (verdict, rounds)
     assert why in found.reason
-    assert (effect.to_json()["low"] is None) is (rounds == 1)
+    assert (plain(effect)["low"] is None) is (rounds == 1)

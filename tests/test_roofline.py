@@ -20,7 +20,6 @@ from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.cli import main
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.evidence.verdict import Verdict
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
 from llama_workbench.harness.measure.measurement import Measurement
@@ -38,7 +37,10 @@ from llama_workbench.harness.metrics.roofline.work import (
 )
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
-from llama_workbench.harness.store.folder import NO_SAMPLES, RunFolder
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.parquet import NO_SAMPLES
+from llama_workbench.harness.store.schema import Verdict
 from llama_workbench.harness.worker.gates.small import small_weights
 
 TINY = geometries.get("tiny").config
@@ -241,7 +243,7 @@ def test_a_stored_roofline_is_judged() -> None:
     for asked, word in (({"above": 40}, "supported"), ({"at_most": 40}, "refuted"), ({"range": [45, 55]}, "supported")):
         verdict = judged(record, **asked)
         assert verdict.verdict == word
-        [effect] = verdict.to_json()["effects"]
+        [effect] = plain(verdict)["effects"]
         assert (effect["unit"], effect["rounds"]) == ("%", 12) and effect["value"] == pytest.approx(50)
         assert "computing binds" in effect["metric"]
     assert judged(record | a_record(call_ms=20, rounds=1), above=40).verdict == "inconclusive"

@@ -19,24 +19,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from llama_workbench.harness.machine import environment
-from llama_workbench.harness.store.folder import (
-    FORMAT,
-    SCHEMA,
-    RoundRecord,
-    RunError,
-    RunFolder,
-    RunWarning,
-    list_runs,
-)
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.listing import describe, list_runs
+from llama_workbench.harness.store.parquet import SCHEMA
+from llama_workbench.harness.store.schema import FORMAT
 
 
-def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -> RoundRecord:
-    samples = [
-        [variant, sub_round, position, 16, 3, 1_000_000 + 1000 * number + sub_round, 1_100_000, 0]
+def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -> Round:
+    samples = (
+        Sample(variant, sub_round, position, 16, 3, 1_000_000 + 1000 * number + sub_round, 1_100_000, 0)
         for sub_round in range(5)
         for position, variant in enumerate(("yardstick", "team006_after", "team006_after@aa"))
-    ]
-    return {"workload": workload, "process": process, "round": number, "samples": samples}
+    )
+    return Round(workload, process, number, tuple(samples))
 
 
 def a_manifest(**changes: object) -> dict[str, object]:
@@ -141,19 +138,18 @@ def test_a_journal_line_of_another_shape_is_named(run: RunFolder, samples: objec
 
 def test_what_no_run_can_have_measured_is_refused(run: RunFolder) -> None:
     record = a_round(0)
-    record["samples"] = [*record["samples"], record["samples"][0]]
-    run.append_round(record)
+    run.append_round(record._replace(samples=(*record.samples, record.samples[0])))
     with pytest.raises(RunError, match="yardstick occurs twice in workload prefill-tiny-t16, process 0, round 0"):
         run.read_samples()
     (run.path / "samples.jsonl").unlink()
-    run.append_round({"workload": "w", "process": 0, "round": 0, "samples": [["v", 0, 0, 16, 0, 1, 1, 0]]})
+    run.append_round(Round("w", 0, 0, (Sample("v", 0, 0, 16, 0, 1, 1, 0),)))
     with pytest.raises(RunError, match="no calls or no time"):
         run.read_samples()
 
 
 def test_a_round_that_could_not_be_read_back_is_not_written(run: RunFolder) -> None:
     with pytest.raises(ValueError, match="not a round"):
-        run.append_round({"workload": "w", "process": 0, "round": 0, "samples": [["v", 1, 2]]})
+        run.append_round(Round("w", 0, 0, (Sample("v", 0, 0, 16, 1, 1.5, 1, 0),)))  # type: ignore[arg-type]
     assert not (run.path / "samples.jsonl").exists()
 
 
@@ -216,7 +212,8 @@ def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
 FILL = """
 import json, sys
 from tests.test_store import a_round
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 run = RunFolder(sys.argv[1])
 said = {}
 run.write_json("run.json", {"format": 1, "small": True})
@@ -401,7 +398,7 @@ def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None
     with pytest.raises(RunError, match=message) as caught:
         run.read_manifest()
     assert caught.value.path == run.path / "run.json"
-    assert run.describe().problem is not None
+    assert describe(run).problem is not None
 
 
 def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
@@ -420,9 +417,9 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "message"),
     [
-        ("{}", "not a list"),
-        ("[3]", "not a list of objects"),
-        ('[{"claim": "c"}]', 'entry 0 has no "verdict"'),
+        ("{}", "it is an empty object, expected a list"),
+        ("[3]", "entry 0 is 3, expected an object"),
+        ('[{"claim": "c"}]', 'entry 0 has no "who"'),
         (json.dumps([a_verdict(), a_verdict(rounds="many")]), 'entry 1, "effects", entry 0, "rounds" is "many", exp'),
         (json.dumps([a_verdict(low="0.9")]), 'entry 0, "effects", entry 0, "low" is "0.9", expected a number'),
         (json.dumps([a_verdict(low=10**400)]), "line 1: 1000.* stands there, expected a finite number"),
@@ -457,7 +454,7 @@ def test_runs_are_listed_newest_first_and_damage_is_described(tmp_path: Path) ->
 
     runs = list_runs(tmp_path)
     assert [run.path.name for run in runs] == ["a", "b", "cut", "broken", "photos"]
-    a, _, cut_summary, broken_summary, photos = [run.describe() for run in runs]
+    a, _, cut_summary, broken_summary, photos = [describe(run) for run in runs]
     assert (a.status, a.workloads, a.verdicts, a.problem) == ("complete", ("prefill-tiny-t16",), {"supported": 2}, None)
     assert cut_summary.status == "damaged"
     assert str(cut_summary.problem).startswith("samples.parquet: not a whole Parquet file")
@@ -515,9 +512,9 @@ def test_what_makes_two_machines_different(change: dict[str, object], reason: st
 # -- the first token of a generation -------------------------------------------------------------------------------
 
 
-def a_generation(number: int) -> RoundRecord:
-    samples = [["fast", 0, 0, 8, 1, 9_000_000, 9_500_000, 0, 4_000_000, 4_200_000]]
-    return {"workload": "generate-tiny-t8-n6-b1", "process": 0, "round": number, "samples": samples}
+def a_generation(number: int) -> Round:
+    sample = Sample("fast", 0, 0, 8, 1, 9_000_000, 9_500_000, 0, 4_000_000, 4_200_000)
+    return Round("generate-tiny-t8-n6-b1", 0, number, (sample,))
 
 
 def test_first_tokens_come_back_and_others_have_none(run: RunFolder) -> None:
@@ -545,7 +542,7 @@ def test_a_run_from_before_there_were_generations_is_read(run: RunFolder) -> Non
 
 @pytest.mark.parametrize("first", [[4_000_000], [9_000_001, 1], [-1, 1], [1, 9_500_001]])
 def test_a_first_token_that_cannot_be_is_refused(run: RunFolder, first: list[int]) -> None:
-    record = a_generation(0)
+    record = a_generation(0).to_json()
     sample = [*record["samples"][0][:8], *first]
     (run.path / "samples.jsonl").write_text(json.dumps({**record, "samples": [sample]}) + "\n")
     with pytest.raises(RunError, match=r"a first token that came after the last|line 1 is damaged"):
@@ -553,7 +550,8 @@ def test_a_first_token_that_cannot_be_is_refused(run: RunFolder, first: list[int
 
 
 def test_a_round_is_of_one_kind(run: RunFolder) -> None:
-    record = a_generation(0)
-    record["samples"] = [*record["samples"], a_round(0)["samples"][0]]
-    with pytest.raises(ValueError, match="some samples have a first token and others do not"):
-        run.append_round(record)
+    record = a_generation(0).to_json()
+    record["samples"] = [record["samples"][0][:10], a_round(0).to_json()["samples"][0][:8]]
+    (run.path / "samples.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(RunError, match="some samples have a first token and others do not"):
+        run.read_samples()

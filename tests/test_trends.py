@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llama_workbench.harness.evidence.effect import Effect
 from llama_workbench.harness.metrics import scaling
 from llama_workbench.harness.metrics.scaling import Slope, crossover, interval_of
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.stats.samples import Clock, log_times
+from llama_workbench.harness.store.schema import Effect
 
 ALPHA = 0.01
 POSITIONS = {f"decode-c{context}": context for context in (64, 256, 512, 1024, 2048)}
@@ -131,8 +131,16 @@ def test_no_crossing_is_made_up() -> None:
     assert crossover(unstable, SAME).states == {1.0: "open"}
 
 
+def an_effect(low: float, rounds: int) -> Effect:
+    high = 1.03 if low else math.inf
+    return Effect(
+        workload="w", variant="v", baseline="b", metric="cpu time", ratio=1.02, low=low, high=high, rounds=rounds,
+        seconds=1.0, verdict="supported", warnings=(),
+    )  # fmt: skip
+
+
 def test_judged_effects_become_intervals() -> None:
-    effect = Effect("w", "v", "b", "cpu time", 1.02, 1.01, 1.03, 40, 1.0, "supported")
+    effect = an_effect(1.01, 40)
     assert interval_of(effect) == Interval(math.log(1.02), math.log(1.01), math.log(1.03), 40)
-    few = Effect("w", "v", "b", "cpu time", 1.02, 0.0, math.inf, 3, 1.0, "inconclusive")
+    few = an_effect(0.0, 3)
     assert crossover({1.0: interval_of(few)}, SAME).states == {1.0: "open"}

@@ -11,7 +11,7 @@ from llama_workbench.dashboard import data, grids, parts, words
 from llama_workbench.dashboard.figures import cells, forest
 from llama_workbench.harness.metrics.attribution.effects import MARGIN_PERCENT
 from llama_workbench.harness.metrics.attribution.grid import DUMMY, GRID
-from llama_workbench.harness.store.folder import RunError
+from llama_workbench.harness.store.errors import RunError
 
 COMMAND = "pytest --benchmark --claims arch-or-ops"
 

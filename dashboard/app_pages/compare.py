@@ -25,7 +25,7 @@ from llama_workbench.dashboard import (
     words,
 )
 from llama_workbench.harness.stats.samples import tokens_per_second
-from llama_workbench.harness.store.folder import RunError
+from llama_workbench.harness.store.errors import RunError
 
 
 def main() -> None:

@@ -18,9 +18,13 @@ import streamlit as st
 
 from llama_workbench.dashboard import data, histories, parts, words
 from llama_workbench.dashboard.figures import timeline
-from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT, change_text
-from llama_workbench.harness.report.standings import YARDSTICK, Standings, read_standings
-from llama_workbench.harness.store.folder import STANDINGS, RunError, RunFolder
+from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
+from llama_workbench.harness.report.compare_text import change_text
+from llama_workbench.harness.report.standings import YARDSTICK, read_standings
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import STANDINGS
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import Standings
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)

@@ -14,7 +14,7 @@ import streamlit as st
 from llama_workbench.dashboard import data, parts, sweeps, timings, words
 from llama_workbench.dashboard.figures import forest, forest_rows, memory_bars, memory_time
 from llama_workbench.harness.metrics.loading.loading import LEAST_ROUNDS
-from llama_workbench.harness.store.folder import RunError
+from llama_workbench.harness.store.errors import RunError
 
 SWEEP_COMMAND = "pytest --benchmark --claims mask-memory"
 LOADING_COMMAND = "pytest --benchmark --claims weight-loading-bottleneck"

@@ -4,79 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from ..spec.comparison import Comparison
-from ..stats.confidence import Interval, Method, running_interval
+from ..stats.confidence import Method, running_interval
 from ..stats.samples import Differences
-from .numbers import exp, listing, or_null, percent
-
-
-@dataclass(frozen=True)
-class Control:
-    """Two sides that are the same, measured like any other pair. `kind`: "aa", the same variant entered twice;
-    "copy", the same source imported a second time. Fired: the interval says that they differ."""
-
-    workload: str
-    kind: str
-    variant: str
-    baseline: str
-    interval: Interval
-    fired: bool
-
-    @property
-    def shift(self) -> float:
-        """Largest log ratio, either way, that the interval allows."""
-        return max(abs(self.interval.low), abs(self.interval.high))
-
-    def to_json(self) -> dict[str, Any]:
-        """As under "noise" in run.json."""
-        return {
-            "workload": self.workload,
-            "kind": self.kind,
-            "variant": self.variant,
-            "ratio": or_null(exp(self.interval.centre)),
-            "low": or_null(exp(self.interval.low)),
-            "high": or_null(exp(self.interval.high)),
-            "rounds": self.interval.n,
-            "fired": self.fired,
-        }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Control:
-        """One record under "noise" in run.json. Raises ValueError for what cannot be one."""
-        try:
-            variant = str(record["variant"])
-            ends = (record["ratio"], math.nan), (record["low"], -math.inf), (record["high"], math.inf)
-            centre, low, high = (unknown if ratio is None else math.log(ratio) for ratio, unknown in ends)
-            return cls(
-                workload=str(record["workload"]),
-                kind=str(record["kind"]),
-                variant=variant,
-                baseline=variant.partition("@")[0],
-                interval=Interval(centre, low, high, int(record["rounds"])),
-                fired=record["fired"] is True,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not a control: {error!r}") from error
-
-
-@dataclass(frozen=True)
-class Noise:
-    """A session's own controls, and what they showed in one line."""
-
-    controls: tuple[Control, ...]
-    line: str
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Noise:
-        """What `to_json` gave. Raises ValueError."""
-        return cls(tuple(map(Control.from_json, record.get("controls", ()))), str(record.get("line", "")))
-
-    def to_json(self) -> dict[str, Any]:
-        """As "noise" in run.json."""
-        return {"controls": [control.to_json() for control in self.controls], "line": self.line}
+from ..store.schema import Control, Noise
+from .numbers import listing, percent
 
 
 def judge_controls(
@@ -101,7 +34,8 @@ def judge_controls(
     for pair, kind in pairs:
         interval = running_interval(rounds(pair).values, alpha / len(pairs), method)
         fired = interval.unstable or not interval.low <= 0 <= interval.high
-        controls.append(Control(pair.workload, kind, pair.variant, pair.baseline, interval, fired))
+        ends = interval.centre, interval.low, interval.high, interval.n
+        controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))
     return Noise(tuple(controls), _noise_line(controls))
 
 

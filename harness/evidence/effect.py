@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..spec.regions import Region
 from ..stats.confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
 from ..stats.samples import Differences
-from .numbers import exp, finite_or_null, or_null, percent
+from ..store.schema import Effect
+from .numbers import exp, percent
 
 ALPHA = 0.01
 """Chance of any false verdict in a report."""
@@ -38,50 +39,6 @@ us where the processor is not shared."""
 
 HUGE_FAULT_COST_NS = 300_000.0
 """The same where the kernel backs any memory with 2 MiB pages: clearing one is most of it."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """One comparison on one workload, or one reading. Ratios are t_baseline / t_variant: above 1 the variant is faster.
-
-    `low` is 0 and `high` infinite while there are too few rounds for an interval; `ratio` is NaN without any. `metric`
-    says which clock: "cpu time", "wall time" or "device time". With a `unit` it is a reading: `ratio`, `low` and `high`
-    are then a value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted,
-    inconclusive or not evidence; for a comparison without a claim faster, slower, same, inconclusive or not evidence.
-    `warnings` say why, the reason for the verdict first. `seconds_more`: further measuring that would settle it, NaN
-    where nothing can be said; a verdict's reason tells it once for all effects, and it is not stored.
-    """
-
-    workload: str
-    variant: str
-    baseline: str
-    metric: str
-    ratio: float
-    low: float
-    high: float
-    rounds: int
-    seconds: float
-    verdict: str
-    warnings: tuple[str, ...] = ()
-    unit: str = ""
-    seconds_more: float = math.nan
-
-    def to_json(self) -> dict[str, Any]:
-        """As in verdicts.json; bounds that are not there yet become null. A reading has no ratio but a value."""
-        known = finite_or_null if self.unit else or_null
-        return {
-            "workload": self.workload,
-            "variant": self.variant,
-            "baseline": self.baseline,
-            "metric": self.metric,
-            **({"unit": self.unit, "value": known(self.ratio)} if self.unit else {"ratio": known(self.ratio)}),
-            "low": known(self.low),
-            "high": known(self.high),
-            "rounds": self.rounds,
-            "seconds": self.seconds,
-            "verdict": self.verdict,
-            "warnings": list(self.warnings),
-        }
 
 
 def decided(interval: Interval, region: Region) -> bool:
@@ -153,6 +110,7 @@ def judge_effect(
         rounds=interval.n,
         seconds=measured.seconds,
         verdict="inconclusive",
+        warnings=(),
     )
     fault_low, fault_high = fault_stretch(measured, fault_cost_ns)
     notes = []

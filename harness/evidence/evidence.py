@@ -14,9 +14,9 @@ from ..spec.regions import Region
 from ..stats.confidence import Method
 from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times
 from ..store.forms import check
-from ..store.schema import JUDGED_MANIFEST
-from .controls import Noise, judge_controls
-from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, Effect, fault_stretch, judge_effect
+from ..store.schema import MANIFEST, Effect, Noise
+from .controls import judge_controls
+from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, fault_stretch, judge_effect
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def evidence_from_manifest(
 
     Raises forms.Fault where something in it is not as a run writes it.
     """
-    check(JUDGED_MANIFEST, manifest)
+    check(MANIFEST, manifest)
     experiments = manifest.get("experiments", ())
     workloads = {experiment["workload"]["name"]: experiment["workload"] for experiment in experiments}
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}

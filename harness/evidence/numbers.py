@@ -1,4 +1,4 @@
-"""How numbers are written in reasons and files."""
+"""How numbers are written in reasons."""
 
 from __future__ import annotations
 
@@ -11,15 +11,6 @@ def exp(log_ratio: float) -> float:
         return math.exp(log_ratio)
     except OverflowError:
         return math.inf
-
-
-def finite_or_null(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def or_null(ratio: float) -> float | None:
-    """A ratio for JSON: null for "no bound", which is 0 below and infinity above, and for NaN."""
-    return ratio if math.isfinite(ratio) and ratio > 0 else None
 
 
 def percent(share: float) -> str:

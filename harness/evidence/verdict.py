@@ -3,46 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from ..spec.regions import Range, Region
-from .effect import Effect
+from ..store.schema import Effect
 from .numbers import duration, listing
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one part of a claim. `alpha` is what each of its effects was judged at (alpha of the report over
-    the number of its effects); `claimed` says in words what `region` says in log ratios."""
-
-    claim: str
-    part: str | None
-    who: tuple[str, ...]
-    title: str
-    statement: str
-    verdict: str
-    reason: str
-    alpha: float
-    claimed: str
-    region: Region | Range
-    effects: tuple[Effect, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As in verdicts.json."""
-        return {
-            "claim": self.claim,
-            "part": self.part,
-            "who": list(self.who),
-            "title": self.title,
-            "statement": self.statement,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "alpha": self.alpha,
-            "claimed": self.claimed,
-            "region": self.region.to_json(),
-            "effects": [effect.to_json() for effect in self.effects],
-        }
 
 
 def combine(effects: Sequence[Effect]) -> tuple[str, str]:

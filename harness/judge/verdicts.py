@@ -9,15 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..claims.model import Claim
-from ..evidence.effect import AD_HOC_MARGIN_PERCENT, Effect
+from ..evidence.effect import AD_HOC_MARGIN_PERCENT
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.verdict import Verdict, combine_ad_hoc
+from ..evidence.verdict import combine_ad_hoc
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..plan.family import ad_hoc_comparisons, interval_alpha
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import Region
 from ..stats.confidence import Method
+from ..store.schema import Effect, Ends, Verdict
 
 
 def judge_claims(
@@ -61,7 +62,7 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
         reason=judged.reason,
         alpha=alpha,
         claimed=hypothesis.describe(),
-        region=hypothesis.region,
+        region=Ends(**hypothesis.region.to_json()),
         effects=judged.effects,
     )
 
@@ -86,7 +87,7 @@ def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float, m
         reason=reason,
         alpha=alpha,
         claimed=region.describe(),
-        region=region,
+        region=Ends(**region.to_json()),
         effects=effects,
     )
 

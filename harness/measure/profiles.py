@@ -24,7 +24,8 @@ from llama_workbench.variants import outside
 
 from ..machine.lifeline import tied
 from ..machine.places import place
-from ..store.folder import MEMORY, PROFILES, RunFolder
+from ..store.files import MEMORY, PROFILES
+from ..store.folder import RunFolder
 from .measurement import Measurement
 from .participants import ExperimentState, Progress
 from .passes import PASS_SECONDS

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..evidence.effect import Effect
 from ..evidence.evidence import Evidence
 from ..measure.measurement import Measurement
 from ..measure.participants import Progress
 from ..spec.hypotheses import Hypothesis
 from ..stats.confidence import Method
 from ..store.folder import RunFolder
+from ..store.schema import Effect
 
 H = TypeVar("H", bound=Hypothesis)
 

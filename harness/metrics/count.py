@@ -19,8 +19,9 @@ from typing import Literal
 from llama_workbench import variants
 
 from ..spec.hypotheses import Name, Quantity, RangeHypothesis
+from ..store.pass_schema import ExactResult
 from .base import PassContext
-from .exact import ExactMetric, ExactResult, no_such_quantity
+from .exact import ExactMetric, no_such_quantity
 
 SHARED = {"config", "settings"}
 """Modules of `variants/` that no variant has to itself."""

@@ -4,48 +4,21 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Generic, TypeVar
 
-from ..evidence.effect import Effect
 from ..evidence.evidence import Evidence
 from ..spec.hypotheses import ValueHypothesis
-from ..store.folder import FINDINGS, RunFolder
+from ..store import pass_schema
+from ..store.files import FINDINGS
+from ..store.folder import RunFolder
+from ..store.pass_schema import ExactResult, Subject
+from ..store.schema import Effect
 from .base import PassContext
 from .values import ValueMetric, in_range, no_value
 
 V = TypeVar("V", bound=ValueHypothesis)
-Subject = tuple[str, str, str, str, str]
-"""Metric, quantity, workload, variant, baseline; "" for what does not apply."""
-
-
-@dataclass(frozen=True)
-class ExactResult:
-    """One exact value. `count`: of cases, lengths or files behind it. `reason`: why there is none; it is NaN then."""
-
-    metric: str
-    quantity: str
-    workload: str
-    variant: str
-    baseline: str
-    value: float
-    count: int
-    detail: str = ""
-    reason: str = ""
-    seconds: float = 0.0
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> ExactResult:
-        """One record of findings.json, as `RunFolder.read_findings` checked it."""
-        known = {each.name: record[each.name] for each in fields(cls) if each.name in record}
-        value = record["value"]
-        return cls(**known | {"value": math.nan if value is None else float(value)})
-
-    @property
-    def subject(self) -> Subject:
-        """What the value is of."""
-        return self.metric, self.quantity, self.workload, self.variant, self.baseline
 
 
 def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
@@ -67,11 +40,11 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def store(self, results: Sequence[ExactResult], context: PassContext) -> None:
         """Add results to findings.json, which all exact metrics share."""
-        context.folder.write_json(FINDINGS, [*context.folder.read_findings(), *map(asdict, results)])
+        context.folder.write_json(FINDINGS, [*context.folder.read_findings(), *results])
 
     def read(self, folder: RunFolder) -> dict[Subject, ExactResult]:
         """The stored results of this metric, by subject."""
-        results = (ExactResult.from_json(record) for record in folder.read_findings())
+        results = pass_schema.FINDINGS.validate_python(folder.read_findings())
         return {result.subject: result for result in results if result.metric == self.names[0]}
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:

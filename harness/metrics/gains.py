@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..evidence.effect import Effect
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import reasons
 from ..spec.comparison import Comparison
 from ..spec.regions import Region
 from ..stats.confidence import Method
+from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged
 
 

@@ -13,12 +13,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ..evidence.effect import Effect
 from ..evidence.evidence import Evidence
 from ..evidence.verdict import reasons
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Name, Names, RangeHypothesis, rising
 from ..stats.confidence import Method
+from ..store.schema import Effect
 from .base import Judged, Metric
 from .gains import measured_gains
 from .values import no_value

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from ..evidence.effect import Effect
 from ..evidence.evidence import Evidence
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Name, Names, RangeHypothesis
 from ..spec.regions import Range, Region
 from ..stats.confidence import Interval, Method, running_interval
 from ..stats.samples import LogTimes, time_differences
+from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
 from .gains import measured_gains
 from .values import no_value

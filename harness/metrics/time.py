@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from llama_workbench.datasets import workloads as workload_data
 
-from ..evidence.effect import Effect
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.numbers import listing
 from ..evidence.verdict import combine
@@ -19,6 +18,7 @@ from ..spec.experiments import Target
 from ..spec.hypotheses import NAME, Hypothesis, Name, Names, exactly_one, rising
 from ..spec.regions import Region
 from ..stats.confidence import Method
+from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
 from .scaling import crossover, interval_of
 

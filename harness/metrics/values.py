@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from ..evidence.effect import Effect
 from ..evidence.evidence import Evidence
 from ..evidence.verdict import combine, reasons
 from ..spec.hypotheses import ValueHypothesis
 from ..stats.confidence import Method
+from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
 
 V = TypeVar("V", bound=ValueHypothesis)

@@ -13,7 +13,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..store.folder import RunError, RunFolder
+from ..store.errors import RunError
+from ..store.folder import RunFolder
 from .standings import YARDSTICK
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

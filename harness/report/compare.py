@@ -26,23 +26,16 @@ which of the two sides moved, and the row says so.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
-from xml.etree import ElementTree
-
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import Any, Literal, get_args
 
 from ..machine.environment import comparable, device_kind
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
-from .standings import YARDSTICK, Key, Standing, Standings, measure_standings
-from .text import effect_text, markdown_cell, one_text_line
+from ..store.schema import Key, RelativeTime, Standings
+from .standings import YARDSTICK, measure_standings
+from .text import one_text_line
 
 THRESHOLD_PERCENT = 5.0
 """A variant that takes this much more time than in the base run is a regression."""
@@ -53,9 +46,6 @@ TOLERANCE_PERCENT = 2.0
 TOLERANCE_OTHER_MACHINE_PERCENT = 10.0
 
 Answer = Literal["regression", "no regression", "improvement", "cannot tell"]
-
-_STYLES = {"regression": "red", "no regression": "green", "improvement": "green", "cannot tell": "yellow"}
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -120,7 +110,7 @@ class Comparison:
 
     def summary(self) -> str:
         """The answer in one sentence."""
-        counts = {word: sum(row.verdict == word for row in self.rows) for word in _STYLES}
+        counts = {word: sum(row.verdict == word for row in self.rows) for word in get_args(Answer)}
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         if not self.rows:
             return f"{self.new} against {self.base}: cannot tell: the two runs have nothing in common"
@@ -128,21 +118,9 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; the form is described by `workbench compare --help`."""
-        return {
-            "format": 1,
-            "base": self.base,
-            "new": self.new,
-            "verdict": self.verdict,
-            "exit_code": self.exit_code,
-            "threshold_percent": self.threshold_percent,
-            "tolerance_percent": self.tolerance_percent,
-            "same_machine": self.same_machine,
-            "machine_differences": list(self.machine_differences),
-            "rows": [asdict(row) for row in self.rows],
-            "only_in_base": list(self.only_in_base),
-            "only_in_new": list(self.only_in_new),
-            "notes": list(self.notes),
-        }
+        told = {"format": 1, "base": self.base, "new": self.new, "verdict": self.verdict, "exit_code": self.exit_code}
+        limits = {"threshold_percent": self.threshold_percent, "tolerance_percent": self.tolerance_percent}
+        return {**told, **limits, "same_machine": self.same_machine, **asdict(self)}
 
 
 def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRESHOLD_PERCENT) -> Comparison:
@@ -155,7 +133,7 @@ def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRES
     _check_threshold(threshold_percent)
     now = measure_standings(new)
     # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
-    return compare_standings(measure_standings(base, now.courses), now, threshold_percent=threshold_percent)
+    return compare_standings(measure_standings(base, now.workloads), now, threshold_percent=threshold_percent)
 
 
 def compare_standings(
@@ -170,7 +148,7 @@ def compare_standings(
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
     limits = _Limits(math.log1p(threshold_percent / 100), math.log1p(tolerance / 100), not machine)
     here, there = ([key for key in run.subjects if only is None or key in only] for run in (old, now))
-    compared = [key for key in here if key in there or key in now.dropped]
+    compared = [key for key in here if key in there or key in now.reasons]
     return Comparison(
         base=old.name,
         new=now.name,
@@ -213,13 +191,13 @@ def _notes_on(run: Standings) -> list[str]:
 
 def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
     workload, variant = key
-    against = old.courses[workload].against
+    against = old.workloads[workload].reference
     reason = why_not(key, old, now)
     if reason or against is None:
         return Row(workload, variant, against or "", None, None, None, None, None, "cannot tell", reason)
-    saved, fresh = old.rows[key], now.rows[key]
+    saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
-    slack = old.courses[workload].bias + now.courses[workload].bias
+    slack = old.workloads[workload].bias + now.workloads[workload].bias
     low, high = before.low - today.high, before.high - today.low
     verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
     if before.unstable or today.unstable:
@@ -267,9 +245,9 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
     ours, theirs = device_kind(now.environment), device_kind(old.environment)
     if ours != theirs:
         return f"{old.name} measured on {theirs}, {now.name} on {ours}"
-    if key in now.dropped:
-        return f"{now.name} has no number for it: {one_text_line(now.dropped[key], 160)}"
-    before, today = old.courses[workload], now.courses[workload]
+    if key in now.reasons:
+        return f"{now.name} has no number for it: {one_text_line(now.reasons[key], 160)}"
+    before, today = old.workloads[workload], now.workloads[workload]
     # Descriptions are for people, and do not change what is measured.
     changed = sorted(
         name
@@ -280,16 +258,16 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
         return f"the workload is another one now ({', '.join(changed)})"
     if before.checkpoint != today.checkpoint:
         return "the checkpoints differ"
-    if before.against is None or before.against != today.against:
+    if before.reference is None or before.reference != today.reference:
         return "no yardstick in both runs"
-    if before.against != YARDSTICK and before.workload.get("kind") != "component":
+    if before.reference != YARDSTICK and before.workload.get("kind") != "component":
         return "no yardstick in either run"
-    if old.rows[key].clock != now.rows[key].clock:
+    if old.times[key].clock != now.times[key].clock:
         return "one run has CPU time, the other wall time"
     return ""
 
 
-def _faults(saved: Standing, fresh: Standing) -> str:
+def _faults(saved: RelativeTime, fresh: RelativeTime) -> str:
     more = fresh.faults - saved.faults
     return f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
 
@@ -301,133 +279,3 @@ def _saved(interval: Interval) -> Saved:
 
 def _percent(log_ratio: float) -> float | None:
     return math.expm1(log_ratio) * 100 if math.isfinite(log_ratio) else None
-
-
-# -- the answer as text ------------------------------------------------------------------------------------------------
-
-
-def render(comparison: Comparison) -> Group:
-    """For the terminal: a block for each workload, one line a variant, and the answer last."""
-    blocks: list[RenderableType] = [
-        Text("variant, change of its time against the yardstick [interval], answer", style="bold")
-    ]
-    width = max((len(row.variant) for row in comparison.rows), default=0)
-    change = max((len(change_text(row)) for row in comparison.rows), default=0)
-    for workload, rows in _by_workload(comparison.rows):
-        against = {row.against for row in rows if row.against and row.against != YARDSTICK}
-        note = f" (against {', '.join(sorted(against))})" if against else ""
-        blocks.append(Text(f"{workload}{note}"))
-        for row in rows:
-            grid = Table.grid(padding=(0, 2, 0, 0))
-            grid.add_column(min_width=width, overflow="fold")
-            grid.add_column(min_width=change, no_wrap=True)
-            grid.add_column(overflow="fold")
-            answer = Text(row.verdict, style=_STYLES[row.verdict])
-            grid.add_row(Text(row.variant), Text(change_text(row)), answer)
-            blocks.append(Padding(grid, (0, 0, 0, 2)))
-            if row.reason:
-                blocks.append(Padding(Text(row.reason, style="dim"), (0, 0, 0, 4)))
-    blocks += ["", *(Text(line) for line in _notes(comparison))]
-    blocks.append(Text(comparison.summary(), style=f"bold {_STYLES[comparison.verdict]}"))
-    return Group(*blocks)
-
-
-def change_text(row: Row) -> str:
-    """The change of a variant's time: "+1.2 % [-0.3, +2.7]"; above 0 it became slower."""
-    if row.change_percent is None:
-        return "–"
-    low, high = ("open" if end is None else _signed(end) for end in (row.low_percent, row.high_percent))
-    return f"{_signed(row.change_percent)} % [{low}, {high}]"
-
-
-def _signed(percent: float) -> str:
-    return f"{round(percent, 1) + 0.0:+.1f}"  # adding 0.0 turns -0.0 into 0.0
-
-
-def to_markdown(comparison: Comparison) -> str:
-    """A summary for a pull request: the answer, the rows that are not "no regression", all rows folded away."""
-    lines = [f"### {markdown_cell(comparison.summary())}", ""]
-    worth = [row for row in comparison.rows if row.verdict != "no regression"]
-    if worth:
-        lines += [*_markdown_rows(worth), ""]
-    if len(worth) < len(comparison.rows):
-        lines += ["<details><summary>all rows</summary>", "", *_markdown_rows(comparison.rows), "", "</details>", ""]
-    for note in _notes(comparison):
-        lines += [f"- {markdown_cell(note)}"]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown_rows(rows: Iterable[Row]) -> list[str]:
-    lines = [
-        "| workload | variant | base | new | change of time | answer | reason |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        saved = [effect_text(asdict(side)) if side else "" for side in (row.base, row.new)]
-        cells = [row.workload, row.variant, *saved, change_text(row), f"**{row.verdict}**", row.reason]
-        lines.append(f"| {' | '.join(markdown_cell(cell) for cell in cells)} |")
-    return lines
-
-
-def to_junit(comparison: Comparison) -> str:
-    """JUnit XML: a test case for each row; a regression is a failure, "cannot tell" is skipped."""
-    verdicts = [row.verdict for row in comparison.rows]
-    suite = ElementTree.Element(
-        "testsuite",
-        name="workbench compare",
-        tests=str(max(len(verdicts), 1)),
-        failures=str(verdicts.count("regression")),
-        skipped=str(verdicts.count("cannot tell") if verdicts else 1),
-        errors="0",
-    )
-    for row in comparison.rows:
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(row.workload), name=_xml(row.variant))
-        message = _xml(f"{change_text(row)} {row.reason}")
-        if row.verdict == "regression":
-            ElementTree.SubElement(case, "failure", message=message, type="regression")
-        elif row.verdict == "cannot tell":
-            ElementTree.SubElement(case, "skipped", message=message)
-    if not verdicts:  # CI systems take a suite without cases for a success
-        case = ElementTree.SubElement(suite, "testcase", classname="workbench", name="compare")
-        ElementTree.SubElement(case, "skipped", message=_xml(comparison.summary()))
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a report file, with the folder it lies in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def _notes(comparison: Comparison) -> list[str]:
-    lines = [
-        f"Threshold {comparison.threshold_percent:g} % more time, tolerance {comparison.tolerance_percent:g} %"
-        " between sessions."
-    ]
-    if not comparison.same_machine:
-        differences_ = "; ".join(comparison.machine_differences)
-        lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences_}.")
-    lines += comparison.notes
-    for title, names in (("base", comparison.only_in_base), ("new", comparison.only_in_new)):
-        if names:
-            shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-            lines.append(f"Only in the {title} run: {shown}.")
-    if any(row.verdict == "regression" for row in comparison.rows):
-        lines.append(
-            "This is a screen: confirm a regression by timing old and new code in the same rounds "
-            "(pytest --benchmark --compare OLD NEW)."
-        )
-    return lines
-
-
-def _by_workload(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row.workload, []).append(row)
-    return list(groups.items())
-
-
-def _xml(text: str) -> str:
-    """Without the characters that XML cannot hold even when escaped."""
-    return _NOT_XML.sub("?", text)

@@ -1,6 +1,6 @@
 """Verdicts as text: a table for the terminal, a table for the README. Pure builders; only `update_readme` writes.
 
-Verdicts come in the form of verdicts.json (`Verdict.to_json()`), so that a stored run and a fresh one print alike.
+Verdicts come in the form of verdicts.json (`forms.plain(verdicts)`), so that a stored run and a fresh one print alike.
 Every number stands with its interval and its rounds, and every colour stands beside the word that it means.
 """
 

@@ -1,44 +1,48 @@
-"""The record of a timed sample, the same from the measuring process to the Parquet file, and of a round of them."""
+"""The record of a timed sample, the same from the measuring process to the Parquet file, and of a round of them.
+
+The fields here are the only place that says what a sample holds: the columns of samples.parquet and phases.parquet, and
+the check of the journal's lines, are made from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+
+class Column(NamedTuple):
+    """How a field lies in a Parquet file. kind: "name" (text from a short list) or a type of Arrow."""
+
+    kind: str
+    says: str
 
 
 class Sample(NamedTuple):
-    """One timed sample of one variant: `repeats` calls, one after another.
+    """One timed sample of one variant: `repeats` calls, one after another."""
 
-    sub_round: samples of the same one are compared with each other. position: its place in the random order of the
-    sub-round. tokens: length of a call. *_ns: totals over the calls, by thread CPU time, wall time and the clock of a
-    device that is not the CPU (0 without one). first_*_ns: the part until the first token of a generation was there
-    (0 where nothing is generated). faults: minor page faults of the process meanwhile.
-    """
-
-    variant: str
-    sub_round: int
-    position: int
-    tokens: int
-    repeats: int
-    cpu_ns: int
-    wall_ns: int
-    faults: int
-    first_cpu_ns: int = 0
-    first_wall_ns: int = 0
-    device_ns: int = 0
-    first_device_ns: int = 0
+    variant: Annotated[str, Column("name", "what was timed; `NAME@aa` and `NAME@copy` are controls")]
+    sub_round: Annotated[int, Column("int16", "samples of the same sub-round are compared with each other")]
+    position: Annotated[int, Column("int16", "place in the random order of the sub-round, from 0")]
+    tokens: Annotated[int, Column("int32", "length of a call")]
+    repeats: Annotated[int, Column("int32", "number of calls; the times are totals over them")]
+    cpu_ns: Annotated[int, Column("int64", "CPU time of the thread, nanoseconds")]
+    wall_ns: Annotated[int, Column("int64", "wall time, nanoseconds")]
+    faults: Annotated[int, Column("int32", "minor page faults of the process meanwhile")]
+    first_cpu_ns: Annotated[int, Column("int64", "CPU time until the first token of a generation; 0 without one")] = 0
+    first_wall_ns: Annotated[int, Column("int64", "wall time until the first token of a generation; 0 without one")] = 0
+    device_ns: Annotated[int, Column("int64", "time by the clock of a device that is not the CPU; 0 without one")] = 0
+    first_device_ns: Annotated[int, Column("int64", "the same until the first token of a generation")] = 0
 
 
 class Round(NamedTuple):
-    """One finished round of one workload in one measuring process; `number` counts from 0 in a run."""
+    """One finished round of one workload in one measuring process."""
 
-    workload: str
-    process: int
-    number: int
+    workload: Annotated[str, Column("name", "what the variants compute")]
+    process: Annotated[int, Column("int32", "which measuring process, from 1")]
+    number: Annotated[int, Column("int32", "which round of the workload, from 0")]
     samples: tuple[Sample, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As a line of the journal, and as the measuring process sends it."""
+        """As a line of the journal."""
         return {
             "workload": self.workload,
             "process": self.process,
@@ -46,8 +50,29 @@ class Round(NamedTuple):
             "samples": [list(sample) for sample in self.samples],
         }
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Round:
-        """What `to_json` gave; rows of older runs may be shorter. Raises TypeError for others."""
-        rows: Iterable[Iterable[Any]] = record["samples"]
-        return cls(record["workload"], record["process"], record["round"], tuple(Sample(*row) for row in rows))
+
+class PhaseTime(NamedTuple):
+    """The time of one phase of one call; the phases of a call sum to the call."""
+
+    workload: Annotated[str, Column("name", "what the variant computes")]
+    variant: Annotated[str, Column("name", "whose phases these are")]
+    process: Annotated[int, Column("int32", "which measuring process, from 1")]
+    round: Annotated[int, Column("int32", "which round of the pass, from 0")]
+    call: Annotated[int, Column("int32", "which call of the round, from 0")]
+    tokens: Annotated[int, Column("int32", "length of the call")]
+    phase: Annotated[str, Column("name", "part of the forward")]
+    ns: Annotated[int, Column("int64", "time of the phase in this call, nanoseconds")]
+    plain_ns: Annotated[int, Column("int64", "time of a whole call without timestamps, in the same round, nanoseconds")]
+
+
+def columns(record: type[NamedTuple]) -> dict[str, Column]:
+    """The columns that the fields of a record are, by field."""
+    hints = get_type_hints(record, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+
+
+def sample_columns() -> dict[str, Column]:
+    """The columns of samples.parquet in their order: a sample, and the round it is of."""
+    here, sample = columns(Round), columns(Sample)
+    of_round = {"workload": here["workload"], "variant": sample["variant"], "process": here["process"]}
+    return of_round | {"round": here["number"]} | sample

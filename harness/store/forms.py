@@ -1,6 +1,6 @@
-"""What schema.py is made of: kinds of numbers, and one line in words for whatever is not in the form that is asked for.
+"""The parts of schema.py: kinds of numbers; values as JSON; and one line in words for a value that is in another form.
 
-Also the parser of all JSON in a run folder, which lets no number through that arithmetic would stumble over.
+Also the parser of all JSON in a run folder, which refuses every number that arithmetic would fail on.
 """
 
 from __future__ import annotations
@@ -8,14 +8,46 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
+
+
+class Shape(BaseModel):
+    """A part of a file: keys that are not named here are let through."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+SHOWN = "shown"
+"""The context of a check that leaves out what only judging asks about: a damaged run is shown as far as it goes."""
+
+JUDGED = WrapValidator(lambda value, read, info: value if info.context == SHOWN else read(value))
+"""Marks a field that only judging asks about."""
+
+
+def says(text: str) -> Any:
+    """What a field means, for FORMAT.md."""
+    return Field(description=text)
+
 
 MOST = 2**62
 """No count, no number of bytes and no time in nanoseconds is larger; sums of a few of them still fit in 64 bits."""
 
+Text = StrictStr
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Some = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
@@ -28,6 +60,60 @@ Nanoseconds = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-9, 
 Alpha = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1e-12, lt=1)]
 Size = Annotated[int, Field(strict=True, ge=0, le=2**40)]
 """Tokens, widths and the like: what is multiplied and raised to powers."""
+
+
+def _exp(log_ratio: float) -> float | None:
+    """A ratio for a file; null for no bound and for NaN."""
+    ratio = math.exp(log_ratio) if log_ratio < 700 else math.inf
+    return ratio if math.isfinite(ratio) and ratio > 0 else None
+
+
+def null_is(value: float) -> WrapValidator:
+    """In a file null, in memory this value."""
+    return WrapValidator(lambda raw, read: value if raw is None else read(raw), json_schema_input_type=float | None)
+
+
+def _log_or(value: float) -> WrapValidator:
+    """In a file a ratio or null, in memory its logarithm or this value."""
+    return WrapValidator(
+        lambda raw, read: value if raw is None else math.log(read(raw)), json_schema_input_type=float | None
+    )
+
+
+_OR_NULL = PlainSerializer(lambda value: value if math.isfinite(value) else None, return_type=float | None)
+_AS_RATIO = PlainSerializer(_exp, return_type=float | None)
+
+Value = Annotated[Number, null_is(math.nan), _OR_NULL]
+"""A number that may be missing: null in a file, NaN in memory. So are the ends of an interval, infinite in memory."""
+LowEnd = Annotated[Number, null_is(-math.inf), _OR_NULL]
+HighEnd = Annotated[Number, null_is(math.inf), _OR_NULL]
+LogValue = Annotated[Log, null_is(math.nan), _OR_NULL]
+LogLow = Annotated[Log, null_is(-math.inf), _OR_NULL]
+LogHigh = Annotated[Log, null_is(math.inf), _OR_NULL]
+RatioValue = Annotated[Ratio, _log_or(math.nan), _AS_RATIO]
+"""A log ratio in memory, a ratio in a file."""
+RatioLow = Annotated[Ratio, _log_or(-math.inf), _AS_RATIO]
+RatioHigh = Annotated[Ratio, _log_or(math.inf), _AS_RATIO]
+
+
+@cache
+def _form_of(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON's types: models and dataclasses in their form, infinite and NaN floats as None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(_form_of(type(value)).dump_python(value, by_alias=True, warnings="error"))
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy scalar
+        return plain(value.item())
+    return value
 
 
 def once(*names: str) -> AfterValidator:
@@ -57,17 +143,29 @@ _EXPECTED = {
     "dict_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",
+    "dataclass_type": "an object",
     "int_parsing": "a whole number",
 }
 
 
-def fault(form: TypeAdapter[Any], value: Any) -> str | None:
+def fault(form: TypeAdapter[Any], value: Any, context: str = "") -> str | None:
     """What is wrong with `value` as this form, in one line: place, what stands there, what was expected; else None."""
     try:
-        form.validate_python(value)
+        form.validate_python(value, context=context)
     except ValidationError as error:
         return _told(error.errors(include_url=False)[0])
     return None
+
+
+def has_form(form: TypeAdapter[Any]) -> AfterValidator:
+    """The value stays as it is, but must be in this form."""
+
+    def check(value: Any) -> Any:
+        if said := fault(form, value):
+            raise PydanticCustomError("lost", "{said}", {"said": said})
+        return value
+
+    return AfterValidator(check)
 
 
 class Fault(ValueError):

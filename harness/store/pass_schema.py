@@ -1,148 +1,155 @@
-"""What stands in the files that the passes of a run leave: as schema.py has it for the others."""
+"""The JSON files that the passes of a run write: one model an entry, in the way of schema.py."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter
+from pydantic import Field, StrictBool, TypeAdapter
 
-from .forms import MOST, Amount, Count, Nanoseconds, Number, Size, Some, once
+from .forms import MOST, Amount, Count, Nanoseconds, Number, Shape, Size, Some, Text, Value, once, says
 
-
-class Shape(BaseModel):
-    """A part of a file: what is not named here is let through."""
-
-    model_config = ConfigDict(frozen=True)
+Subject = tuple[str, str, str, str, str]
+"""(metric, quantity, workload, variant, baseline), with "" for what does not apply."""
 
 
-class Finding(Shape):
-    """An entry of findings.json."""
+@dataclass(frozen=True)
+class ExactResult:
+    """One exact result of a pass: bytes, lines, the share of cases that pass a check."""
 
-    metric: StrictStr
-    quantity: StrictStr
-    workload: StrictStr
-    variant: StrictStr
-    baseline: StrictStr
-    value: Number | None
-    count: Count
-    detail: StrictStr = ""
-    reason: StrictStr = ""
-    seconds: Amount = 0.0
+    metric: Annotated[Text, says("memory, count or check")]
+    quantity: Annotated[Text, says("what was counted or checked")]
+    workload: Annotated[Text, says("on which workload; may be empty")]
+    variant: Annotated[Text, says("of which variant; may be empty")]
+    baseline: Annotated[Text, says("over which other variant; may be empty")]
+    value: Annotated[Value, says("the result; null: none")]
+    count: Annotated[Count, says("number of cases behind it")]
+    detail: Annotated[Text, says("the cases, in words")] = ""
+    reason: Annotated[Text, says("why there is no value")] = ""
+    seconds: Annotated[Amount, says("time that it took, seconds")] = 0.0
+
+    @property
+    def subject(self) -> Subject:
+        """What the value is of."""
+        return self.metric, self.quantity, self.workload, self.variant, self.baseline
 
 
 class Load(Shape):
-    """A load until every byte was read."""
+    """A load of a checkpoint until every byte was read."""
 
-    round: Count
-    open_ns: Nanoseconds
-    touched_ns: Nanoseconds
-    peak_bytes: Number | None = None
+    round: Annotated[Count, says("which round, from 0")]
+    open_ns: Annotated[Nanoseconds, says("until the file was open, nanoseconds")]
+    touched_ns: Annotated[Nanoseconds, says("until every byte was read, nanoseconds")]
+    peak_bytes: Annotated[Number | None, says("most memory of the process")] = None
 
 
 class FirstToken(Shape):
     """A load until the first token, and the same once more from memory."""
 
-    round: Count
-    open_ns: Nanoseconds
-    build_ns: Nanoseconds
-    first_ns: Nanoseconds
-    build_again_ns: Nanoseconds
-    first_again_ns: Nanoseconds
+    round: Annotated[Count, says("which round, from 0")]
+    open_ns: Annotated[Nanoseconds, says("until the file was open, nanoseconds")]
+    build_ns: Annotated[Nanoseconds, says("to build the model, nanoseconds")]
+    first_ns: Annotated[Nanoseconds, says("to the first token, nanoseconds")]
+    build_again_ns: Annotated[Nanoseconds, says("to build a second model, nanoseconds")]
+    first_again_ns: Annotated[Nanoseconds, says("to its first token, nanoseconds")]
 
 
 class Loading(Shape):
-    """An entry of loading.json: a loader with a cold or a warm page cache."""
+    """A loader with a cold or a warm page cache."""
 
-    checkpoint: StrictStr
-    loader: StrictStr
-    cache: StrictStr
-    reason: StrictStr | None
-    prompt_tokens: Size = 0
-    file_bytes: Amount | None = None
-    loads: Annotated[list[Load], once("round")]
-    first_tokens: Annotated[list[FirstToken], once("round")]
+    checkpoint: Annotated[Text, says("which weights")]
+    loader: Annotated[Text, says("what reads the file")]
+    cache: Annotated[Text, says("cold or warm")]
+    reason: Annotated[Text | None, says("why there are no loads")]
+    prompt_tokens: Annotated[Size, says("length of the prompt before the first token")] = 0
+    file_bytes: Annotated[Amount | None, says("size of the file")] = None
+    loads: Annotated[list[Load], once("round"), says("one entry a round")]
+    first_tokens: Annotated[list[FirstToken], once("round"), says("one entry a round")]
 
 
 class Memory(Shape):
-    """An entry of memory.json."""
+    """The memory of a variant on a workload."""
 
-    workload: StrictStr
-    variant: StrictStr
-    peak_transient_bytes: Amount | None = None
-    parameter_bytes: Amount | None = None
-    cache_bytes: Amount | None = None
-    reason: StrictStr | None = None
+    workload: Annotated[Text, says("on which workload")]
+    variant: Annotated[Text, says("of which variant")]
+    peak_transient_bytes: Annotated[Amount | None, says("most bytes of temporary tensors in a call")] = None
+    parameter_bytes: Annotated[Amount | None, says("bytes of weights")] = None
+    cache_bytes: Annotated[Amount | None, says("bytes of caches")] = None
+    reason: Annotated[Text | None, says("why there are no values")] = None
 
 
 class Held(Shape):
-    """Bytes by kind, as they are and after a reset."""
+    """Bytes of live tensors by kind."""
 
-    held: dict[str, Count] = {}
-    kept: dict[str, Count] = {}
+    held: Annotated[dict[str, Count], says("after the calls")] = {}
+    kept: Annotated[dict[str, Count], says("after a reset")] = {}
 
 
 class SweepStep(Held):
-    """What was held after some lengths, and what the policies say."""
+    """The live tensors after calls of some lengths."""
 
-    lengths: list[Count]
-    computed: Held | None = None
+    lengths: Annotated[list[Count], says("the lengths so far")]
+    computed: Annotated[Held | None, says("the memory that the variant's policies expect")] = None
 
 
 class Sweep(Shape):
-    """An entry of memory_sweep.json."""
+    """Live tensors of a variant over lengths."""
 
-    workload: StrictStr
-    variant: StrictStr
-    reason: StrictStr | None = None
-    steps: list[SweepStep] = []
-    served: list[Size] | None = None
-    peak_bytes: list[Count] | None = None
-    loaded_bytes: Count | None = None
-    weights_bytes: Count | None = None
+    workload: Annotated[Text, says("on which workload")]
+    variant: Annotated[Text, says("of which variant")]
+    reason: Annotated[Text | None, says("why there are no steps")] = None
+    steps: Annotated[list[SweepStep], says("before the first call, and after each")] = []
+    served: Annotated[list[Size] | None, says("lengths that were called")] = None
+    peak_bytes: Annotated[list[Count] | None, says("most memory of the process, by length")] = None
+    loaded_bytes: Annotated[Count | None, says("memory of the process with the model loaded")] = None
+    weights_bytes: Annotated[Count | None, says("bytes of weights")] = None
 
 
 class PhaseFacts(Shape):
-    """An entry of phases.json; `lines`: file, line, phases of its own code and of what it calls."""
+    """How the phases of a variant were timed; the times are in phases.parquet."""
 
-    workload: StrictStr
-    variant: StrictStr
-    rounds: Count = 0
-    reason: StrictStr | None = None
-    clock: StrictStr | None = None
-    lines: dict[str, dict[str, tuple[list[StrictStr], list[StrictStr]]]] = {}
+    workload: Annotated[Text, says("on which workload")]
+    variant: Annotated[Text, says("of which variant")]
+    rounds: Annotated[Count, says("number of rounds")] = 0
+    reason: Annotated[Text | None, says("why there are no phases")] = None
+    clock: Annotated[Text | None, says("the clock, in words")] = None
+    lines: Annotated[
+        dict[str, dict[str, tuple[list[Text], list[Text]]]],
+        says("file → line → [phases of its own code, phases of what it calls]"),
+    ] = {}
 
 
 class Profile(Shape):
-    """An entry of profiles.json."""
+    """A sampling profile of a variant."""
 
-    workload: StrictStr
-    variant: StrictStr
-    path: StrictStr | None = None
-    rate_hz: Amount | None = None
-    samples: Count = 0
-    native: StrictBool = False
-    native_reason: StrictStr | None = None
-    median_ns: Nanoseconds | None = None
-    median_error_ns: Amount | None = None
-    reason: StrictStr | None = None
+    workload: Annotated[Text, says("on which workload")]
+    variant: Annotated[Text, says("of which variant")]
+    path: Annotated[Text | None, says("its stacks, a file in the run folder")] = None
+    rate_hz: Annotated[Amount | None, says("samples a second")] = None
+    samples: Annotated[Count, says("number of samples")] = 0
+    native: Annotated[StrictBool, says("whether it has frames of native code")] = False
+    native_reason: Annotated[Text | None, says("why it has none")] = None
+    median_ns: Annotated[Nanoseconds | None, says("time of a call meanwhile, nanoseconds")] = None
+    median_error_ns: Annotated[Amount | None, says("standard error of that, nanoseconds")] = None
+    reason: Annotated[Text | None, says("why there is no profile")] = None
 
 
 class Roof(Shape):
-    """A kernel that was timed: a call of it does `amount` operations, or reads so many bytes."""
+    """A peak kernel that was timed."""
 
-    kernel: StrictStr
-    amount: Some
+    kernel: Annotated[Text, says("which kernel")]
+    amount: Annotated[Some, says("operations, or bytes that it reads, of a call")]
 
 
 class RoofEntry(Shape):
-    """A variant that was wanted: on which clock it counts, or why it has no samples."""
+    """A variant of the roofline pass."""
 
-    clock: Literal["cpu", "wall"] = "cpu"
-    reason: StrictStr | None = None
+    clock: Annotated[Literal["cpu", "wall"], says("which of its times counts")] = "cpu"
+    reason: Annotated[Text | None, says("why it has no samples")] = None
 
 
 class RoofSample(NamedTuple):
-    """`calls` calls of a roof, one after another."""
+    """`calls` calls of a peak kernel, one after another: a list of these values."""
 
     roof: Literal["matmul", "memory"]
     round: Count
@@ -153,9 +160,9 @@ class RoofSample(NamedTuple):
 
 
 class CallSample(NamedTuple):
-    """Calls of a variant worth `calls` calls of `tokens` tokens, one after another."""
+    """Calls of a variant worth `calls` calls of `tokens` tokens, one after another: a list of these values."""
 
-    variant: StrictStr
+    variant: Text
     round: Count
     sub_round: Count
     tokens: Count
@@ -164,26 +171,28 @@ class CallSample(NamedTuple):
     wall_ns: Count
 
 
+_Tokens = Annotated[int, Field(ge=0, le=MOST)]
+
+
 class Roofline(Shape):
-    """One workload in roofline.json. `reason`: why there is nothing else.
+    """Variants beside peak kernels on one workload."""
 
-    `work` has [operations, bytes] of each forward of a call, by the call's tokens. `weight_bytes`: what each forward
-    reads beside keys and values; `cache_bytes`: of the last-level cache, None where unknown.
-    """
+    workload: Annotated[Text, says("on which workload")]
+    reason: Annotated[Text | None, says("why there is nothing else")] = None
+    variants: Annotated[dict[str, RoofEntry], says("the variants that were asked for")] = {}
+    rounds: Annotated[Count, says("number of rounds")] = 0
+    roofs: Annotated[dict[Literal["matmul", "memory"], Roof], says("the peak kernels")] = {}
+    weight_bytes: Annotated[Count, says("what each forward reads beside keys and values")] = 0
+    cache_bytes: Annotated[Some | None, says("size of the last-level cache; null: unknown")] = None
+    work: Annotated[
+        dict[_Tokens, Annotated[list[tuple[Some, Some]], Field(min_length=1)]],
+        says("tokens of a call → [operations, bytes] of each of its forwards"),
+    ] = {}
+    roof_samples: Annotated[list[RoofSample], says("times of the peak kernels")] = []
+    samples: Annotated[list[CallSample], says("times of the variants")] = []
 
-    workload: StrictStr
-    reason: StrictStr | None = None
-    variants: dict[str, RoofEntry] = {}
-    rounds: Count = 0
-    roofs: dict[Literal["matmul", "memory"], Roof] = {}
-    weight_bytes: Count = 0
-    cache_bytes: Some | None = None
-    work: dict[Annotated[int, Field(ge=0, le=MOST)], Annotated[list[tuple[Some, Some]], Field(min_length=1)]] = {}
-    roof_samples: list[RoofSample] = []
-    samples: list[CallSample] = []
 
-
-FINDINGS = TypeAdapter(Annotated[list[Finding], once("metric", "quantity", "workload", "variant", "baseline")])
+FINDINGS = TypeAdapter(Annotated[list[ExactResult], once("metric", "quantity", "workload", "variant", "baseline")])
 LOADING = TypeAdapter(Annotated[list[Loading], once("checkpoint", "loader", "cache")])
 MEMORY = TypeAdapter(list[Memory])
 MEMORY_SWEEP = TypeAdapter(list[Sweep])

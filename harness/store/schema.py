@@ -1,285 +1,391 @@
-"""What stands in the JSON files of a run folder: one model a file. Those of the passes stand in pass_schema.py.
+"""The JSON files that a run itself writes: one model a file. Those of its passes stand in pass_schema.py.
 
-The models name what somebody reads, and no more: other keys are let through, and what older runs lack has a default.
-`forms.fault` says in words where a file is not in this form; readers then work on plain dicts whose shapes they may
-trust.
+The models name what a reader uses: other keys are let through, and what older runs lack has a default. Those that are
+computed with (`Verdict`, `Effect`, `Noise`, `Standings`) are dataclasses, which are written and read by their
+TypeAdapter; an end of an interval that is open is infinite in memory and null in the file.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StrictBool, StrictStr, TypeAdapter, model_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    SerializerFunctionWrapHandler,
+    StrictBool,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from .forms import Alpha, Amount, Count, Log, Number, Ratio, Seed, Size, shown
+from ..stats.confidence import Interval
+from .forms import (
+    JUDGED,
+    Alpha,
+    Amount,
+    Count,
+    HighEnd,
+    LogHigh,
+    LogLow,
+    LogValue,
+    LowEnd,
+    Number,
+    Ratio,
+    RatioHigh,
+    RatioLow,
+    RatioValue,
+    Seed,
+    Shape,
+    Size,
+    Text,
+    Value,
+    has_form,
+    null_is,
+    says,
+    shown,
+)
+
+FORMAT = 1
+"""Version of the run folder. A reader refuses any other."""
 
 # --- run.json ---------------------------------------------------------------------------------------------------------
 
 
-class Shape(BaseModel):
-    """A part of a file: what is not named here is let through."""
+class Excluded(Shape):
+    """A variant that was excluded."""
 
-    model_config = ConfigDict(frozen=True)
-
-
-class LeftOut(Shape):
-    """A variant that the run went on without."""
-
-    variant: StrictStr
-    reason: StrictStr
+    variant: Annotated[Text, says("its name")]
+    reason: Annotated[Text, says("why the run went on without it")]
 
 
 class Gate(Shape):
-    """What the logits gate found for a variant."""
+    """What the logits gate says of a variant."""
 
-    passed: StrictBool
-    detail: StrictStr | None = None
+    passed: Annotated[StrictBool, says("whether its outputs agree with the reference")]
+    detail: Annotated[Text | None, says("the largest difference, in words")] = None
 
 
 class Trace(Shape):
     """The operations of a variant."""
 
-    digest: StrictStr
-    ops: Count
+    digest: Annotated[Text, says("SHA-256 of their list; equal lists are equal operations")]
+    ops: Annotated[Count, says("number of operations in a forward")]
 
 
 class TraceDifference(Shape):
-    """Where two variants' operations differ."""
+    """How the operations of two variants differ."""
 
-    baseline: StrictStr
-    variant: StrictStr
-    same: StrictBool
-    detail: StrictStr | None = None
+    baseline: Annotated[Text, says("one variant")]
+    variant: Annotated[Text, says("the other variant")]
+    same: Annotated[StrictBool, says("whether both do the same operations")]
+    detail: Annotated[Text | None, says("where they differ, in words")] = None
 
 
 class Confirmed(Shape):
-    """A ratio that was measured again from outside the processes, and what rounds gave."""
+    """A ratio that was measured again in fresh processes, timed from outside."""
 
-    variant: StrictStr
-    baseline: StrictStr
-    ratio: Ratio
-    inside: Ratio
-    calls: Count
-
-
-class Named(Shape):
-    """A workload, as far as every reader needs it."""
-
-    name: StrictStr
+    variant: Annotated[Text, says("the faster or slower side")]
+    baseline: Annotated[Text, says("what it is compared with")]
+    ratio: Annotated[Ratio, says("t_baseline / t_variant, timed from outside")]
+    inside: Annotated[Ratio, says("the same by the rounds")]
+    calls: Annotated[Count, says("number of calls that were timed")]
 
 
-class Gated(Shape):
-    """A workload, its variants, and what the gates found."""
+class Workload(Shape):
+    """A workload, with the sizes that judging asks about."""
 
-    workload: Named
-    variants: list[StrictStr]
-    gates: dict[str, Gate] = {}
-    traces: dict[str, Trace] = {}
-    trace_differences: list[TraceDifference] = []
-    confirmations: list[Confirmed] = []
-    excluded: list[LeftOut] = []
-    seconds: Amount | None = None
-
-
-class Experiment(Gated):
-    """One workload of a run."""
-
-    clock: dict[str, Any] = {}
-
-
-class Machine(Shape):
-    """What stands in the one line about a machine, and what makes two of them different."""
-
-    cpu_model: StrictStr | None = None
-    cpu_flags: list[StrictStr] | None = None
-    cores: Number | None = None
-    threads: Number | None = None
-    memory_bytes: Number | None = None
-    transparent_huge_pages: StrictStr | None = None
-    torch: StrictStr | None = None
-    libc: StrictStr | None = None
-    packages: dict[str, StrictStr | None] | None = None
-    malloc: dict[str, Any] | None = None
-    commit: dict[str, Any] | None = None
-
-
-class Environment(Machine):
-    """The machine of a run."""
-
-    device: dict[str, Any] | None = None
-
-
-class Whole(Shape):
-    """Of run.json what is asked alike by all."""
-
-    noise: dict[str, Any] | None = None
-    ad_hoc: list[tuple[StrictStr, StrictStr]] = []
-    excluded: list[LeftOut] = []
-
-
-class Manifest(Whole):
-    """run.json, as far as a run without it cannot be shown at all."""
-
-    format: Count
-    environment: Environment | None = None
-    checkpoints: dict[str, dict[str, Any]] | None = None
-    experiments: list[Experiment] = []
-
-
-class Workload(Named):
-    """What judging asks about a workload."""
-
-    kind: StrictStr | None = None
-    geometry: StrictStr | None = None
-    tokens: Size = 0
-    new_tokens: Size | None = None
-    context: Size = 0
+    name: Annotated[Text, says("its name")]
+    kind: Annotated[Text | None, JUDGED, says('"prefill", "decode", "generate", "component", ...')] = None
+    geometry: Annotated[Text | None, JUDGED, says("shape of its model; empty for a component")] = None
+    tokens: Annotated[Size, JUDGED, says("length of a call")] = 0
+    new_tokens: Annotated[Size | None, JUDGED, says("tokens that a call generates")] = None
+    context: Annotated[Size, JUDGED, says("tokens in the cache before a call")] = 0
 
 
 class Clock(Shape):
-    """Which variants are timed by wall."""
+    """The clock that counts."""
 
-    default: StrictStr | None = None
-    wall_variants: list[StrictStr] = []
+    default: Annotated[Text | None, JUDGED, says('"cpu" (of the thread), "wall" or "device"')] = None
+    wall_variants: Annotated[list[Text], JUDGED, says("variants with threads of their own, timed by wall")] = []
 
 
-class JudgedExperiment(Gated):
-    """What judging asks about a workload of a run."""
+class Experiment(Shape):
+    """One workload of a run, its variants, and the results of their gates."""
 
     workload: Workload
-    baseline: StrictStr | None = None
+    variants: Annotated[list[Text], says("what was built and timed, controls included")]
+    baseline: Annotated[Text | None, JUDGED, says("what the variants are compared with")] = None
     clock: Clock = Clock()
-    rounds: Count = 0
+    rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
+    seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
+    gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
+    traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
+    trace_differences: Annotated[list[TraceDifference], says("the pairs whose operations were compared")] = []
+    confirmations: Annotated[list[Confirmed], says("ratios that were measured again")] = []
+    excluded: Annotated[list[Excluded], says("variants that were excluded on this workload")] = []
 
 
 class Checkpoint(Shape):
     """The weights of a geometry."""
 
-    hidden_size: Size | None = None
-    digest: StrictStr | None = None
+    hidden_size: Annotated[Size | None, JUDGED, says("width of the model")] = None
+    digest: Annotated[Text | None, JUDGED, says("SHA-256 of the weights")] = None
 
 
 class Device(Shape):
-    """What the models computed on."""
+    """The device that the models computed on."""
 
-    kind: StrictStr | None = None
+    kind: Annotated[Text | None, JUDGED, says('"cpu" or "cuda"')] = None
 
 
-class JudgedEnvironment(Machine):
-    """What judging asks about the machine."""
+class Environment(Shape):
+    """The machine: what its one line shows, and what makes two machines different."""
 
+    cpu_model: Annotated[Text | None, says("name of the processor")] = None
+    cpu_flags: Annotated[list[Text] | None, says("its instruction sets")] = None
+    cores: Annotated[Number | None, says("cores that the run could use")] = None
+    threads: Annotated[Number | None, says("threads of the measuring process")] = None
+    memory_bytes: Annotated[Number | None, says("main memory")] = None
+    transparent_huge_pages: Annotated[Text | None, says("the kernel's setting for 2 MiB pages")] = None
+    torch: Annotated[Text | None, says("version of torch")] = None
+    libc: Annotated[Text | None, says("version of the C library")] = None
+    packages: Annotated[dict[str, Text | None] | None, says("version by package")] = None
+    malloc: Annotated[dict[str, Any] | None, says("environment variables of the allocator")] = None
     device: Device | None = None
+    commit: Annotated[dict[str, Any] | None, says("commit of the workbench, and whether files differed from it")] = None
 
 
-class JudgedManifest(Whole):
-    """run.json, as far as a verdict depends on it; parts may be missing, but what is there must be right."""
+@dataclass(frozen=True)
+class Control:
+    """Two sides that are the same, measured like any other pair. It fired where its interval says that they differ.
 
-    id: StrictStr | None = None
-    started: StrictStr | None = None
-    status: StrictStr | None = None
-    alpha: Alpha = 0.01
-    seed: Seed | None = None
-    environment: JudgedEnvironment | None = None
-    checkpoints: dict[str, Checkpoint] | None = None
-    experiments: list[JudgedExperiment] = []
+    `centre`, `low` and `high` are log ratios.
+    """
+
+    workload: Annotated[Text, says("where it was timed")]
+    kind: Annotated[Text, says('"aa": the same variant twice; "copy": its source imported a second time')]
+    variant: Annotated[Text, says("the second side, NAME@aa or NAME@copy; the first is NAME")]
+    centre: Annotated[RatioValue, Field(alias="ratio", description="t_baseline / t_variant")]
+    low: Annotated[RatioLow, says("lower end of its interval; null: open")]
+    high: Annotated[RatioHigh, says("upper end; null: open")]
+    rounds: Annotated[Count, says("number of rounds")]
+    fired: Annotated[StrictBool, says("whether the interval leaves out 1, or the rounds contradict each other")]
+
+    @property
+    def baseline(self) -> str:
+        """The first side."""
+        return self.variant.partition("@")[0]
+
+    @property
+    def interval(self) -> Interval:
+        """Of the log ratio."""
+        return Interval(self.centre, self.low, self.high, self.rounds)
+
+    @property
+    def shift(self) -> float:
+        """Largest log ratio, either way, that the interval allows."""
+        return max(abs(self.low), abs(self.high))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The controls of a run, and what they show in one line."""
+
+    controls: Annotated[tuple[Control, ...], says("every control")] = ()
+    line: Annotated[Text, says("the summary")] = ""
+
+
+class Manifest(Shape):
+    """The run. Parts may be missing, but what is there must be right."""
+
+    sealed: Annotated[Any, says("true once the run has ended and its files have checksums")] = None
+    format: Annotated[Count, says("version of the run folder")] = FORMAT
+    id: Annotated[Text | None, JUDGED, says("name of the run")] = None
+    started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
+    finished: Annotated[Any, says("end; null while the run goes on")] = None
+    status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
+    mode: Annotated[Any, says("which part of the claims the run was asked for")] = None
+    command: Annotated[Any, says("command line that started the run")] = None
+    seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
+    budget_seconds: Annotated[Any, says("time for gates and rounds, seconds")] = None
+    alpha: Annotated[Alpha, JUDGED, says("chance of any false verdict in the whole report")] = 0.01
+    ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
+    environment: Environment | None = None
+    checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
+    experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
+    excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
+    noise: Annotated[dict[str, Any] | None, says("its controls (Noise); only once it was judged")] = None
+    checksums: Annotated[Any, says("SHA-256 of each file; under run.json that of all before and of the others")] = None
 
 
 # --- what was judged --------------------------------------------------------------------------------------------------
 
 
-class Effect(Shape):
-    """A row of evidence; with a `unit` it has a `value` and no `ratio`."""
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """One comparison on one workload, or one value of a pass, with its interval.
 
-    workload: StrictStr
-    variant: StrictStr
-    baseline: StrictStr
-    verdict: StrictStr
-    metric: StrictStr = ""
-    unit: StrictStr = ""
-    ratio: Number | None = None
-    value: Number | None = None
-    low: Number | None = None
-    high: Number | None = None
-    rounds: Count
-    seconds: Amount
-    warnings: list[StrictStr]
+    In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
+    rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
+    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more`, further measuring that would settle
+    it, is not stored: a verdict's reason tells it once for all effects. It is NaN where nothing can be said.
+    """
+
+    workload: Annotated[Text, says("where it was measured")]
+    variant: Annotated[Text, says("the side that is asked about")]
+    baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
+    metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
+    unit: Annotated[Text, says("unit of a value; only there for a value")] = ""
+    ratio: Annotated[
+        Value,
+        Field(
+            validation_alias=AliasChoices("ratio", "value"),
+            description="t_baseline / t_variant: above 1 the variant is faster; for a value the key is `value`",
+        ),
+    ] = math.nan
+    low: Annotated[LowEnd, says("lower end of its interval; null: open")] = -math.inf
+    high: Annotated[HighEnd, says("upper end; null: open")] = math.inf
+    rounds: Annotated[Count, says("number of rounds")]
+    seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
+    verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
+    warnings: Annotated[tuple[Text, ...], says("the reason for the verdict first, then notes")]
+    seconds_more: Annotated[float, Field(exclude=True), SkipJsonSchema()] = math.nan
+
+    @model_serializer(mode="wrap")
+    def _row(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        row: dict[str, Any] = dump(self)
+        if self.unit:
+            return {"value" if key == "ratio" else key: value for key, value in row.items()}
+        no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
+        return {key: value for key, value in (row | no_bound).items() if key != "unit"}
 
 
-class Ends(Shape):
-    """What is claimed."""
+@dataclass(frozen=True)
+class Ends:
+    """What is claimed: ratios, or values in the unit of the effects."""
 
-    low: Number | None = None
-    high: Number | None = None
+    low: Annotated[Number | None, says("lower end; null: none")] = None
+    high: Annotated[Number | None, says("upper end; null: none")] = None
 
 
-class Verdict(Shape):
-    """An entry of verdicts.json."""
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of one part of a claim."""
 
-    claim: StrictStr
-    verdict: StrictStr
-    reason: StrictStr
-    who: list[StrictStr]
-    effects: list[Effect]
-    part: StrictStr | None = None
-    title: StrictStr = ""
-    statement: StrictStr = ""
-    claimed: StrictStr = ""
-    alpha: Alpha | None = None
+    claim: Annotated[Text, says("name of the claim; ad-hoc for a comparison without one")]
+    part: Annotated[Text | None, says("name of the part, where a claim has several")] = None
+    who: Annotated[tuple[Text, ...], says("who said it")]
+    title: Annotated[Text, says("the claim in a few words")] = ""
+    statement: Annotated[Text, says("the claim in a sentence")] = ""
+    verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
+    reason: Annotated[Text, says("why")]
+    alpha: Annotated[
+        Alpha, null_is(math.nan), says("what each effect was judged at: the report's alpha over their number")
+    ] = math.nan
+    claimed: Annotated[Text, says("`region` in words")] = ""
     region: Ends | None = None
+    effects: Annotated[tuple[Effect, ...], says("the evidence")]
 
 
-class Course(Shape):
-    """A workload in standings.json."""
+# --- relative times ---------------------------------------------------------------------------------------------------
 
-    workload: dict[str, Any]
-    checkpoint: StrictStr | None
-    against: StrictStr | None
-    bias: Amount
+Key = tuple[str, str]
+"""(workload, variant)"""
 
 
-class Row(Shape):
-    """Where a variant stands."""
+@dataclass(frozen=True)
+class WorkloadResult:
+    """One workload of a run: what was done, on which weights, and what its variants are compared with."""
 
-    workload: StrictStr
-    variant: StrictStr
-    clock: StrictStr
-    log_ratio: Log | None
-    low: Log | None
-    high: Log | None
-    rounds: Count
-    unstable: StrictBool
-    faults: Number
+    workload: Annotated[dict[str, Any], says("the workload, as in run.json")]
+    checkpoint: Annotated[Text | None, says("SHA-256 of the weights; null: none")]
+    reference: Annotated[Text | None, Field(alias="against", description="what its variants are compared with")]
+    bias: Annotated[Amount, says("by how many log units a ratio may be off, by controls that fired")]
 
 
-class Standings(Shape):
-    """standings.json."""
+@dataclass(frozen=True)
+class RelativeTime:
+    """The time of one variant on one workload, relative to the reference: log t_reference / t_variant.
 
-    format: Count
-    of: dict[str, StrictStr]
-    name: StrictStr
-    started: StrictStr
-    status: StrictStr
-    environment: Environment
-    noise: StrictStr
-    courses: dict[str, Course]
-    subjects: list[tuple[StrictStr, StrictStr]]
-    rows: list[Row]
-    dropped: list[tuple[StrictStr, StrictStr, StrictStr]]
-    fired: list[StrictStr]
+    The interval is at the run's own alpha, not at a share of it for each row.
+    """
+
+    workload: Annotated[Text, says("where it was timed")]
+    variant: Annotated[Text, says("what was timed")]
+    clock: Annotated[Text, says("cpu, wall or device")]
+    log_ratio: Annotated[LogValue, says("centre of the interval; null: no rounds")]
+    low: Annotated[LogLow, says("lower end; null: open")]
+    high: Annotated[LogHigh, says("upper end; null: open")]
+    rounds: Annotated[Count, says("number of rounds")]
+    unstable: Annotated[StrictBool, says("whether the ratio drifted while it was measured")]
+    faults: Annotated[Number, says("page faults a call, more than those of the reference")]
+
+    @property
+    def interval(self) -> Interval:
+        """Of the log ratio."""
+        return Interval(self.log_ratio, self.low, self.high, self.rounds, self.unstable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standings:
+    """A run as relative times, which can be compared over days and machines; absolute times cannot."""
+
+    format: Annotated[Count, says("version of this file")] = 1
+    made_from: Annotated[
+        Mapping[str, Text],
+        Field(alias="of", description="SHA-256 of run.json and of the samples that it was made from"),
+    ] = field(default_factory=dict, compare=False, repr=False)
+    name: Annotated[Text, says("name of the run")]
+    started: Annotated[Text, says("start, ISO 8601, UTC")]
+    status: Annotated[Text, says("as in run.json")]
+    environment: Annotated[dict[str, Any], has_form(TypeAdapter(Environment)), says("the machine, as in run.json")]
+    noise: Annotated[Text, says("what the controls show, in one line")]
+    workloads: Annotated[Mapping[str, WorkloadResult], Field(alias="courses", description="results by workload")]
+    subjects: Annotated[tuple[Key, ...], says("[workload, variant] of all that have a number")]
+    rows: Annotated[tuple[RelativeTime, ...], says("relative time of each subject whose workload has a reference")]
+    dropped: Annotated[tuple[tuple[Text, Text, Text], ...], says("[workload, variant, reason] without a number")]
+    fired: Annotated[tuple[Text, ...], says("controls that reported a difference between identical code")]
 
     @model_validator(mode="after")
     def _is_whole(self) -> Standings:
-        rows = {(row.workload, row.variant) for row in self.rows}
         for workload, variant in self.subjects:
-            course = self.courses.get(workload)
-            if course is None or (course.against is not None and (workload, variant) not in rows):
-                said = {"subject": shown(f"{variant} on {workload}")}
-                raise PydanticCustomError("lost", "nothing stands here about {subject}", said)
+            result = self.workloads.get(workload)
+            if result is None or (result.reference is not None and (workload, variant) not in self.times):
+                subject = {"subject": shown(f"{variant} on {workload}")}
+                raise PydanticCustomError("lost", "nothing stands here about {subject}", subject)
         return self
 
+    @cached_property
+    def times(self) -> dict[Key, RelativeTime]:
+        """The rows by subject."""
+        return {(row.workload, row.variant): row for row in self.rows}
 
-MANIFEST, JUDGED_MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(JudgedManifest), TypeAdapter(Standings)
-VERDICTS = TypeAdapter(list[Verdict])
-CLAIMS = TypeAdapter(list[dict[str, Any]])
-"""claims.json is only a list of objects here: what a claim is, harness/claims/model.py checks."""
+    @cached_property
+    def reasons(self) -> dict[Key, str]:
+        """Why there is no number, by (workload, variant)."""
+        return {(workload, variant): reason for workload, variant, reason in self.dropped}
+
+    def of(self, workload: str) -> Standings:
+        """The same of one workload alone."""
+        return replace(
+            self,
+            workloads={name: result for name, result in self.workloads.items() if name == workload},
+            subjects=tuple(key for key in self.subjects if key[0] == workload),
+            rows=tuple(row for row in self.rows if row.workload == workload),
+            dropped=tuple(entry for entry in self.dropped if entry[0] == workload),
+        )
+
+
+MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
+NOISE, VERDICTS = TypeAdapter(Noise), TypeAdapter(list[Verdict])
+CLAIMS = TypeAdapter(
+    Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
+)
+"""claims.json is only a list of objects here: harness/claims/model.py checks the claims."""

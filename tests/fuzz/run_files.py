@@ -30,12 +30,15 @@ from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.metrics.roofline.roofline import all_reached
-from llama_workbench.harness.report.compare import compare_standings, to_markdown
+from llama_workbench.harness.report.compare import compare_standings
+from llama_workbench.harness.report.compare_text import to_markdown
 from llama_workbench.harness.report.decision import decisions_of
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.text import markdown_table, verdict_report
 from llama_workbench.harness.run import judge_run
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.listing import describe
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 
@@ -182,7 +185,7 @@ def _content(sealed: bool, killed: bool = False) -> Mapping[str, bytes]:
             _add_passes(run)
             manifest = run.read_manifest()
             found, heard = judge_run(manifest, [check_claim(claim, "claims") for claim in run.read_claims()], run)
-            run.write_json("verdicts.json", [verdict.to_json() for verdict in found])
+            run.write_json("verdicts.json", found)
             manifest |= {"noise": heard}
             (run.seal if sealed else functools.partial(run.write_json, "run.json"))(manifest)
             write_standings(run)
@@ -233,7 +236,7 @@ def _opened(run: RunFolder) -> data.Run:
 
 def _shown(run: RunFolder) -> list[object]:
     """The pages that show a run's claims, the list of runs, and the exported page."""
-    summary = run.describe(whole=True)
+    summary = describe(run, whole=True)
     if summary.problem:
         warnings.warn(summary.problem, stacklevel=2)
     opened = _opened(run)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...evidence.effect import INVALID_SHARE_LIMIT, Effect, decided, judge_effect
+from ...evidence.effect import INVALID_SHARE_LIMIT, decided, judge_effect
 from ...evidence.evidence import Evidence
 from ...evidence.verdict import time_to_settle
 from ...spec.comparison import Comparison
 from ...spec.regions import Region
 from ...stats.confidence import Method, running_interval
 from ...stats.samples import Clock, Differences, WholeRounds, whole_rounds
+from ...store.schema import Effect
 from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts
 
 MARGIN_PERCENT = 1.0

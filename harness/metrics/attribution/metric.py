@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...evidence.effect import Effect
 from ...evidence.evidence import Evidence
 from ...spec.hypotheses import Names, ValueHypothesis
 from ...stats.confidence import Method
+from ...store.schema import Effect
 from ..base import NOT_MEASURABLE, Judged, Metric
 from .effects import FactorEffect, attribute, measured_grid, verdict_on
 from .grid import effect_count, needed_variants

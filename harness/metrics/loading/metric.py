@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ...evidence.effect import Effect
 from ...evidence.evidence import Evidence
 from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
-from ...store.folder import LOADING, RunFolder
+from ...store.files import LOADING
+from ...store.folder import RunFolder
+from ...store.schema import Effect
 from ..base import PassContext
 from ..values import ValueMetric, in_range, no_value
 from .loading import LEAST_ROUNDS, LOADED_INTO, load_shares, measure_loading

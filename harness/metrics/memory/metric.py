@@ -30,9 +30,11 @@ from ...measure.participants import ExperimentState, Group, Progress
 from ...measure.passes import measured_by, reason_against
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
-from ...store.folder import MEMORY_SWEEP, RunFolder
+from ...store.files import MEMORY_SWEEP
+from ...store.folder import RunFolder
+from ...store.pass_schema import ExactResult
 from ..base import PassContext, subjects
-from ..exact import ExactMetric, ExactResult, no_such_quantity
+from ..exact import ExactMetric, no_such_quantity
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS

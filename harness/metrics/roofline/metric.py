@@ -6,14 +6,15 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from ...evidence.effect import Effect
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
 from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState, Group, Progress
 from ...measure.passes import PASS_SECONDS, ask_about, measured_by
 from ...spec.hypotheses import Name, Names, RangeHypothesis
-from ...store.folder import ROOFLINE, RunFolder
+from ...store.files import ROOFLINE
+from ...store.folder import RunFolder
+from ...store.schema import Effect
 from ..base import PassContext, subjects
 from ..values import ValueMetric, in_range, no_value, unusable
 from .roofline import reached

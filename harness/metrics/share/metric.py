@@ -11,13 +11,14 @@ from pydantic import AfterValidator, Field, model_validator
 
 from llama_workbench.variants.phase_map import DENOMINATORS
 
-from ...evidence.effect import Effect
 from ...evidence.evidence import Evidence
 from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState, Group, Progress
 from ...measure.passes import PASS_SECONDS, ask_about
 from ...spec.hypotheses import Name, Names, RangeHypothesis, no_repeats
-from ...store.folder import PHASE_FACTS, RunFolder
+from ...store.files import PHASE_FACTS
+from ...store.folder import RunFolder
+from ...store.schema import Effect
 from ..base import PassContext, subjects
 from ..values import ValueMetric, in_range, no_value, unusable
 from .shares import share

@@ -1,0 +1,126 @@
+"""Prints FORMAT.md: every file of a run folder and its fields, from the models that read and write them.
+
+python -m llama_workbench.harness.store.document > FORMAT.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..spec.sample import Column, PhaseTime, Sample, columns, sample_columns
+from . import files
+from .schema import NOISE
+
+INTRODUCTION = """\
+# The files of a run
+
+`python -m llama_workbench.harness.store.document` writes this page from the models in `harness/store`.
+
+A run is one folder. `run.json` says what was measured and how; the samples lie in `samples.parquet`. All else is
+computed from the samples or comes from the run's passes. While a run goes on, each finished round is one line of
+`samples.jsonl`; the end of the run turns them into `samples.parquet`. JSON files are UTF-8; null stands for a number
+that is not there. A key with `?` is missing in some runs, mostly older ones. Readers ignore keys that they do not know.
+
+When a run has ended, `run.json` holds the SHA-256 of every other file, and a file that changed since is refused.
+Version 1 is the only one so far; a reader refuses other versions and names the fix.
+"""
+
+
+def document() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for name, form in files.FORMS.items():
+        schema = form.json_schema()
+        parts.append(f"## {name}\n\n{_whole(schema)}\n")
+        parts += _models(schema)
+        parts += _models(NOISE.json_schema()) if name == files.MANIFEST else ()
+    parts.append(
+        f"## {files.SAMPLES}\n\n{Sample.__doc__} One row is one sample. Columns that older runs lack count as 0.\n"
+    )
+    parts.append(_columns(sample_columns()))
+    fields = ", ".join(f"`{name}`" for name in Sample._fields)
+    parts.append(
+        f"## {files.JOURNAL}\n\nOne line of JSON for each finished round: `workload`, `process`, `round`, `samples` "
+        f"and `crc`. A sample is a list: {fields}. `crc` is the CRC-32 of the line before it, with a closing brace.\n"
+    )
+    parts.append(f"## {files.PHASES}\n\n{PhaseTime.__doc__}\n")
+    parts.append(_columns(columns(PhaseTime)))
+    parts.append(f"## {files.STACKS}\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.")
+    return "\n".join(parts) + "\n"
+
+
+def _whole(schema: Mapping[str, Any]) -> str:
+    kind = _type(schema, schema.get("$defs", {}))
+    return f"One object: {schema['title']}." if kind == "object" else f"A {kind}. {_first(schema)}".strip()
+
+
+def _models(schema: Mapping[str, Any]) -> Iterator[str]:
+    """A table for each model, in the order in which they are mentioned."""
+    models = schema.get("$defs", {})
+    waiting = [schema, *(models[name] for name in _mentioned(schema.get("items", {})))]
+    done: list[str] = []
+    while waiting:
+        model = waiting.pop(0)
+        name = model.get("title", "")
+        if name not in done and "properties" in model:
+            done.append(name)
+            yield f"**{name}**: {_first(model)}\n"
+            yield "| key | type | what |\n|---|---|---|"
+            for key, field in model["properties"].items():
+                may_lack = "" if key in model.get("required", ()) else "?"
+                yield f"| `{key}`{may_lack} | {_type(field, models)} | {_what(field, models)} |"
+            yield ""
+        waiting += [models[name] for name in _mentioned(model.get("properties", {}))]
+
+
+def _first(model: Mapping[str, Any]) -> str:
+    """The first paragraph of a model's description, on one line."""
+    return " ".join(model.get("description", "").partition("\n\n")[0].split())
+
+
+def _what(field: Mapping[str, Any], models: Mapping[str, Any]) -> str:
+    """The field's own description, else that of the model it holds."""
+    said = field.get("description") or _first(models[_mentioned(field)[0]]).partition(".")[0]
+    return str(said).replace("|", "\\|")
+
+
+def _mentioned(schema: Any) -> list[str]:
+    """The models that a schema refers to."""
+    if isinstance(schema, dict):
+        own = [schema["$ref"].rpartition("/")[2]] if "$ref" in schema else []
+        return own + [name for value in schema.values() for name in _mentioned(value)]
+    return [name for item in schema for name in _mentioned(item)] if isinstance(schema, list) else []
+
+
+_WORDS = {"integer": "whole number", "string": "text", "boolean": "true or false"}
+
+
+def _type(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        model = models[schema["$ref"].rpartition("/")[2]]
+        return model["title"] if "properties" in model else _type(model, models)
+    if "anyOf" in schema:
+        return " or ".join(_type(each, models) for each in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(f'"{value}"' for value in schema["enum"])
+    match schema.get("type", "any"):
+        case "array" if "prefixItems" in schema:
+            names = (item.get("title", "").lower().replace(" ", "_") for item in schema["prefixItems"])
+            kinds = (_type(item, models) for item in schema["prefixItems"])
+            return f"[{', '.join(name or kind for name, kind in zip(names, kinds, strict=True))}]"
+        case "array":
+            return f"list of {_type(schema['items'], models)}"
+        case "object" if isinstance(schema.get("additionalProperties"), dict):
+            return f"object of {_type(schema['additionalProperties'], models)}"
+        case kind:
+            return _WORDS.get(kind, kind)
+
+
+def _columns(table: Mapping[str, Column]) -> str:
+    rows = [f"| `{name}` | {'text' if kind == 'name' else kind} | {says} |" for name, (kind, says) in table.items()]
+    return "\n".join(["| column | type | what |", "|---|---|---|", *rows, ""])
+
+
+if __name__ == "__main__":
+    print(document(), end="")

@@ -1,0 +1,273 @@
+"""The files of a run folder as bytes and JSON: replaced whole, and read with a check against their checksums.
+
+When a run has ended, `seal` puts the SHA-256 of each file into run.json (see `sums`). From then on a file that is not
+what the run wrote raises `ChangedFile`. Runs from before there were checksums have none and are read without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from . import forms, pass_schema, schema, sums
+from .errors import RESTORE, ChangedFile, RunError, fix_for
+
+MANIFEST = "run.json"
+JOURNAL = "samples.jsonl"
+SAMPLES = "samples.parquet"
+CLAIMS = "claims.json"
+VERDICTS = "verdicts.json"
+STANDINGS = "standings.json"
+PROFILES = "profiles.json"
+MEMORY = "memory.json"
+FINDINGS = "findings.json"
+PHASES = "phases.parquet"
+PHASE_FACTS = "phases.json"
+LOADING = "loading.json"
+MEMORY_SWEEP = "memory_sweep.json"
+ROOFLINE = "roofline.json"
+STACKS = "profiles/**/*.folded"
+
+FORMS: Mapping[str, TypeAdapter[Any]] = {
+    MANIFEST: schema.MANIFEST,
+    CLAIMS: schema.CLAIMS,
+    VERDICTS: schema.VERDICTS,
+    STANDINGS: schema.STANDINGS,
+    FINDINGS: pass_schema.FINDINGS,
+    PHASE_FACTS: pass_schema.PHASE_FACTS,
+    LOADING: pass_schema.LOADING,
+    MEMORY: pass_schema.MEMORY,
+    MEMORY_SWEEP: pass_schema.MEMORY_SWEEP,
+    ROOFLINE: pass_schema.ROOFLINE,
+    PROFILES: pass_schema.PROFILES,
+}
+"""The form of each JSON file: checked when it is read."""
+
+DATA_FILES = (*(name for name in FORMS if name != MANIFEST), PHASES, SAMPLES)
+"""What may lie beside run.json in a run that has ended, but for the stacks of its profiles."""
+
+JUDGED = (MANIFEST, CLAIMS, SAMPLES, JOURNAL, PHASES, LOADING, ROOFLINE, FINDINGS)
+"""What verdicts are computed from."""
+
+_CHANGED = "its content is not what the run wrote"
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of one folder. Making the value touches nothing."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace `name` (a plain file name such as "verdicts.json") whole; `value`: models of its form, or plain.
+
+        Infinite and NaN floats become null: JSON has no word for them. Raises RunError.
+        """
+        if Path(name).name != name or not name.endswith(".json"):
+            raise ValueError(f"{name!r} is not a plain name ending in .json")
+        text = json.dumps(forms.plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        self._replace(name, lambda temporary: temporary.write_bytes(text.encode()))
+
+    def seal(self, manifest: Mapping[str, Any]) -> None:
+        """Write run.json with the checksums of all data files as they lie here: the run has ended."""
+        content = sums.sealed(forms.plain(manifest), self._sums_of(self._data_files()), MANIFEST)
+        self._replace(MANIFEST, lambda temporary: temporary.write_bytes(content))
+
+    def renew(self, *names: str) -> None:
+        """Put the checksums of these files, which were just written anew, into run.json; without any it stays as it is.
+
+        A process that is killed between the two leaves a file that does not fit its checksum: its reader says how to
+        write it anew.
+        """
+        content = sums.renewed(self._bytes(MANIFEST), self._sums_of(names), MANIFEST)
+        if content is not None:
+            self._replace(MANIFEST, lambda temporary: temporary.write_bytes(content))
+
+    def _replace(self, name: str, write: Callable[[Path], object]) -> None:
+        path = self.path / name
+        temporary = self.path / f".{name}.{os.getpid()}.tmp"
+        try:
+            write(temporary)
+            with temporary.open("rb") as handle:
+                os.fsync(handle.fileno())  # a full disk may show only here, and must show before the rename
+            os.replace(temporary, path)
+        except OSError as error:
+            kept = "; the earlier file is untouched" if path.exists() else ""
+            reason = error.strerror or str(error)
+            raise RunError(path, f"cannot be written ({reason}){kept}", fix_for(error)) from error
+        finally:
+            temporary.unlink(missing_ok=True)  # still there only where the writing failed or was interrupted
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file in plain types, checked by its form. Raises RunError."""
+        content, fix = self._bytes(name), _fix_of(self.path, name)
+        own = sums.read(content, MANIFEST) if name == MANIFEST else None
+        if name != MANIFEST:
+            self._check_sum(name, content)
+        try:
+            value = forms.parse(content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise RunError(self.path / name, "not UTF-8 text", fix) from error
+        except forms.OutOfRange as error:
+            raise RunError(self.path / name, str(error), fix) from error
+        except (ValueError, RecursionError) as error:
+            where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ", or nested too deeply"
+            raise RunError(self.path / name, f"not JSON{where}", fix) from error
+        if own is not None and not own.intact:
+            raise _changed(self.path, MANIFEST)
+        if name == MANIFEST:
+            _check_format(self.path / name, value)
+        if problem := forms.fault(FORMS[name], value, forms.SHOWN):
+            raise RunError(self.path / name, problem, fix)
+        return value
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file. Raises ChangedFile where the run wrote one and it is gone, or the reverse."""
+        there = (self.path / name).exists()
+        known = self._sums()
+        if known is not None and known.intact and there != (name in known.files):
+            raise _changed(self.path, name, _why_changed(known, name, None, there) or _CHANGED)
+        return there
+
+    def source(self, name: str) -> Path | pa.BufferReader:
+        """A Parquet file to open: its content, once that fits its checksum; its path where it has none."""
+        if self._sums() is None:
+            return self.path / name
+        content = self._bytes(name)
+        self._check_sum(name, content)
+        return pa.BufferReader(content)
+
+    def read_stacks(self, name: str, largest_bytes: int) -> str:
+        """The text of a profile, by its name in profiles.json.
+
+        Raises ValueError where that leads out of the folder, or where the file is larger, and OSError.
+        """
+        path, home = (self.path / name).resolve(), self.path.resolve()
+        if not path.is_relative_to(home):
+            raise ValueError("the path leads out of the run folder")
+        if path.stat().st_size > largest_bytes:
+            raise ValueError(f"larger than {largest_bytes >> 20} MiB")
+        content = path.read_bytes()
+        self._check_sum(path.relative_to(home).as_posix(), content)
+        return content.decode("utf-8")
+
+    # -- checksums -----------------------------------------------------------------------------------------------
+
+    def digest(self) -> dict[str, str]:
+        """SHA-256 of the manifest and the samples as they lie here, by file: the same where nothing was added since.
+
+        Of a sealed manifest all but the checksums, which change when the run is judged again. Raises RunError.
+        """
+        found = self._sums_of((MANIFEST, JOURNAL, SAMPLES))
+        known = self._sums()
+        return found | ({MANIFEST: known.own} if known else {})
+
+    def changed(self, besides: Collection[str] = ()) -> list[ChangedFile]:
+        """The files of this run that are not what it wrote; none where it has no checksums. Reads all but `besides`.
+
+        Raises RunError where a file cannot be read at all.
+        """
+        known = self._sums()
+        if known is None:
+            return []
+        if not known.intact:
+            return [_changed(self.path, MANIFEST)]
+        # Of a file that run.json does not list only the name is reported: it need not be read.
+        names = [name for name in dict.fromkeys([*known.files, *self._data_files(), JOURNAL]) if name not in besides]
+        now = self._sums_of(name for name in names if name in known.files)
+        problems = [_why_changed(known, name, now.get(name), (self.path / name).is_file()) for name in names]
+        return [_changed(self.path, name, why) for name, why in zip(names, problems, strict=True) if why]
+
+    def _data_files(self) -> list[str]:
+        """The names of all data files that a run may leave here."""
+        stacks = (path.relative_to(self.path).as_posix() for path in self.path.glob(STACKS) if not path.is_symlink())
+        return [*DATA_FILES, *sorted(stacks)]
+
+    def _sums_of(self, names: Iterable[str]) -> dict[str, str]:
+        try:
+            return sums.of_files(self.path, names)
+        except OSError as error:
+            raise RunError(self.path, f"cannot be read ({error.strerror})", fix_for(error)) from error
+
+    def _bytes(self, name: str) -> bytes:
+        path = self.path / name
+        try:
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            if not self.path.is_dir():
+                raise no_such_folder(self.path) from error
+            raise RunError(path, "missing", _fix_for_missing(name, self.path)) from error
+        except OSError as error:
+            raise RunError(path, f"cannot be read ({error.strerror})", fix_for(error)) from error
+
+    def _sums(self) -> sums.Sums | None:
+        """The checksums in run.json; None where there are none."""
+        return sums.read(self._bytes(MANIFEST), MANIFEST) if (self.path / MANIFEST).exists() else None
+
+    def _check_sum(self, name: str, content: bytes) -> None:
+        """Raise ChangedFile where this is not the content that run.json says of a file."""
+        known = self._sums()
+        if known is None:
+            return
+        if not known.intact:
+            raise _changed(self.path, MANIFEST)
+        if why := _why_changed(known, name, sums.of(content) if name in known.files else None, True):
+            raise _changed(self.path, name, why)
+
+
+def no_such_folder(path: Path) -> RunError:
+    """The error for a folder that is not there."""
+    return RunError(path, "there is no such run folder", "List the runs there are: workbench runs")
+
+
+def _check_format(path: Path, manifest: Any) -> None:
+    if not isinstance(manifest, dict):
+        raise RunError(path, "not an object", RESTORE)
+    found = manifest.get("format")
+    if found != schema.FORMAT or isinstance(found, bool):
+        raise RunError(
+            path,
+            f"format {reprlib.repr(found)}, and this workbench reads format {schema.FORMAT}",
+            "Read it with the version of the workbench that wrote it, or measure again.",
+        )
+
+
+def _fix_for_missing(name: str, folder: Path) -> str:
+    if name == VERDICTS:
+        return f"Judge the run: workbench judge {folder}"
+    return "Is this the folder of a run? List the runs there are: workbench runs"
+
+
+def _why_changed(known: sums.Sums, name: str, found: str | None, there: bool) -> str | None:
+    """Why a file is not what the run wrote, by its checksum now; None where it is, or where neither knows of it."""
+    if name not in known.files:
+        return f"the run did not write it ({MANIFEST} does not list it)" if there else None
+    if not there:
+        return "missing, and the run wrote it"
+    return None if found == known.files[name] else _CHANGED
+
+
+def _changed(folder: Path, name: str, why: str = _CHANGED) -> ChangedFile:
+    if name not in (VERDICTS, STANDINGS) and why.startswith("the run did not"):
+        return ChangedFile(folder / name, why, "Move it out of the folder, or measure again.")
+    return ChangedFile(folder / name, why, _fix_of(folder, name))
+
+
+def _fix_of(folder: Path, name: str) -> str:
+    """What to do about a file whose content cannot be used."""
+    return f"Judge the run again: workbench judge {folder}" if name in (VERDICTS, STANDINGS) else RESTORE

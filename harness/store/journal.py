@@ -1,0 +1,195 @@
+"""The journal of a run that goes on: one line for each finished round, and its checksum at the end of the line.
+
+Only a line that was cut off by `kill -9` can be lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..spec.sample import Round, Sample
+from . import parquet
+from .errors import RunError, RunWarning, fix_for
+from .forms import shown
+
+ROUND = ["workload", "process", "round"]
+_LINE_KEYS = {*ROUND, "samples", "crc"}
+_NEEDED = len(Sample._fields) - len(Sample._field_defaults)
+_LENGTHS = range(_NEEDED, len(Sample._fields) + 1, 2)
+"""Rows of older runs end before the first token, or before the device: two fields each."""
+
+Key = tuple[str, int, int]
+"""(workload, process, round)"""
+
+
+def append(path: Path, record: Round) -> None:
+    """Add one finished round: one line, handed to the kernel before this returns.
+
+    On a full disk the part of the line that fitted is taken back, so that the journal stays whole. Raises RunError, and
+    ValueError for a round that could not be read back.
+    """
+    line = record.to_json()
+    if problem := _problem(line):
+        raise ValueError(f"not a round: {problem}")
+    text = json.dumps(line, separators=(",", ":"), allow_nan=False).encode()
+    content = text[:-1] + _crc(text) + b"\n"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            end = _end_of_last_line(descriptor)
+            try:
+                _write_at(descriptor, content, end)
+            except OSError:
+                os.ftruncate(descriptor, end)
+                raise
+            # Only now: a half line that a killed run left behind may have been longer than the new line.
+            os.ftruncate(descriptor, end + len(content))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        said = f"cannot append a round ({error.strerror}); the rounds before it are safe"
+        raise RunError(path, said, fix_for(error)) from error
+
+
+def read(path: Path) -> tuple[pa.Table, bool]:
+    """Its rounds in the columns of samples.parquet, and whether its last line is whole. Raises RunError."""
+    columns: dict[str, list[Any]] = {name: [] for name in parquet.SCHEMA.names}
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise RunError(path, f"cannot be read ({error.strerror})", fix_for(error)) from error
+    rest = lines.pop()
+    if rest:
+        warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
+    has_crc = False
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            problem = _problem(record) or _crc_problem(line, record, has_crc)
+            has_crc = has_crc or "crc" in record
+        except (ValueError, RecursionError):
+            problem = "not JSON"
+        if problem:
+            fix = f"Delete line {number}: each line is one round of its own."
+            raise RunError(path, f"line {number} is damaged ({problem})", fix)
+        samples = record["samples"]
+        for name in ROUND:
+            columns[name] += [record[name]] * len(samples)
+        for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=False):
+            columns[name] += column
+        for name in parquet.LATER:
+            columns[name] += [0] * (len(columns["variant"]) - len(columns[name]))
+    try:
+        return parquet.checked_samples(parquet.table_of(columns, parquet.SCHEMA), path), not rest
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise RunError(path, f"a number is out of range ({error})", "Measure again.") from error
+
+
+def merged(fresh: pa.Table, earlier_file: Path) -> pa.Table:
+    """The rounds of a journal, and those that an earlier samples.parquet has beside them.
+
+    Mostly there are none: the file is a snapshot of the same journal. Only where a finished run was taken up again are
+    there others. A damaged file is left out with a warning.
+    """
+    try:
+        earlier = parquet.read_samples(earlier_file)
+    except RunError as error:
+        warnings.warn(f"{error}; its journal samples.jsonl was read instead", RunWarning, stacklevel=5)
+        return fresh
+    if not fresh.num_rows:
+        return earlier
+    others = rounds(earlier) - rounds(fresh)
+    if not others:
+        return fresh
+    keep = [key in others for key in zip(*(earlier.column(name).to_pylist() for name in ROUND), strict=True)]
+    table = pa.concat_tables([earlier.filter(pa.array(keep, pa.bool_())), fresh])
+    return table.unify_dictionaries().combine_chunks()
+
+
+def rounds(table: pa.Table) -> set[Key]:
+    """The rounds that have samples here."""
+    frame = table.select(ROUND).to_pandas().drop_duplicates()
+    return set(zip(*(frame[name].tolist() for name in ROUND), strict=True))
+
+
+def warn_of_lost_rounds(path: Path, table: pa.Table, counted: Mapping[str, Any]) -> None:
+    """Warn where run.json, which is written after the samples, counted more rounds of a workload than there are."""
+    have = Counter(workload for workload, _, _ in rounds(table))
+    for name, number in counted.items():
+        if isinstance(number, int) and number > have[name]:
+            warnings.warn(
+                f"{path}: {have[name]} rounds of {name}, and run.json counted {number}: "
+                "some were lost. Restore the file from a copy, or go on with what is left.",
+                RunWarning,
+                stacklevel=5,
+            )
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all of `data` (a write to a nearly full disk may take only a part and say so by its count)."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _end_of_last_line(descriptor: int) -> int:
+    """Offset just behind the last newline: beyond it lies only a line that a killed run did not finish."""
+    end = os.fstat(descriptor).st_size
+    while end > 0:
+        start = max(0, end - 65536)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _problem(record: Any) -> str | None:
+    """What is wrong with a line of the journal; None for a good one."""
+    if not isinstance(record, dict):
+        return "not an object"
+    if unknown := record.keys() - _LINE_KEYS:
+        return f"unknown key {shown(sorted(unknown)[0])}"
+    if not isinstance(record.get("workload"), str):
+        return '"workload" is not a name'
+    for key in ("process", "round"):
+        if type(record.get(key)) is not int:
+            return f'"{key}" is not a whole number'
+    samples = record.get("samples")
+    if not isinstance(samples, list):
+        return '"samples" is not a list'
+    if not all(isinstance(row, list) and len(row) in _LENGTHS for row in samples):
+        return f"a sample is not [{', '.join(Sample._fields[:_NEEDED])}] (and {', '.join(Sample._fields[_NEEDED:])})"
+    if len(set(map(len, samples))) > 1:
+        return "some samples have a first token and others do not"
+    # By columns, because a journal of a long run has a million numbers.
+    for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=False):
+        wanted, word = (str, "a name") if name == "variant" else (int, "a whole number")
+        if any(kind is not wanted for kind in set(map(type, column))):
+            return f"a sample has a {name} that is not {word}"
+    return None
+
+
+def _crc(text: bytes) -> bytes:
+    """The end of a line, in place of the last brace of `text`: it shows a digit that changed."""
+    return b',"crc":"%08x"}' % zlib.crc32(text)
+
+
+def _crc_problem(line: bytes, record: Mapping[str, Any], needed: bool) -> str | None:
+    """What is wrong with the checksum of a line; lines of older runs have none."""
+    if "crc" not in record:
+        return "its checksum is missing" if needed else None
+    end = len(_crc(b""))
+    return None if line[-end:] == _crc(line[:-end] + b"}") else "its checksum does not fit"
