@@ -18,7 +18,7 @@ from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.metrics.memory.holdings import bytes_by_kind, holdings, kind_of, live_tensors
+from llama_workbench.harness.metrics.memory.live_tensors import bytes_by_kind, kind_of, live_tensors, tensors_since
 from llama_workbench.harness.metrics.memory.metric import (
     QUANTITIES,
     _short,
@@ -147,11 +147,11 @@ def test_each_tensor_of_the_modular_model_gets_its_kind(name: str, tokens: int) 
     weights = small_weights(config, torch.float32)
     before = live_tensors()
     model = variants.get(name).build(config, weights, max_length=17)
-    built = set(holdings(before))
+    built = set(tensors_since(before))
     for length in sorted({2, tokens}):
         model.reset()
         model.forward(torch.arange(length)[None] + 1, 0)
-    found = holdings(before)
+    found = tensors_since(before)
     kinds = {
         place: kind_of(holding.tensor, config, lengths=(tokens, 17), built=place in built)
         for place, holding in found.items()
@@ -220,13 +220,13 @@ def test_a_tensor_counts_wherever_it_is_held_and_once() -> None:
     hidden = Hidden(weights)
     GLOBAL.append(torch.ones(50))
     try:
-        found = bytes_by_kind(holdings(before), CONFIG, lengths=(16,), built=frozenset())
+        found = bytes_by_kind(tensors_since(before), CONFIG, lengths=(16,), built=frozenset())
         assert hidden()
     finally:
         GLOBAL.clear()
     assert found == dict.fromkeys(KINDS, 0) | {"mask": 16 * 16 * 4, "other": 4000 + 200}
     del hidden
-    assert not holdings(before)
+    assert not tensors_since(before)
 
 
 class StaticRows:
@@ -252,13 +252,13 @@ def test_static_rows_in_the_modular_model_are_one_mask_from_the_start() -> None:
     model.masks = StaticRows(17)
     for block in model.blocks:
         block.attention.masks = model.masks
-    built = frozenset(holdings(before))
+    built = frozenset(tensors_since(before))
     policy = policy_of("", dict(variant.factors) | {"mask": "static"})
     assert policy is not None
 
     def check(lengths: list[int], state: str) -> None:
         computed = getattr(expected(policy, CONFIG, lengths, item_bytes=4, max_length=17), state)
-        assert bytes_by_kind(holdings(before), CONFIG, lengths=(17,), built=built) == computed
+        assert bytes_by_kind(tensors_since(before), CONFIG, lengths=(17,), built=built) == computed
 
     check([], "held")
     logits = model.forward(tokens, 0)

@@ -24,7 +24,7 @@ from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.processes import WorkerFailed
-from llama_workbench.harness.metrics.roofline import kernels as roofs
+from llama_workbench.harness.metrics.roofline import kernels
 from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline.roofline import pairs, reached
 from llama_workbench.harness.metrics.roofline.work import (
@@ -127,9 +127,9 @@ def test_forwards_come_one_after_another() -> None:
 
 
 def test_a_product_that_takes_long_is_cut_and_the_buffer_is_as_large_as_the_weights() -> None:
-    assert roofs._cut((16, 64, 64)) == (16, 64, 64)
-    assert roofs._cut((4096, 4096, 11008)) == (64, 4096, 11008)
-    small = roofs.memory_roof(100_000)
+    assert kernels._cut((16, 64, 64)) == (16, 64, 64)
+    assert kernels._cut((4096, 4096, 11008)) == (64, 4096, 11008)
+    small = kernels.fastest_read(100_000)
     assert 90_000 < small.amount <= 100_000 and small.call_ns > 0
     assert small.build()().numel() >= 1
     size = last_level_cache_bytes()

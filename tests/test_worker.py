@@ -70,10 +70,10 @@ class Nothing(Runner):
     """A side that computes nothing."""
 
 
-def test_sides_are_rebuilt_and_take_turns_in_random_order(tmp_path: Path) -> None:
+def test_sides_are_rebuilt_and_take_turns_in_random_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker({"cache": str(tmp_path), "threads": torch.get_num_threads()})
     marks: list[int] = []
-    worker.mark = marks.append  # type: ignore[assignment,method-assign]
+    monkeypatch.setattr(worker, "mark", marks.append)
     places = {"a": 0, "b": 1, "kernel": -1}
     built: list[str] = []
     orders: Counter[tuple[str, ...]] = Counter()

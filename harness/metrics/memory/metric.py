@@ -4,7 +4,7 @@
 
 Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. In the
 first nothing looks on: it loads and reads the weights, then builds the variant and serves the lengths, and its peak
-resident memory is noted after each step. The second counts tensors (`holdings`), as they are and after a `reset`,
+resident memory is noted after each step. The second counts tensors (`live_tensors`), as they are and after a `reset`,
 beside what the policies say there must be (`footprint`), and then the peak of a single warmed-up call. Resident memory
 takes everything in, also what a variant imports and what the allocator keeps for reuse (the library's own imports are
 some 100 MB); the tensors are exact.

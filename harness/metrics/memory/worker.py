@@ -18,7 +18,7 @@ from ...worker.building import runner_of
 from ...worker.devices import Device
 from ...worker.runners import PrefillRunner, Runner
 from ...worker.state import Worker, WorkerError
-from .holdings import bytes_by_kind, holdings, live_tensors
+from .live_tensors import bytes_by_kind, live_tensors, tensors_since
 
 
 def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -34,11 +34,11 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         peak = _peak_of_call(runner, bench, bench.workload.tokens, worker.device)
         model = getattr(runner, "model", None)
         del runner  # what the harness keeps for itself, such as generated tokens, is not the variant's
-        found = holdings(before) if model is not None else {}
+        found = tensors_since(before) if model is not None else {}
     return {
         "peak_transient_bytes": peak,
         "parameter_bytes": bench.parameter_bytes,
-        "cache_bytes": sum(holding.nbytes for holding in found.values()),
+        "cache_bytes": sum(one.nbytes for one in found.values()),
     }
 
 
@@ -88,7 +88,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
 
     def by_kind(built: frozenset[int]) -> dict[str, int]:
-        return bytes_by_kind(holdings(before), checkpoint.config, lengths=positions, built=built)
+        return bytes_by_kind(tensors_since(before), checkpoint.config, lengths=positions, built=built)
 
     def step(lengths: list[int], held: dict[str, int], kept: dict[str, int]) -> dict[str, Any]:
         entry: dict[str, Any] = {"lengths": lengths, "held": held, "kept": kept, "computed": None}
@@ -109,7 +109,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         runner = runner_of(worker, bench, found)
         if not isinstance(runner, PrefillRunner):
             raise WorkerError(f"memory is swept over lengths of prefill workloads; {workload} is {work.kind}")
-        built = frozenset(holdings(before))
+        built = frozenset(tensors_since(before))
         as_built = by_kind(built)
         steps = [step([], as_built, as_built)]
         for lengths in _serve(runner, bench, worker.device):

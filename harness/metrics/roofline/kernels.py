@@ -1,15 +1,15 @@
-"""The two roofs of this machine: what torch's own kernels reach here, called beside the variants in the same rounds.
+"""The two peak kernels of this machine: the fastest of torch's own, called beside the variants in the same rounds.
 
-Computing: a matrix product, square or in a shape that the workload has itself, whichever is the fastest. Memory:
-reading a buffer as large as the weights that a forward reads, as a decode reads them (a matrix-vector product, or a
-plain sum), whichever is faster. Which it is, is found out before the rounds: none may pick the luckiest of several.
+Computing: a matrix product, square or in a shape of the workload itself. Memory: reading a buffer as large as the
+weights that a forward reads, as a decode reads them (a matrix-vector product) or as a plain sum. Which kernel is the
+fastest is decided before the rounds, so that no round can pick the luckiest of several.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter_ns  # bound before any foreign code is imported
 
 import torch
 from torch import Tensor
@@ -21,15 +21,15 @@ MOST_FLOPS, LEAST_ROWS = 2_000_000_000, 64
 """A product of the workload that takes more operations is timed with fewer rows, but no fewer than these."""
 
 MOST_BYTES = 512 << 20
-"""Of the buffer, or four times the last-level cache: beyond, its bandwidth no longer depends on its size."""
+"""Size of the buffer, or four times the last-level cache: beyond, bandwidth no longer depends on the size."""
 
 WIDTH = 4096
 TRIES = 3
 
 
 @dataclass(frozen=True)
-class Roof:
-    """One kernel: `build` allocates its operands anew and gives the call; a call does `amount` operations or bytes."""
+class PeakKernel:
+    """One kernel. `build` allocates its operands anew and gives the call, which does `amount` operations or bytes."""
 
     kernel: str
     amount: int
@@ -37,21 +37,21 @@ class Roof:
     call_ns: int = 0
 
 
-def matmul_roof(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> Roof:
+def fastest_product(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> PeakKernel:
     """The fastest matrix product of the squares and of `shapes` (rows, inner, columns), in operations a second."""
     squares = {(size, size, size): "square" for size in SQUARES}
     own = dict.fromkeys(map(_cut, shapes), "the workload's own")
     return _fastest([_matmul(*shape, dtype, whose) for shape, whose in (own | squares).items()])
 
 
-def memory_roof(weight_bytes: int) -> Roof:
+def fastest_read(weight_bytes: int) -> PeakKernel:
     """The fastest way to read a buffer of that size (of float32; see MOST_BYTES), in bytes a second."""
     most = max(MOST_BYTES, 4 * (last_level_cache_bytes() or 0))
     count = max(1, min(weight_bytes, most) // 4)
-    found = [Roof("sum", 4 * count, lambda: torch.ones(count).sum)]
+    found = [PeakKernel("sum", 4 * count, lambda: torch.ones(count).sum)]
     width = min(WIDTH, count)
     rows = count // width
-    found.append(Roof("matrix-vector product", 4 * rows * width, lambda: _matrix_vector(rows, width)))
+    found.append(PeakKernel("matrix-vector product", 4 * rows * width, lambda: _matrix_vector(rows, width)))
     return _fastest(found)
 
 
@@ -60,13 +60,13 @@ def _cut(shape: tuple[int, int, int]) -> tuple[int, int, int]:
     return min(rows, max(LEAST_ROWS, MOST_FLOPS // (2 * inner * columns))), inner, columns
 
 
-def _matmul(rows: int, inner: int, columns: int, dtype: torch.dtype, whose: str) -> Roof:
+def _matmul(rows: int, inner: int, columns: int, dtype: torch.dtype, whose: str) -> PeakKernel:
     def build() -> Callable[[], Tensor]:
         x = torch.randn(rows, inner).to(dtype)
         weight = torch.randn(columns, inner).to(dtype)  # [out, in], as a model has them
         return lambda: torch.nn.functional.linear(x, weight)
 
-    return Roof(f"{rows} x {inner} x {columns}, {whose}", 2 * rows * inner * columns, build)
+    return PeakKernel(f"{rows} x {inner} x {columns}, {whose}", 2 * rows * inner * columns, build)
 
 
 def _matrix_vector(rows: int, width: int) -> Callable[[], Tensor]:
@@ -74,16 +74,16 @@ def _matrix_vector(rows: int, width: int) -> Callable[[], Tensor]:
     return lambda: torch.mv(matrix, vector)
 
 
-def _fastest(roofs: Sequence[Roof]) -> Roof:
-    """The one with the most work a second, by the best of a few calls after one for warmth; with its time."""
+def _fastest(kernels: Sequence[PeakKernel]) -> PeakKernel:
+    """The kernel with the most work a second, by the best of a few calls after an untimed one; with its time."""
     timed = []
-    for roof in roofs:
-        call = roof.build()
+    for kernel in kernels:
+        call = kernel.build()
         call()
         taken = []
         for _ in range(TRIES):
-            start = time.perf_counter_ns()
+            start = perf_counter_ns()
             call()
-            taken.append(time.perf_counter_ns() - start)
-        timed.append(Roof(roof.kernel, roof.amount, roof.build, max(1, min(taken))))
-    return max(timed, key=lambda roof: roof.amount / roof.call_ns)
+            taken.append(perf_counter_ns() - start)
+        timed.append(replace(kernel, call_ns=max(1, min(taken))))
+    return max(timed, key=lambda kernel: kernel.amount / kernel.call_ns)

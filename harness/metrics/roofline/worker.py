@@ -20,7 +20,7 @@ from ...worker.round_loop import rebuilt
 from ...worker.runners import Runner
 from ...worker.shape import FILLED_NS, PRIME_NS, SHORT_SAMPLE_NS
 from ...worker.state import Worker, WorkerError
-from .kernels import Roof, matmul_roof, memory_roof
+from .kernels import PeakKernel, fastest_product, fastest_read
 from .work import products, weight_bytes, work_of_call
 
 SAMPLE_NS, LEAST_ROUNDS, MOST_ROUNDS = 5_000_000, 6, 40
@@ -30,12 +30,12 @@ MATMUL, MEMORY = "@matmul", "@memory"
 """No variant can have these names: a function's name has no @."""
 
 
-class RoofRunner(Runner):
+class KernelRunner(Runner):
     """A kernel that shows what this machine can do, with operands of its own."""
 
-    def __init__(self, roof: Roof) -> None:
+    def __init__(self, kernel: PeakKernel) -> None:
         self.asked = []
-        self.call = roof.build()  # type: ignore[method-assign]
+        self.call = kernel.build()  # type: ignore[method-assign]
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         pass
@@ -46,12 +46,12 @@ def roofline(worker: Worker, workload: str, variants: list[str], seconds: float)
     bench = worker.benches[workload]
     assert bench.checkpoint is not None
     if bench.gate_prompt.device.type != "cpu":
-        raise WorkerError("the roofs are those of the CPU: on other devices none are measured")
+        raise WorkerError("the roofline is measured on the CPU only")
     config, work, item_bytes = bench.checkpoint.config, bench.workload, bench.dtype.itemsize
     weights = weight_bytes(config, item_bytes=item_bytes)
     worker.mark(-1)
     with torch.inference_mode():
-        kernels = {MATMUL: matmul_roof(products(config, work), bench.dtype), MEMORY: memory_roof(weights)}
+        kernels = {MATMUL: fastest_product(products(config, work), bench.dtype), MEMORY: fastest_read(weights)}
     begun = perf_counter()
     _round(worker, bench, variants, kernels, 0)
     fitting = seconds / (perf_counter() - begun)
@@ -82,7 +82,7 @@ def roofline(worker: Worker, workload: str, variants: list[str], seconds: float)
 
 
 def _round(
-    worker: Worker, bench: Bench, variants: Sequence[str], kernels: Mapping[str, Roof], number: int
+    worker: Worker, bench: Bench, variants: Sequence[str], kernels: Mapping[str, PeakKernel], number: int
 ) -> list[Sample]:
     work = bench.workload
     rng = random.Random(f"roofline {bench.seed} {work.name} {worker.process} {number}")
@@ -96,7 +96,7 @@ def _round(
 
     def build(name: str) -> Runner:
         is_kernel = name in kernels
-        runner = RoofRunner(kernels[name]) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
+        runner = KernelRunner(kernels[name]) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner

@@ -1,11 +1,12 @@
-"""What a running model holds: every tensor that came into the process with it, counted once, by kind.
+"""The tensors of a running model: every one that came into the process with it, counted once, by kind.
 
-Found from outside. The collector knows every live tensor, whoever holds it: an attribute, a closure, a list, a
-variable of a module. What lived before the model was built (the checkpoint above all) is left out, and so is every
-view of it. Tensors that only native code holds are not seen; resident memory shows those.
+The garbage collector knows every live tensor, wherever the reference is: in an attribute, a closure, a list, a variable
+of a module. Tensors from before the model was built (above all the checkpoint) are left out, and so are their views.
+Tensors that only native code refers to are not found; they show in resident memory.
 
-The kind is told by what a tensor *is*, not by its name, so that it is found in variants of any make: a causal mask has
-a causal mask's values, a RoPE table starts with the angle 0. See `kind_of` for the rules, in their order.
+The kind depends on the values and shape of a tensor, not on its name, so that it is right in variants of any make: a
+causal mask has a causal mask's values, a RoPE table starts with the angle 0. See `kind_of` for the rules and their
+order.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FORBIDDEN = -1e4
 
 
 @dataclass(frozen=True)
-class Holding:
+class LiveTensor:
     """One storage: its size, and the largest of the live tensors that lie in it."""
 
     tensor: Tensor
@@ -37,25 +38,25 @@ class Holding:
 def live_tensors() -> list[Tensor]:
     """All tensors alive in this process, garbage collected first, without those frozen by `gc.freeze`."""
     gc.collect()
-    # By type and not isinstance: that would ask lazy proxies for their class and so wake them. Other subclasses stand
-    # for tensors without being any, such as those that the compiler traces with and keeps.
+    # By type and not isinstance, which would ask lazy proxies for their class and so load them. Other subclasses are
+    # stand-ins without data, such as those that the compiler traces with and keeps.
     return [item for item in gc.get_objects() if type(item) in (Tensor, Parameter)]
 
 
-def holdings(before: Sequence[Tensor]) -> dict[int, Holding]:
-    """What lives now and shares no storage with `before`, by address. Shared storage counts once, at its full size.
+def tensors_since(before: Sequence[Tensor]) -> dict[int, LiveTensor]:
+    """Live tensors that share no storage with `before`, by address. Shared storage counts once, at its full size.
 
-    `before` must be held by the caller since it was taken (it is a list of the tensors themselves), or an address in it
-    could be that of something newer. Tensors without data (`meta`) weigh nothing and are left out.
+    `before` is the result of `live_tensors`; it keeps these tensors alive, so that no newer one can have their address.
+    Tensors without data (`meta`) are left out.
     """
     known = {_address(tensor) for tensor in before}
-    found: dict[int, Holding] = {}
+    found: dict[int, LiveTensor] = {}
     for tensor in live_tensors():
         address = _address(tensor)
         if tensor.is_meta or address in known:
             continue
         if address not in found or tensor.numel() > found[address].tensor.numel():
-            found[address] = Holding(tensor, _nbytes(tensor))
+            found[address] = LiveTensor(tensor, _nbytes(tensor))
     return found
 
 
@@ -72,13 +73,13 @@ def _nbytes(tensor: Tensor) -> int:
 
 
 def bytes_by_kind(
-    found: dict[int, Holding], config: LlamaConfig, *, lengths: Sequence[int], built: frozenset[int]
+    found: dict[int, LiveTensor], config: LlamaConfig, *, lengths: Sequence[int], built: frozenset[int]
 ) -> dict[str, int]:
     """Bytes of each of KINDS. `lengths` and `built`: see `kind_of`; `built` holds the addresses found after `build`."""
     total = dict.fromkeys(KINDS, 0)
-    for address, holding in found.items():
-        kind = kind_of(holding.tensor, config, lengths=lengths, built=address in built)
-        total[kind] += holding.nbytes
+    for address, one in found.items():
+        kind = kind_of(one.tensor, config, lengths=lengths, built=address in built)
+        total[kind] += one.nbytes
     return total
 
 
