@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ..evidence.judge import Effect, Evidence
 from ..measure.measurement import Measurement, Progress
 from ..spec.hypotheses import Hypothesis
-from ..stats.confidence import Method
 from ..store.folder import RunFolder
 
 H = TypeVar("H", bound=Hypothesis)
@@ -61,7 +60,7 @@ class Metric(ABC, Generic[H]):
     needs_cache: ClassVar[bool] = False
 
     @abstractmethod
-    def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:
         """The verdict, from a run's evidence; what `read` gave is under the first name in `evidence.passes`.
 
         alpha: of each interval.

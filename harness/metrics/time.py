@@ -15,7 +15,6 @@ from ..spec.comparison import Metric as Time
 from ..spec.experiments import Target
 from ..spec.hypotheses import NAME, Hypothesis, Name, Names, exactly_one, rising
 from ..spec.regions import Region
-from ..stats.confidence import Method
 from .base import NOT_MEASURABLE, Judged, Metric
 from .scaling import crossover, interval_of
 
@@ -126,12 +125,12 @@ class TimeMetric(Metric[TimeHypothesis]):
     names = TIMES
     hypothesis = TimeHypothesis
 
-    def judge(self, hypothesis: TimeHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: TimeHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from all comparisons that the run took on; the others are named."""
         region = hypothesis.region
         wanted = list(hypothesis.comparisons())
         effects = tuple(
-            compare_sides(evidence, comparison, region, hypothesis.evidence, alpha, method)
+            compare_sides(evidence, comparison, region, hypothesis.evidence, alpha)
             for comparison in wanted
             if evidence.has(comparison)
         )

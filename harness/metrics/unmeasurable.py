@@ -8,7 +8,6 @@ from pydantic import Field
 
 from ..evidence.judge import Evidence
 from ..spec.hypotheses import Text, ValueHypothesis
-from ..stats.confidence import Method
 from .base import NOT_MEASURABLE, Judged, Metric
 
 
@@ -33,7 +32,7 @@ class UnmeasurableMetric(Metric[UnmeasurableHypothesis]):
     names = ("none",)
     hypothesis = UnmeasurableHypothesis
 
-    def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """Always the claim's own reason."""
         return Judged(NOT_MEASURABLE, hypothesis.reason)
 

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from ...evidence.judge import Effect, Evidence
 from ...spec.hypotheses import Names, ValueHypothesis
-from ...stats.confidence import Method
 from ..base import NOT_MEASURABLE, Judged, Metric
 from .effects import FactorEffect, attribute, measured_grid, verdict_on
 from .grid import effect_count, needed_variants
@@ -49,7 +48,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     names = ("attribution",)
     hypothesis = AttributionHypothesis
 
-    def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the answers on all workloads."""
         effects: list[Effect] = []
         words: set[str] = set()
@@ -58,7 +57,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
             if workload not in evidence.measured:
                 continue
             grid = measured_grid(evidence, workload, seed=evidence.seed)
-            found = attribute(grid, alpha=alpha, method=method)
+            found = attribute(grid, alpha=alpha)
             words.add(verdict_on(found, hypothesis.quantity))
             answers.append(f"{workload}: {found.answer} ({found.reason})")
             shown = [found.architecture, found.operations, found.total, *found.effects, found.dummy]

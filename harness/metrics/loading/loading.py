@@ -22,7 +22,7 @@ from typing import Any
 
 from ...measure.measurement import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
-from ...stats.confidence import Interval, fixed_interval
+from ...stats.confidence import fixed_interval
 
 LOADED_INTO = "fast"
 """The variant that stands for "a model"."""
@@ -201,10 +201,6 @@ class LoadEffect:
     rounds: int
     reason: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Bounds that are not there yet become null."""
-        return {key: _or_null(value) for key, value in vars(self).items()}
-
 
 @dataclass(frozen=True)
 class LoadShare:
@@ -223,10 +219,6 @@ class LoadShare:
     rounds: int
     reason: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Bounds that are not there yet become null."""
-        return {key: _or_null(value) for key, value in vars(self).items()}
-
 
 def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline: str = BASELINE) -> list[LoadEffect]:
     """Every loader against `baseline`, by cache state and metric; `alpha` is divided by the number of effects."""
@@ -243,7 +235,7 @@ def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline
         ours, theirs = _times(record, metric), _times(base, metric)
         common = sorted(ours.keys() & theirs.keys())
         values = [math.log(theirs[number]) - math.log(ours[number]) for number in common]
-        interval = _interval(values, alpha / len(pairs))
+        interval = fixed_interval(values, alpha / len(pairs))
         effects.append(
             LoadEffect(
                 checkpoint=record["checkpoint"],
@@ -269,7 +261,7 @@ def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[L
         for sample in record["first_tokens"]:
             whole = sample["open_ns"] + sample["build_ns"] + sample["first_ns"]
             values.append(1 - (sample["build_again_ns"] + sample["first_again_ns"]) / whole)
-        interval = _interval(values, alpha / len(records))
+        interval = fixed_interval(values, alpha / len(records))
         shares.append(
             LoadShare(
                 checkpoint=record["checkpoint"],
@@ -293,11 +285,3 @@ def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
     else:
         parts, samples = (f"{metric}_ns",), record["loads"]
     return {sample["round"]: float(sum(sample[part] for part in parts)) for sample in samples}
-
-
-def _interval(values: Sequence[float], alpha: float) -> Interval:
-    return fixed_interval(values, alpha)
-
-
-def _or_null(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

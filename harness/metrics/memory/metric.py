@@ -28,10 +28,11 @@ from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 from ...measure.measurement import Bookkeeping, Group, Measurement, Progress
 from ...measure.passes import measured_by, reason_against
 from ...measure.processes import WorkerFailed
-from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
+from ...spec.hypotheses import Quantity
 from ...store.folder import MEMORY_SWEEP, RunFolder
 from ..base import PassContext, subjects
 from ..exact import ExactMetric, ExactResult, no_such_quantity
+from ..values import VariantHypothesis
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS
@@ -217,21 +218,15 @@ def disagreement(step: Mapping[str, Any]) -> str:
 # -- the metric --------------------------------------------------------------------------------------------------------
 
 
-class MemoryHypothesis(RangeHypothesis):
+class MemoryHypothesis(VariantHypothesis):
     """`quantity` (one of QUANTITIES) of `variant` on each of `workloads`, in percent."""
 
     metric: Literal["memory"]
-    variant: Name
-    workloads: Names
     quantity: Quantity
 
     def fault(self) -> str:
         """Says so where nobody measures that."""
         return no_such_quantity(self.metric, self.quantity, QUANTITIES)
-
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """The variant on each workload."""
-        return tuple((workload, self.variant) for workload in self.workloads)
 
 
 class MemoryMetric(ExactMetric[MemoryHypothesis]):
