@@ -26,7 +26,7 @@ from typing import Any, Literal
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
 from ...measure.measurement import Bookkeeping, Group, Measurement, Progress
-from ...measure.passes import measured_by, reason_against
+from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Quantity
 from ...store.folder import MEMORY_SWEEP, RunFolder
@@ -82,7 +82,9 @@ def _unfit(measurement: Measurement, book: Bookkeeping, variant: str) -> str | N
     """Why there is nothing to sweep."""
     if book.experiment.workload.kind != "prefill":
         return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
-    return reason_against(measurement, book, variant)
+    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
+        return reason
+    return None if variant in book.remaining().entered() else "it is not measured on this workload"
 
 
 def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: str, record: dict[str, Any]) -> None:
@@ -234,7 +236,7 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
 
     names = ("memory",)
     hypothesis = MemoryHypothesis
-    title = "memory: what each policy holds"
+    title = "memory: how many bytes each variant holds"
 
     def run(self, hypotheses: Sequence[MemoryHypothesis], context: PassContext) -> None:
         """Sweep the lengths; write memory_sweep.json and the results."""

@@ -37,7 +37,7 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
 
     names = ("roofline",)
     hypothesis = RooflineHypothesis
-    title = "roofline: what a variant reaches of what this machine can do"
+    title = "roofline: how much of this machine's peak each variant reaches"
 
     def run(self, hypotheses: Sequence[RooflineHypothesis], context: PassContext) -> None:
         """Write roofline.json."""

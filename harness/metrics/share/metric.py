@@ -59,7 +59,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
 
     names = ("share",)
     hypothesis = ShareHypothesis
-    title = "phases: where the time of a forward goes"
+    title = "time breakdown: how long each phase of a forward takes"
 
     def run(self, hypotheses: Sequence[ShareHypothesis], context: PassContext) -> None:
         """Write phases.parquet and phases.json."""
