@@ -80,14 +80,12 @@ class TimeHypothesis(Hypothesis):
 
     @property
     def region(self) -> Region:
-        """The log ratios t_baseline / t_variant that it allows."""
         key = exactly_one(self, *EXPECTATIONS)
         value = getattr(self, key)
         region: Region = getattr(Region, key)(*(value if isinstance(value, tuple) else (value,)))
         return region
 
     def title(self) -> str:
-        """The two sides."""
         return f"{self.variant} against {', '.join(self.baseline)}"
 
     def comparisons(self) -> Iterator[Comparison]:
@@ -97,7 +95,6 @@ class TimeHypothesis(Hypothesis):
                 yield Comparison(workload, self.variant, baseline, self.metric)
 
     def targets(self) -> Iterator[Target]:
-        """Its comparisons, with the region that each must be clear of."""
         for comparison in self.comparisons():
             yield Target(comparison, self.region, self.evidence)
 

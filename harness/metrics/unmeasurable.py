@@ -18,11 +18,9 @@ class UnmeasurableHypothesis(ValueHypothesis):
     reason: Annotated[Text, Field(description="a text of one sentence")]
 
     def title(self) -> str:
-        """Why it cannot be measured."""
         return f"none: {self.reason}"
 
     def describe(self) -> str:
-        """Nothing is claimed of a number."""
         return ""
 
 
@@ -33,7 +31,6 @@ class UnmeasurableMetric(Metric[UnmeasurableHypothesis]):
     hypothesis = UnmeasurableHypothesis
 
     def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
-        """Always the claim's own reason."""
         return Judged(NOT_MEASURABLE, hypothesis.reason)
 
 

@@ -30,15 +30,12 @@ class AttributionHypothesis(ValueHypothesis):
         return self.quantity
 
     def describe(self) -> str:
-        """What is claimed, in words."""
         return f"the speed-up is due to {self.quantity}"
 
     def grid(self) -> tuple[str, ...]:
-        """All cells, timed in the same rounds."""
         return needed_variants()
 
     def intervals(self) -> frozenset[Hashable]:
-        """Every effect of the grid on each workload."""
         return frozenset((self.metric, name, number) for name in self.workloads for number in range(effect_count()))
 
 

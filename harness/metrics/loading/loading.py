@@ -133,7 +133,8 @@ def _rounds(
 ) -> None:
     """Fill in the records, round by round; what claims ask about is in all rounds, the rest where there is time."""
     tasks = [(record, key) for record in records for key in ("loads", "first_tokens")]
-    first, beside = [], []
+    first: list[tuple[dict[str, Any], str]] = []
+    beside: list[tuple[dict[str, Any], str]] = []
     for record, key in tasks:
         wanted = asked is None or (record["loader"], record["cache"]) in asked
         (first if key == "first_tokens" and wanted else beside).append((record, key))

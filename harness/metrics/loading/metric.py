@@ -34,11 +34,9 @@ class LoadingHypothesis(RangeHypothesis):
     of: Annotated[Name, Field(description='"cold" or "warm"')]
 
     def subjects(self) -> tuple[tuple[str, str], ...]:
-        """What stands for "a model", on each workload."""
         return tuple((workload, LOADED_INTO) for workload in self.workloads)
 
     def intervals(self) -> frozenset[Hashable]:
-        """One a workload."""
         return frozenset((self.metric, workload, self.quantity, self.of) for workload in self.workloads)
 
 
@@ -72,7 +70,6 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
             context.folder.write_json(LOADING, records)
 
     def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        """The records of loading.json."""
         return folder.read_loading() or None
 
     def words(self, hypothesis: LoadingHypothesis) -> str:

@@ -227,7 +227,6 @@ class MemoryHypothesis(VariantHypothesis):
     quantity: Quantity
 
     def fault(self) -> str:
-        """Says so where nobody measures that."""
         return no_such_quantity(self.metric, self.quantity, QUANTITIES)
 
 

@@ -28,7 +28,6 @@ class RooflineHypothesis(VariantHypothesis):
     metric: Literal["roofline"]
 
     def intervals(self) -> frozenset[Hashable]:
-        """One a workload."""
         return frozenset((self.metric, *pair) for pair in self.subjects())
 
 
@@ -40,11 +39,9 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
     title = "roofline: how much of this machine's peak each variant reaches"
 
     def run(self, hypotheses: Sequence[RooflineHypothesis], context: PassContext) -> None:
-        """Write roofline.json."""
         run_roofline(context.measurement, context.folder, context.progress, subjects(hypotheses))
 
     def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        """The records of roofline.json."""
         return folder.read_roofline() or None
 
     def words(self, hypothesis: RooflineHypothesis) -> str:

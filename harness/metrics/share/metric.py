@@ -50,7 +50,6 @@ class ShareHypothesis(VariantHypothesis):
         return self
 
     def intervals(self) -> frozenset[Hashable]:
-        """One a workload."""
         return frozenset((self.metric, name, self.variant, frozenset(self.phases), self.of) for name in self.workloads)
 
 
