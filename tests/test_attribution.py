@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -410,8 +409,7 @@ def test_too_many_invalid_rounds_or_none_decide_nothing() -> None:
     assert few.answer == "inconclusive" and "too few rounds" in few.reason and few.share is None
     none = attribute(measured_grid(evidence(samples.iloc[:0]), "w", seed=0), alpha=ALPHA)
     assert none.answer == "inconclusive" and "no rounds were measured" in none.reason
-    text = json.dumps([few.to_json(), none.to_json()], allow_nan=False)
-    assert '"share": null' in text and '"low": null' in text
+    assert none.share is None and math.isinf(none.total.high)
 
 
 def test_incomplete_rounds_are_told() -> None:

@@ -233,7 +233,7 @@ def test_loaders_are_compared_within_rounds() -> None:
     nothing = effects["cold", "open", "torch-load"]
     assert (nothing.rounds, nothing.low, nothing.high) == (0, 0.0, math.inf)
     assert nothing.reason == "the page cache cannot be emptied here"
-    assert nothing.to_json()["ratio"] is None
+    assert math.isnan(nothing.ratio)
 
 
 def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:
@@ -241,7 +241,7 @@ def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:
     warm, cold, few = load_shares(records, alpha=ALPHA)
     assert warm.low < 10 / 30 < warm.high < 0.4
     assert cold.share == pytest.approx(60 / 80, rel=0.02)
-    assert few.to_json()["low"] is None
+    assert math.isinf(few.low)
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,8 @@ def test_rounds_without_partners_are_left_out_and_few_prove_nothing() -> None:
     frame = frame[(frame["workload"] != "decode-c64") | (frame["round"] < 3)]
     found = slope(frame, positions=POSITIONS, variant="cat", clock="cpu", alpha=ALPHA)
     assert (found.rounds, found.low, found.high) == (3, -math.inf, math.inf)
-    assert found.to_json()["low"] is None
     nothing = slope(frame, positions=POSITIONS, variant="fast", clock="cpu", alpha=ALPHA)
-    assert nothing.rounds == 0
-    assert nothing.to_json()["ns_per_position"] is None
+    assert nothing.rounds == 0 and math.isnan(nothing.ns_per_position)
     with pytest.raises(ValueError, match="two or more different positions"):
         slope(frame, positions={"decode-c64": 64}, variant="cat", clock="cpu", alpha=ALPHA)
 

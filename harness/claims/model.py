@@ -105,8 +105,3 @@ class Claim(BaseModel):
         names = [pair.workload for pair in self.comparisons()]
         names += [name for hypothesis in self.hypothesis for name in hypothesis.workload_names()]
         return tuple(dict.fromkeys(names))
-
-    def quick(self) -> Claim | None:
-        """The claim without the parts that take long; None if nothing is left."""
-        parts = tuple(hypothesis for hypothesis in self.hypothesis if hypothesis.quick)
-        return self.model_copy(update={"hypothesis": parts}) if parts else None

@@ -17,7 +17,6 @@ from ..metrics.registry import metric_of
 from ..plan.family import ad_hoc_comparisons, interval_alpha
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import Region
-from ..stats.confidence import Method
 from ..store.schema import Effect, Ends, Verdict
 
 
@@ -26,7 +25,6 @@ def judge_claims(
     evidence: Evidence,
     *,
     ad_hoc: Iterable[tuple[str, str]] = (),
-    method: Method = "both",
 ) -> list[Verdict]:
     """One verdict for each part of each claim, in order, then one for each pair (baseline, variant) without a claim.
 
@@ -35,23 +33,21 @@ def judge_claims(
     """
     pairs = list(ad_hoc)
     alpha = interval_alpha(claims, pairs, measured=evidence.measured, device=evidence.device, alpha=evidence.alpha)
-    verdicts = [
-        _judge_part(claim, hypothesis, evidence, alpha, method) for claim in claims for hypothesis in claim.hypothesis
-    ]
-    return verdicts + [_judge_pair(evidence, baseline, variant, alpha, method) for baseline, variant in pairs]
+    verdicts = [_judge_part(claim, hypothesis, evidence, alpha) for claim in claims for hypothesis in claim.hypothesis]
+    return verdicts + [_judge_pair(evidence, baseline, variant, alpha) for baseline, variant in pairs]
 
 
-def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str, method: Method = "both") -> Verdict:
+def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str) -> Verdict:
     """The same for one pair that is all of a report."""
-    [verdict] = judge_claims([], evidence, ad_hoc=[(baseline, variant)], method=method)
+    [verdict] = judge_claims([], evidence, ad_hoc=[(baseline, variant)])
     return verdict
 
 
-def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float, method: Method) -> Verdict:
+def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float) -> Verdict:
     if away := hypothesis.elsewhere(evidence.device):
         judged = Judged(NOT_MEASURABLE, away)
     else:
-        judged = metric_of(hypothesis.metric).judge(hypothesis, evidence, alpha=alpha, method=method)
+        judged = metric_of(hypothesis.metric).judge(hypothesis, evidence, alpha=alpha)
     return Verdict(
         claim=claim.id,
         part=hypothesis.part,
@@ -67,11 +63,11 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
     )
 
 
-def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float, method: Method) -> Verdict:
+def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -> Verdict:
     """Faster, slower, or the same within a margin, on every workload that has both sides."""
     region = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
     effects = tuple(
-        _as_answer(compare_sides(evidence, pair, region, "operations", alpha, method))
+        _as_answer(compare_sides(evidence, pair, region, "operations", alpha))
         for pair in ad_hoc_comparisons([(baseline, variant)], evidence.measured)
     )
     verdict, reason = (

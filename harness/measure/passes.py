@@ -51,12 +51,3 @@ def ask_about(
 def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:
     """Workload → the process that measures it and the state of its experiment."""
     return {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}
-
-
-def reason_against(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
-    """Why a pass cannot look at a variant on a workload; None where it can."""
-    if book is None:
-        return "the workload is not in this run"
-    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
-        return reason
-    return None if variant in book.remaining().entered() else "it is not measured on this workload"

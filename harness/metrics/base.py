@@ -17,7 +17,6 @@ from ..evidence.evidence import Evidence
 from ..measure.measurement import Measurement
 from ..measure.participants import Progress
 from ..spec.hypotheses import Hypothesis
-from ..stats.confidence import Method
 from ..store.folder import RunFolder
 from ..store.schema import Effect
 
@@ -63,7 +62,7 @@ class Metric(ABC, Generic[H]):
     needs_cache: ClassVar[bool] = False
 
     @abstractmethod
-    def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:
         """The verdict, from a run's evidence; what `read` gave is under the first name in `evidence.passes`.
 
         alpha: of each interval.

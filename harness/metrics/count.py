@@ -128,11 +128,9 @@ class CountHypothesis(RangeHypothesis):
 
     @property
     def unit(self) -> str:
-        """What the value is counted in."""
         return "times" if self.baseline else self.quantity
 
     def fault(self) -> str:
-        """Says so where nobody counts that."""
         return no_such_quantity(self.metric, self.quantity, QUANTITIES)
 
 

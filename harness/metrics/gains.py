@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import reasons
 from ..spec.comparison import Comparison
+from ..spec.hypotheses import Name, Names, RangeHypothesis
 from ..spec.regions import Region
-from ..stats.confidence import Method
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged
 
 
-def measured_gains(
-    comparisons: Iterable[Comparison], evidence: Evidence, *, alpha: float, method: Method
-) -> list[Effect] | Judged:
+class GainHypothesis(RangeHypothesis):
+    """A value computed from the gains of `variant` over `baseline`."""
+
+    variant: Name
+    baseline: Name
+    workloads: Names
+
+    def comparisons(self) -> Iterator[Comparison]:
+        return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
+
+
+def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alpha: float) -> list[Effect] | Judged:
     """The effects of all comparisons that the run took on; or the verdict, where one of them has no interval.
 
     Each interval is as wide as page faults and a control that fired may make it. All hold at once, so that what is
@@ -25,7 +34,7 @@ def measured_gains(
     """
     anything = Region(-math.inf, math.inf)
     wanted = [comparison for comparison in comparisons if evidence.has(comparison)]
-    timed = [compare_sides(evidence, each, anything, "operations", alpha, method) for each in wanted]
+    timed = [compare_sides(evidence, each, anything, "operations", alpha) for each in wanted]
     if not timed:
         return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
     open_ = [

@@ -7,7 +7,6 @@ alpha of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
@@ -15,12 +14,10 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ..evidence.evidence import Evidence
 from ..evidence.verdict import reasons
-from ..spec.comparison import Comparison
-from ..spec.hypotheses import Name, Names, RangeHypothesis, rising
-from ..stats.confidence import Method
+from ..spec.hypotheses import rising
 from ..store.schema import Effect
 from .base import Judged, Metric
-from .gains import measured_gains
+from .gains import GainHypothesis, measured_gains
 from .values import no_value
 
 
@@ -134,13 +131,12 @@ def _piece(low: float, high: float) -> str:
 _AboveOne = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=1)]
 
 
-class InflationHypothesis(RangeHypothesis):
+class InflationHypothesis(GainHypothesis):
     """A gain of `claimed` was promised, and it was `range` times too high."""
 
+    counted_in = "times"
+
     metric: Literal["inflation"]
-    variant: Name
-    baseline: Name
-    workloads: Names
     claimed: Annotated[
         tuple[_AboveOne, _AboveOne],
         Field(description="[low, high] with 1 < low < high, the ratios t_old / t_new that were promised"),
@@ -153,15 +149,6 @@ class InflationHypothesis(RangeHypothesis):
             raise ValueError('metric = "inflation" needs range = [low, high], the factors')
         return self
 
-    @property
-    def unit(self) -> str:
-        """What the value is counted in."""
-        return "times"
-
-    def comparisons(self) -> Iterator[Comparison]:
-        """The timed effect on each workload."""
-        return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
-
 
 class InflationMetric(Metric[InflationHypothesis]):
     """Computed from timed effects; there is no pass."""
@@ -169,9 +156,9 @@ class InflationMetric(Metric[InflationHypothesis]):
     names = ("inflation",)
     hypothesis = InflationHypothesis
 
-    def judge(self, hypothesis: InflationHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: InflationHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the factors on all workloads."""
-        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha, method=method)
+        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha)
         if isinstance(gains, Judged):
             return gains
         effects = tuple(_overshoot(hypothesis, gain) for gain in gains)

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
 from ..evidence.evidence import Evidence
-from ..spec.comparison import Comparison
-from ..spec.hypotheses import Name, Names, RangeHypothesis
+from ..spec.hypotheses import Names
 from ..spec.regions import Range, Region
-from ..stats.confidence import Interval, Method, running_interval
+from ..stats.confidence import Interval, running_interval
 from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
-from .gains import measured_gains
+from .gains import GainHypothesis, measured_gains
 from .values import no_value
 
 RISE_PERCENT = 1.0
@@ -48,14 +47,13 @@ class Trend:
     """How a gain changes with size.
 
     rise: the fitted ratio at the largest size over that at the smallest, with its interval; above 1 the gain grows.
-    per_doubling: the same for twice the size. falls: pairs of sizes between which the gain falls for certain. verdict
+    falls: pairs of sizes between which the gain falls for certain. verdict
     on "the gain grows": supported, refuted, depends (grows as a whole, falls in between) or inconclusive.
     """
 
     rise: float
     low: float
     high: float
-    per_doubling: float
     falls: tuple[tuple[float, float], ...]
     verdict: str
     reason: str
@@ -101,8 +99,7 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     )
     if falls:
         reason += "; it falls for certain from " + ", ".join(f"{one:g} to {other:g}" for one, other in falls)
-    doubling = rise * math.log(2) / (logs[-1] - logs[0])
-    return Trend(_exp(rise), _exp(low), _exp(high), _exp(doubling), falls, verdict, reason)
+    return Trend(_exp(rise), _exp(low), _exp(high), falls, verdict, reason)
 
 
 def _log(ratio: float) -> float:
@@ -134,18 +131,6 @@ class Slope:
     rounds: int
     unstable: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """As in a results file; what is not known yet becomes null."""
-        numbers = {name: getattr(self, name) for name in ("ns_per_position", "low", "high", "fixed_ns")}
-        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-        return {
-            "variant": self.variant,
-            "baseline": self.baseline,
-            **finite,
-            "rounds": self.rounds,
-            "unstable": self.unstable,
-        }
-
 
 def position_slope(
     times: Mapping[int, LogTimes],
@@ -153,7 +138,6 @@ def position_slope(
     variant: str,
     alpha: float,
     baseline: str | None = None,
-    method: Method = "both",
 ) -> Slope:
     """Fit decode time against position, over workloads that differ in the position alone.
 
@@ -175,7 +159,7 @@ def position_slope(
     x = np.array(list(times), dtype=np.float64)
     centred = x - x.mean()
     slopes = calls_ns @ centred / (centred @ centred)
-    interval = running_interval(slopes, alpha, method)
+    interval = running_interval(slopes, alpha)
     return Slope(
         variant=variant,
         baseline=baseline,
@@ -188,12 +172,12 @@ def position_slope(
     )
 
 
-def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float, method: Method = "both") -> Interval:
+def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float) -> Interval:
     """By how many nanoseconds a call of the baseline takes longer than one of the variant, paired round by round.
 
     The same rounds as those of the ratio, but in time: what is overhead keeps its nanoseconds while calls grow.
     """
-    return running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha, method)
+    return running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha)
 
 
 # -- over the width ----------------------------------------------------------------------------------------------------
@@ -296,26 +280,16 @@ def _several(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-class ScalingHypothesis(RangeHypothesis):
+class ScalingHypothesis(GainHypothesis):
     """The gain of `variant` over `baseline` rises from the shortest workload to the longest."""
 
+    counted_in = "% rise"
     least_workloads = 2
 
     metric: Literal["trend"]
-    variant: Name
-    baseline: Name
     workloads: Annotated[
         Names, AfterValidator(_several), Field(description="a list of two or more names without repeats")
     ]
-
-    @property
-    def unit(self) -> str:
-        """What the value is counted in."""
-        return "% rise"
-
-    def comparisons(self) -> Iterator[Comparison]:
-        """The timed effect on each workload."""
-        return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
 
 
 class ScalingMetric(Metric[ScalingHypothesis]):
@@ -324,9 +298,9 @@ class ScalingMetric(Metric[ScalingHypothesis]):
     names = ("trend",)
     hypothesis = ScalingHypothesis
 
-    def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the gains on all workloads together."""
-        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha, method=method)
+        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha)
         if isinstance(gains, Judged):
             return gains
         if len(gains) < len(hypothesis.workloads):

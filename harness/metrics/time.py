@@ -17,7 +17,6 @@ from ..spec.comparison import Metric as Time
 from ..spec.experiments import Target
 from ..spec.hypotheses import NAME, Hypothesis, Name, Names, exactly_one, rising
 from ..spec.regions import Region
-from ..stats.confidence import Method
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
 from .scaling import crossover, interval_of
@@ -84,14 +83,12 @@ class TimeHypothesis(Hypothesis):
 
     @property
     def region(self) -> Region:
-        """The log ratios t_baseline / t_variant that it allows."""
         key = exactly_one(self, *EXPECTATIONS)
         value = getattr(self, key)
         region: Region = getattr(Region, key)(*(value if isinstance(value, tuple) else (value,)))
         return region
 
     def title(self) -> str:
-        """The two sides."""
         return f"{self.variant} against {', '.join(self.baseline)}"
 
     def comparisons(self) -> Iterator[Comparison]:
@@ -101,7 +98,6 @@ class TimeHypothesis(Hypothesis):
                 yield Comparison(workload, self.variant, baseline, self.metric)
 
     def targets(self) -> Iterator[Target]:
-        """Its comparisons, with the region that each must be clear of."""
         for comparison in self.comparisons():
             yield Target(comparison, self.region, self.evidence)
 
@@ -129,12 +125,12 @@ class TimeMetric(Metric[TimeHypothesis]):
     names = TIMES
     hypothesis = TimeHypothesis
 
-    def judge(self, hypothesis: TimeHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: TimeHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from all comparisons that the run took on; the others are named."""
         region = hypothesis.region
         wanted = list(hypothesis.comparisons())
         effects = tuple(
-            compare_sides(evidence, comparison, region, hypothesis.evidence, alpha, method)
+            compare_sides(evidence, comparison, region, hypothesis.evidence, alpha)
             for comparison in wanted
             if evidence.has(comparison)
         )

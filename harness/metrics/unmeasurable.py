@@ -8,7 +8,6 @@ from pydantic import Field
 
 from ..evidence.evidence import Evidence
 from ..spec.hypotheses import Text, ValueHypothesis
-from ..stats.confidence import Method
 from .base import NOT_MEASURABLE, Judged, Metric
 
 
@@ -19,11 +18,9 @@ class UnmeasurableHypothesis(ValueHypothesis):
     reason: Annotated[Text, Field(description="a text of one sentence")]
 
     def title(self) -> str:
-        """Why it cannot be measured."""
         return f"none: {self.reason}"
 
     def describe(self) -> str:
-        """Nothing is claimed of a number."""
         return ""
 
 
@@ -33,8 +30,7 @@ class UnmeasurableMetric(Metric[UnmeasurableHypothesis]):
     names = ("none",)
     hypothesis = UnmeasurableHypothesis
 
-    def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
-        """Always the claim's own reason."""
+    def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         return Judged(NOT_MEASURABLE, hypothesis.reason)
 
 

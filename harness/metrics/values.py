@@ -10,12 +10,21 @@ from typing import Generic, TypeVar
 
 from ..evidence.evidence import Evidence
 from ..evidence.verdict import combine, reasons
-from ..spec.hypotheses import ValueHypothesis
-from ..stats.confidence import Method
+from ..spec.hypotheses import Name, Names, RangeHypothesis, ValueHypothesis
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
 
 V = TypeVar("V", bound=ValueHypothesis)
+
+
+class VariantHypothesis(RangeHypothesis):
+    """A value of `variant` on each of `workloads`."""
+
+    variant: Name
+    workloads: Names
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        return tuple((workload, self.variant) for workload in self.workloads)
 
 
 class ValueMetric(Metric[V], Generic[V]):
@@ -25,10 +34,33 @@ class ValueMetric(Metric[V], Generic[V]):
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The value with its verdict; "not measurable here", with the reason as warning, where there is none."""
 
-    def judge(self, hypothesis: V, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: V, evidence: Evidence, *, alpha: float) -> Judged:
         """The verdict on all workloads together; those without a value are left out and named."""
         workloads = hypothesis.workload_names() or ("",)
         return judged([self.effect(hypothesis, workload, evidence, alpha) for workload in workloads])
+
+
+class IntervalMetric(ValueMetric[V], Generic[V]):
+    """A metric whose values come with an interval over rounds, which its part of alpha holds for."""
+
+    @abstractmethod
+    def words(self, hypothesis: V) -> str:
+        """What the value is, for the `metric` of an effect."""
+
+    @abstractmethod
+    def measured(self, effect: Effect, hypothesis: V, evidence: Evidence, alpha: float) -> Effect:
+        """The effect with its value, interval, rounds and seconds. Raises ValueError with the reason for no value."""
+
+    def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
+        """The value with its verdict; not evidence where the variant's numbers do not count on the workload."""
+        effect = no_value(hypothesis, workload, self.words(hypothesis))
+        if reason := evidence.unusable.get((workload, effect.variant)):
+            return replace(effect, verdict="not evidence", warnings=(f"{effect.variant}: {reason}",))
+        try:
+            effect = self.measured(effect, hypothesis, evidence, alpha)
+        except ValueError as error:
+            return replace(effect, warnings=(str(error),))
+        return in_range(effect, hypothesis, *effect.warnings)
 
 
 def judged(effects: Sequence[Effect]) -> Judged:
@@ -58,16 +90,11 @@ def no_value(hypothesis: ValueHypothesis, workload: str, metric: str, reason: st
     )
 
 
-def unusable(effect: Effect, evidence: Evidence) -> Effect | None:
-    """The effect as "not evidence", where its variant's numbers do not count on its workload."""
-    if reason := evidence.unusable.get((effect.workload, effect.variant)):
-        return replace(effect, verdict="not evidence", warnings=(f"{effect.variant}: {reason}",))
-    return None
-
-
 def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect:
     """The effect with the verdict that its interval gives, `notes` among its warnings."""
     region = hypothesis.region
+    if math.isinf(effect.low) and math.isinf(effect.high):
+        return replace(effect, verdict="inconclusive", warnings=notes or ("too few rounds for an interval",))
     if region.contains(effect.low, effect.high):
         return replace(effect, verdict="supported", warnings=notes)
     if region.excludes(effect.low, effect.high):

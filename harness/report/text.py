@@ -188,8 +188,10 @@ def _verdict_block(verdict: Json, widths: Sequence[int]) -> list[RenderableType]
         lines.append(Padding(Text(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})"), (0, 0, 0, 2)))
     elif verdict.get("claimed"):
         lines.append(Padding(Text(f"claimed: {one_text_line(verdict['claimed'])}"), (0, 0, 0, 2)))
+    reason = ""
     if word in ("depends", "inconclusive") or not verdict["effects"]:  # elsewhere the lines of the effects say it all
-        lines.append(Padding(Text(one_text_line(verdict.get("reason") or "", 1000)), (0, 0, 0, 2)))
+        reason = one_text_line(verdict.get("reason") or "", 1000)
+        lines.append(Padding(Text(reason), (0, 0, 0, 2)))
     told: Sequence[str] = ()
     pairs = dict.fromkeys((effect["baseline"], effect["variant"]) for effect in verdict["effects"])
     for baseline, variant in pairs:
@@ -197,7 +199,7 @@ def _verdict_block(verdict: Json, widths: Sequence[int]) -> list[RenderableType]
             lines.append(Padding(Text(pair, style="dim"), (0, 0, 0, 2)))
         for effect in verdict["effects"]:
             if (effect["baseline"], effect["variant"]) == (baseline, variant):
-                warnings = effect.get("warnings") or ()
+                warnings = [text for text in effect.get("warnings") or () if text not in reason]
                 lines += _effect_lines(effect, () if warnings == told else warnings, widths)
                 told = warnings
     return lines

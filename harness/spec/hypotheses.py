@@ -143,10 +143,12 @@ class Hypothesis(BaseModel):
 class ValueHypothesis(Hypothesis):
     """One value (of each workload, where it names any), counted in `unit`."""
 
+    counted_in: ClassVar[str] = "%"
+
     @property
     def unit(self) -> str:
         """What the value is counted in."""
-        return "%"
+        return self.counted_in
 
     @property
     def region(self) -> Range:

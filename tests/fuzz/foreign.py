@@ -233,7 +233,7 @@ def _claim(folder: Path) -> Path:
 def _read_claim(path: Path) -> Any:
     claim = read_claim(path)
     said = [(part.describe(), str(part.region), list(part.comparisons())) for part in claim.hypothesis]
-    return claim, said, claim.names(), claim.workloads(), claim.on("cuda"), claim.quick()
+    return claim, said, claim.names(), claim.workloads(), claim.on("cuda")
 
 
 def _copied(source: Path) -> Callable[[Path], Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +14,7 @@ from ...evidence.evidence import Evidence
 from ...evidence.verdict import time_to_settle
 from ...spec.comparison import Comparison
 from ...spec.regions import Region
-from ...stats.confidence import Method, running_interval
+from ...stats.confidence import running_interval
 from ...stats.samples import Clock, Differences, WholeRounds, whole_rounds
 from ...store.schema import Effect
 from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts
@@ -50,7 +49,7 @@ class OpenEffect:
 
 
 def open_effects(
-    logs: ArrayLike, *, alpha: float, grid: Grid = GRID, wanted: Iterable[str] = (), method: Method = "both"
+    logs: ArrayLike, *, alpha: float, grid: Grid = GRID, wanted: Iterable[str] = ()
 ) -> tuple[OpenEffect, ...]:
     """Which effects still need rounds: asked after each round, empty once the loop may stop.
 
@@ -63,7 +62,7 @@ def open_effects(
     open_ = []
     for name in dict.fromkeys(canonical(name, grid) for name in wanted or weights):
         values = -times @ weights[name]
-        if not values.size or not decided(running_interval(values, alpha, method), region):
+        if not values.size or not decided(running_interval(values, alpha), region):
             open_.append(OpenEffect(name, values, region))
     return tuple(open_)
 
@@ -96,18 +95,6 @@ class FactorEffect:
             return f"{self.name}: no interval yet"
         return f"{self.name} {self.ratio:.4g}× [{self.low:.4g}, {self.high:.4g}]"
 
-    def to_json(self) -> dict[str, Any]:
-        """For verdicts.json; bounds that are not there yet become null."""
-        numbers = {"ratio": self.ratio, "low": self.low, "high": self.high}
-        return {
-            "name": self.name,
-            "levels": list(self.levels),
-            **{key: value if math.isfinite(value) and value > 0 else None for key, value in numbers.items()},
-            "rounds": self.rounds,
-            "verdict": self.verdict,
-            "warnings": list(self.warnings),
-        }
-
 
 @dataclass(frozen=True)
 class Attribution:
@@ -131,22 +118,6 @@ class Attribution:
     answer: str
     reason: str
     alpha: float
-
-    def to_json(self) -> dict[str, Any]:
-        """For verdicts.json. "share" is [value, low, high] or null."""
-        return {
-            "workload": self.workload,
-            "grid": self.grid,
-            "effects": [effect.to_json() for effect in self.effects],
-            ARCHITECTURE: self.architecture.to_json(),
-            OPERATIONS: self.operations.to_json(),
-            TOTAL: self.total.to_json(),
-            DUMMY: self.dummy.to_json(),
-            "share": list(self.share) if self.share else None,
-            "answer": self.answer,
-            "reason": self.reason,
-            "alpha": self.alpha,
-        }
 
 
 @dataclass(frozen=True)
@@ -214,7 +185,6 @@ def judge_factor(
     *,
     alpha: float,
     confounds: Sequence[str] = (),
-    method: Method = "both",
 ) -> Effect:
     """Judge one effect of a grid against what a claim says of it, like any other comparison.
 
@@ -249,11 +219,10 @@ def judge_factor(
         not_evidence=measured.not_evidence,
         bias=measured.bias,
         fault_cost_ns=measured.fault_cost_ns,
-        method=method,
     )
 
 
-def attribute(measured: MeasuredGrid, *, alpha: float, method: Method = "both") -> Attribution:
+def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
     """All effects of a grid, and how the total speed-up divides between architecture and operations.
 
     `alpha` is what each interval is judged at: a report's alpha over the number of its effects, to which every workload
@@ -261,7 +230,7 @@ def attribute(measured: MeasuredGrid, *, alpha: float, method: Method = "both") 
     is what the intervals of both sides allow.
     """
     grid, times = measured.grid, measured.times
-    dummy = _dummy(measured, alpha, method)
+    dummy = _dummy(measured, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
     region = Region.same_within_percent(MARGIN_PERCENT)
     incomplete = (
@@ -271,7 +240,7 @@ def attribute(measured: MeasuredGrid, *, alpha: float, method: Method = "both") 
     )
 
     def found(name: str) -> FactorEffect:
-        effect = judge_factor(measured, name, region, alpha=alpha, confounds=confounds, method=method)
+        effect = judge_factor(measured, name, region, alpha=alpha, confounds=confounds)
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
         return FactorEffect(
             name=name,
@@ -288,11 +257,7 @@ def attribute(measured: MeasuredGrid, *, alpha: float, method: Method = "both") 
     effects = tuple(found(name) for name in grid.terms())
     architecture, operations, total = found(ARCHITECTURE), found(OPERATIONS), found(TOTAL)
     share = None
-    if (
-        measured.not_evidence is None
-        and not confounds
-        and _trusted(times, (ARCHITECTURE, OPERATIONS), grid, alpha, method)
-    ):
+    if measured.not_evidence is None and not confounds and _trusted(times, (ARCHITECTURE, OPERATIONS), grid, alpha):
         share = _share(architecture, operations, measured.bias)
     answer, reason = _answer(effects, architecture, operations, share)
     return Attribution(
@@ -320,8 +285,8 @@ def verdict_on(attribution: Attribution, claimed: str) -> str:
     return "supported" if attribution.answer == claimed else "refuted"
 
 
-def _dummy(measured: MeasuredGrid, alpha: float, method: Method) -> FactorEffect:
-    interval = running_interval(dummy_series(measured.times, measured.seed), alpha, method)
+def _dummy(measured: MeasuredGrid, alpha: float) -> FactorEffect:
+    interval = running_interval(dummy_series(measured.times, measured.seed), alpha)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
     return FactorEffect(
         name=DUMMY,
@@ -334,12 +299,12 @@ def _dummy(measured: MeasuredGrid, alpha: float, method: Method) -> FactorEffect
     )
 
 
-def _trusted(times: WholeRounds, names: Sequence[str], grid: Grid, alpha: float, method: Method) -> bool:
+def _trusted(times: WholeRounds, names: Sequence[str], grid: Grid, alpha: float) -> bool:
     """Whether rounds enough were valid, and none of these effects moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
     weights = contrasts(grid)
-    return not any(running_interval(-times.logs @ weights[name], alpha, method).unstable for name in names)
+    return not any(running_interval(-times.logs @ weights[name], alpha).unstable for name in names)
 
 
 def _share(architecture: FactorEffect, operations: FactorEffect, bias: float) -> tuple[float, float, float] | None:

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from ...evidence.evidence import Evidence
 from ...spec.hypotheses import Names, ValueHypothesis
-from ...stats.confidence import Method
 from ...store.schema import Effect
 from ..base import NOT_MEASURABLE, Judged, Metric
 from .effects import FactorEffect, attribute, measured_grid, verdict_on
@@ -32,15 +31,12 @@ class AttributionHypothesis(ValueHypothesis):
         return self.quantity
 
     def describe(self) -> str:
-        """What is claimed, in words."""
         return f"the speed-up is due to {self.quantity}"
 
     def grid(self) -> tuple[str, ...]:
-        """All cells, timed in the same rounds."""
         return needed_variants()
 
     def intervals(self) -> frozenset[Hashable]:
-        """Every effect of the grid on each workload."""
         return frozenset((self.metric, name, number) for name in self.workloads for number in range(effect_count()))
 
 
@@ -50,7 +46,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     names = ("attribution",)
     hypothesis = AttributionHypothesis
 
-    def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+    def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the answers on all workloads."""
         effects: list[Effect] = []
         words: set[str] = set()
@@ -59,7 +55,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
             if workload not in evidence.measured:
                 continue
             grid = measured_grid(evidence, workload, seed=evidence.seed)
-            found = attribute(grid, alpha=alpha, method=method)
+            found = attribute(grid, alpha=alpha)
             words.add(verdict_on(found, hypothesis.quantity))
             answers.append(f"{workload}: {found.answer} ({found.reason})")
             shown = [found.architecture, found.operations, found.total, *found.effects, found.dummy]

@@ -22,15 +22,12 @@ class CheckHypothesis(ValueHypothesis):
 
     @property
     def region(self) -> Range:
-        """All cases, in percent."""
         return Range(100.0, 100.0, self.unit)
 
     def describe(self) -> str:
-        """What is claimed, in words."""
         return "every case passes"
 
     def fault(self) -> str:
-        """Says so where there is no such check."""
         return no_such_quantity(self.metric, self.quantity, CHECKS)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from ...measure.participants import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
-from ...stats.confidence import Interval, fixed_interval
+from ...stats.confidence import fixed_interval
 
 LOADED_INTO = "fast"
 """The variant that stands for "a model"."""
@@ -38,6 +38,9 @@ LEAST_BESIDE = 2
 
 LOAD_SECONDS, PREPARE_SECONDS = 300.0, 900.0
 METRICS = ("open", "touched", "first_token")
+
+Ask = Callable[[Mapping[str, Any], str], dict[str, Any]]
+"""Loads what a record is about once, for "loads" or "first_tokens" of it: the sample, or a `reason`."""
 
 
 def measure_loading(
@@ -73,22 +76,7 @@ def measure_loading(
             common: dict[str, Any] = {"scratch": scratch, "folder": str(folder), "variant": variant}
             facts: dict[str, dict[str, Any]] = process.ask("prepare_loads", PREPARE_SECONDS, **common)
             process.ask("freeze", LOAD_SECONDS)
-            name = next((fact["checkpoint"] for fact in facts.values() if "checkpoint" in fact), folder.name)
-            records: list[dict[str, Any]] = [
-                {
-                    "checkpoint": name,
-                    "loader": loader,
-                    "cache": state,
-                    "variant": variant,
-                    "prompt_tokens": prompt_tokens,
-                    "file_bytes": facts[loader.partition("@")[0]].get("bytes"),
-                    "reason": facts[loader.partition("@")[0]].get("reason"),
-                    "loads": [],
-                    "first_tokens": [],
-                }
-                for loader in (*facts, CONTROL)
-                for state in ("cold", "warm")
-            ]
+            records = _records(facts, folder.name, variant, prompt_tokens)
 
             def ask(record: Mapping[str, Any], key: str) -> dict[str, Any]:
                 try:
@@ -105,24 +93,63 @@ def measure_loading(
                     return {"reason": failure.reason}
                 return found
 
-            tasks = [(record, key) for record in records for key in ("loads", "first_tokens")]
-            first = [(r, k) for r, k in tasks if k == "first_tokens" and (asked is None or _pair(r) in asked)]
-            beside = [(r, k) for r, k in tasks if k == "loads" or not (asked is None or _pair(r) in asked)]
-            costs = _costs(records, ask)
-
-            def cost(part: Sequence[tuple[dict[str, Any], str]]) -> float:
-                return sum(costs.get(record["loader"].partition("@")[0], 0.0) for record, _ in part)
-
-            count, fewer = (rounds, rounds) if rounds else plan_rounds(cost(first), cost(beside), seconds)
-            begun = time.monotonic()
-            for number in range(count):
-                with_all = (number + 1) * fewer // count > number * fewer // count
-                _round([*first, *beside] if with_all else first, number, rng, ask)
-                done = (number + 1) / count
-                progress.step(f"loading {name}", done, (time.monotonic() - begun) * (1 / done - 1))
+            _rounds(records, ask, rng, asked=asked, seconds=seconds, rounds=rounds, progress=progress)
             return records
     finally:
         process.close()
+
+
+def _records(
+    facts: Mapping[str, Mapping[str, Any]], folder: str, variant: str, prompt_tokens: int
+) -> list[dict[str, Any]]:
+    """An empty record for each loader, the control among them, with a cold and with a warm page cache."""
+    name = next((fact["checkpoint"] for fact in facts.values() if "checkpoint" in fact), folder)
+    return [
+        {
+            "checkpoint": name,
+            "loader": loader,
+            "cache": state,
+            "variant": variant,
+            "prompt_tokens": prompt_tokens,
+            "file_bytes": facts[loader.partition("@")[0]].get("bytes"),
+            "reason": facts[loader.partition("@")[0]].get("reason"),
+            "loads": [],
+            "first_tokens": [],
+        }
+        for loader in (*facts, CONTROL)
+        for state in ("cold", "warm")
+    ]
+
+
+def _rounds(
+    records: Sequence[dict[str, Any]],
+    ask: Ask,
+    rng: random.Random,
+    *,
+    asked: Collection[tuple[str, str]] | None,
+    seconds: float,
+    rounds: int | None,
+    progress: Progress,
+) -> None:
+    """Fill in the records, round by round; what claims ask about is in all rounds, the rest where there is time."""
+    tasks = [(record, key) for record in records for key in ("loads", "first_tokens")]
+    first: list[tuple[dict[str, Any], str]] = []
+    beside: list[tuple[dict[str, Any], str]] = []
+    for record, key in tasks:
+        wanted = asked is None or (record["loader"], record["cache"]) in asked
+        (first if key == "first_tokens" and wanted else beside).append((record, key))
+    costs = _costs(records, ask)
+
+    def cost(part: Sequence[tuple[dict[str, Any], str]]) -> float:
+        return sum(costs.get(record["loader"].partition("@")[0], 0.0) for record, _ in part)
+
+    count, fewer = (rounds, rounds) if rounds else plan_rounds(cost(first), cost(beside), seconds)
+    begun = time.monotonic()
+    for number in range(count):
+        with_all = (number + 1) * fewer // count > number * fewer // count
+        _round([*first, *beside] if with_all else first, number, rng, ask)
+        done = (number + 1) / count
+        progress.step(f"loading {records[0]['checkpoint']}", done, (time.monotonic() - begun) * (1 / done - 1))
 
 
 def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> tuple[int, int]:
@@ -140,13 +167,7 @@ def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> 
     return LEAST_ROUNDS, int(min(max(left, LEAST_BESIDE), LEAST_ROUNDS))
 
 
-def _pair(record: Mapping[str, Any]) -> tuple[str, str]:
-    return record["loader"], record["cache"]
-
-
-def _costs(
-    records: Sequence[Mapping[str, Any]], ask: Callable[[Mapping[str, Any], str], dict[str, Any]]
-) -> dict[str, float]:
+def _costs(records: Sequence[Mapping[str, Any]], ask: Ask) -> dict[str, float]:
     """Seconds of one warm load until the first token, by loader, bringing the file into the page cache included.
 
     Its times are thrown away: this only sizes the pass. A cold load takes longer on a slow disk.
@@ -164,7 +185,7 @@ def _round(
     tasks: Sequence[tuple[dict[str, Any], str]],
     number: int,
     rng: random.Random,
-    ask: Callable[[Mapping[str, Any], str], dict[str, Any]],
+    ask: Ask,
 ) -> None:
     """Every task that stands, in random order: a loader and state, for its load or for the first token."""
     standing = [(record, key) for record, key in tasks if record["reason"] is None]
@@ -201,10 +222,6 @@ class LoadEffect:
     rounds: int
     reason: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Bounds that are not there yet become null."""
-        return {key: _or_null(value) for key, value in vars(self).items()}
-
 
 @dataclass(frozen=True)
 class LoadShare:
@@ -223,10 +240,6 @@ class LoadShare:
     rounds: int
     reason: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Bounds that are not there yet become null."""
-        return {key: _or_null(value) for key, value in vars(self).items()}
-
 
 def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline: str = BASELINE) -> list[LoadEffect]:
     """Every loader against `baseline`, by cache state and metric; `alpha` is divided by the number of effects."""
@@ -243,7 +256,7 @@ def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline
         ours, theirs = _times(record, metric), _times(base, metric)
         common = sorted(ours.keys() & theirs.keys())
         values = [math.log(theirs[number]) - math.log(ours[number]) for number in common]
-        interval = _interval(values, alpha / len(pairs))
+        interval = fixed_interval(values, alpha / len(pairs))
         effects.append(
             LoadEffect(
                 checkpoint=record["checkpoint"],
@@ -269,7 +282,7 @@ def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[L
         for sample in record["first_tokens"]:
             whole = sample["open_ns"] + sample["build_ns"] + sample["first_ns"]
             values.append(1 - (sample["build_again_ns"] + sample["first_again_ns"]) / whole)
-        interval = _interval(values, alpha / len(records))
+        interval = fixed_interval(values, alpha / len(records))
         shares.append(
             LoadShare(
                 checkpoint=record["checkpoint"],
@@ -293,11 +306,3 @@ def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
     else:
         parts, samples = (f"{metric}_ns",), record["loads"]
     return {sample["round"]: float(sum(sample[part] for part in parts)) for sample in samples}
-
-
-def _interval(values: Sequence[float], alpha: float) -> Interval:
-    return fixed_interval(values, alpha)
-
-
-def _or_null(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

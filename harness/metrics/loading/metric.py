@@ -15,7 +15,7 @@ from ...store.files import LOADING
 from ...store.folder import RunFolder
 from ...store.schema import Effect
 from ..base import PassContext
-from ..values import ValueMetric, in_range, no_value
+from ..values import IntervalMetric
 from .loading import LEAST_ROUNDS, LOADED_INTO, load_shares, measure_loading
 
 LOADING_SECONDS = 60.0
@@ -36,15 +36,13 @@ class LoadingHypothesis(RangeHypothesis):
     of: Annotated[Name, Field(description='"cold" or "warm"')]
 
     def subjects(self) -> tuple[tuple[str, str], ...]:
-        """What stands for "a model", on each workload."""
         return tuple((workload, LOADED_INTO) for workload in self.workloads)
 
     def intervals(self) -> frozenset[Hashable]:
-        """One a workload."""
         return frozenset((self.metric, workload, self.quantity, self.of) for workload in self.workloads)
 
 
-class LoadingMetric(ValueMetric[LoadingHypothesis]):
+class LoadingMetric(IntervalMetric[LoadingHypothesis]):
     """Measured in rounds of all loaders, each load in a process that has loaded nothing."""
 
     names = ("loading",)
@@ -74,30 +72,27 @@ class LoadingMetric(ValueMetric[LoadingHypothesis]):
             context.folder.write_json(LOADING, records)
 
     def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        """The records of loading.json."""
         return folder.read_loading() or None
 
-    def effect(self, hypothesis: LoadingHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
-        """The share in percent, with its interval over rounds."""
-        quantity, of = hypothesis.quantity, hypothesis.of
-        effect = no_value(hypothesis, workload, f"share of the time to first token: {quantity}, {of} page cache")
-        asked = (evidence.geometries.get(workload), quantity, of)
+    def words(self, hypothesis: LoadingHypothesis) -> str:
+        return f"share of the time to first token: {hypothesis.quantity}, {hypothesis.of} page cache"
+
+    def measured(self, effect: Effect, hypothesis: LoadingHypothesis, evidence: Evidence, alpha: float) -> Effect:
+        asked = (evidence.geometries.get(effect.workload), hypothesis.quantity, hypothesis.of)
         records = [
             record
             for record in evidence.passes.get("loading", ())
             if (record["checkpoint"], record["loader"], record["cache"]) == asked
         ]
         if not records:
-            return replace(effect, warnings=("this run has not loaded it",))
+            raise ValueError("this run has not loaded it")
         [found] = load_shares(records, alpha=alpha)
         if found.reason or not found.rounds:
-            return replace(effect, warnings=(found.reason or "no rounds",))
+            raise ValueError(found.reason or "no rounds")
         value, low, high = (100 * part for part in (found.share, found.low, found.high))
-        effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds)
-        if math.isinf(low):
-            told = f"too few rounds for an interval ({found.rounds} of about {LEAST_ROUNDS})"
-            return replace(effect, verdict="inconclusive", warnings=(told,))
-        return in_range(effect, hypothesis)
+        few = f"too few rounds for an interval ({found.rounds} of about {LEAST_ROUNDS})"
+        warnings = (few,) if math.isinf(low) else ()
+        return replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, warnings=warnings)
 
 
 METRIC = LoadingMetric()

@@ -27,14 +27,15 @@ from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
 from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState, Group, Progress
-from ...measure.passes import measured_by, reason_against
+from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
-from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
+from ...spec.hypotheses import Quantity
 from ...store.files import MEMORY_SWEEP
 from ...store.folder import RunFolder
 from ...store.pass_schema import ExactResult
 from ..base import PassContext, subjects
 from ..exact import ExactMetric, no_such_quantity
+from ..values import VariantHypothesis
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS
@@ -84,7 +85,9 @@ def _unfit(measurement: Measurement, book: ExperimentState, variant: str) -> str
     """Why there is nothing to sweep."""
     if book.experiment.workload.kind != "prefill":
         return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
-    return reason_against(measurement, book, variant)
+    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
+        return reason
+    return None if variant in book.remaining().entered() else "it is not measured on this workload"
 
 
 def _sweep(measurement: Measurement, group: Group, book: ExperimentState, variant: str, record: dict[str, Any]) -> None:
@@ -220,21 +223,14 @@ def disagreement(step: Mapping[str, Any]) -> str:
 # -- the metric --------------------------------------------------------------------------------------------------------
 
 
-class MemoryHypothesis(RangeHypothesis):
+class MemoryHypothesis(VariantHypothesis):
     """`quantity` (one of QUANTITIES) of `variant` on each of `workloads`, in percent."""
 
     metric: Literal["memory"]
-    variant: Name
-    workloads: Names
     quantity: Quantity
 
     def fault(self) -> str:
-        """Says so where nobody measures that."""
         return no_such_quantity(self.metric, self.quantity, QUANTITIES)
-
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """The variant on each workload."""
-        return tuple((workload, self.variant) for workload in self.workloads)
 
 
 class MemoryMetric(ExactMetric[MemoryHypothesis]):
@@ -242,7 +238,7 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
 
     names = ("memory",)
     hypothesis = MemoryHypothesis
-    title = "memory: what each policy holds"
+    title = "memory: how many bytes each variant holds"
 
     def run(self, hypotheses: Sequence[MemoryHypothesis], context: PassContext) -> None:
         """Sweep the lengths; write memory_sweep.json and the results."""

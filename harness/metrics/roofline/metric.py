@@ -11,12 +11,11 @@ from ...machine.environment import last_level_cache_bytes
 from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState, Group, Progress
 from ...measure.passes import PASS_SECONDS, ask_about, measured_by
-from ...spec.hypotheses import Name, Names, RangeHypothesis
 from ...store.files import ROOFLINE
 from ...store.folder import RunFolder
 from ...store.schema import Effect
 from ..base import PassContext, subjects
-from ..values import ValueMetric, in_range, no_value, unusable
+from ..values import IntervalMetric, VariantHypothesis
 from .roofline import reached
 
 ROOFLINE_SECONDS, ROOFLINE_CALLS = 12.0, 2000
@@ -24,53 +23,41 @@ ROOFLINE_SECONDS, ROOFLINE_CALLS = 12.0, 2000
 than this and the time of so many calls: some 20 times what it should take."""
 
 
-class RooflineHypothesis(RangeHypothesis):
+class RooflineHypothesis(VariantHypothesis):
     """How much of the roofline `variant` reaches on each of `workloads`, in percent."""
 
     cpu_only = "the roofs are those of the CPU, and none are measured of a CUDA device"
 
     metric: Literal["roofline"]
-    variant: Name
-    workloads: Names
-
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """The variant on each workload."""
-        return tuple((workload, self.variant) for workload in self.workloads)
 
     def intervals(self) -> frozenset[Hashable]:
-        """One a workload."""
         return frozenset((self.metric, *pair) for pair in self.subjects())
 
 
-class RooflineMetric(ValueMetric[RooflineHypothesis]):
+class RooflineMetric(IntervalMetric[RooflineHypothesis]):
     """Measured in rounds of the variant beside the fastest kernels that compute and that read memory."""
 
     names = ("roofline",)
     hypothesis = RooflineHypothesis
-    title = "roofline: what a variant reaches of what this machine can do"
+    title = "roofline: how much of this machine's peak each variant reaches"
 
     def run(self, hypotheses: Sequence[RooflineHypothesis], context: PassContext) -> None:
-        """Write roofline.json."""
         run_roofline(context.measurement, context.folder, context.progress, subjects(hypotheses))
 
     def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        """The records of roofline.json."""
         return folder.read_roofline() or None
 
-    def effect(self, hypothesis: RooflineHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
-        """What the variant reaches, in percent, with its interval over rounds."""
-        effect = no_value(hypothesis, workload, "share of the roofline")
-        if refused := unusable(effect, evidence):
-            return refused
+    def words(self, hypothesis: RooflineHypothesis) -> str:
+        return "share of the roofline"
+
+    def measured(self, effect: Effect, hypothesis: RooflineHypothesis, evidence: Evidence, alpha: float) -> Effect:
         records = evidence.passes.get("roofline")
         if not records:
-            return replace(effect, warnings=("this run has not measured the roofline",))
-        try:
-            found = reached(records, workload, hypothesis.variant, alpha=alpha)
-        except ValueError as error:
-            return replace(effect, warnings=(str(error),))
+            raise ValueError("this run has not measured the roofline")
+        found = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
         value, low, high = found.share
-        effect = replace(
+        above = ("more than the roof: what it is measured with does not reach this machine's peak",)
+        return replace(
             effect,
             metric=f"share of the roofline ({found.binds} binds)",
             ratio=value,
@@ -78,9 +65,8 @@ class RooflineMetric(ValueMetric[RooflineHypothesis]):
             high=high,
             rounds=found.rounds,
             seconds=found.seconds,
+            warnings=above if low > 100 else (),
         )
-        above = ["more than the roof: what it is measured with does not reach this machine's peak"] if low > 100 else []
-        return in_range(effect, hypothesis, *above)
 
 
 METRIC = RooflineMetric()

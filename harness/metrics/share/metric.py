@@ -15,19 +15,19 @@ from ...evidence.evidence import Evidence
 from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState, Group, Progress
 from ...measure.passes import PASS_SECONDS, ask_about
-from ...spec.hypotheses import Name, Names, RangeHypothesis, no_repeats
+from ...spec.hypotheses import Name, no_repeats
 from ...store.files import PHASE_FACTS
 from ...store.folder import RunFolder
 from ...store.schema import Effect
 from ..base import PassContext, subjects
-from ..values import ValueMetric, in_range, no_value, unusable
+from ..values import IntervalMetric, VariantHypothesis
 from .shares import share
 
 PHASE_ROUNDS = 12
 """Rounds of the pass: fixed beforehand, as the t interval over them asks for."""
 
 
-class ShareHypothesis(RangeHypothesis):
+class ShareHypothesis(VariantHypothesis):
     """The time of `phases` in percent of `of`, for `variant` on each of `workloads`."""
 
     cpu_only = (
@@ -36,8 +36,6 @@ class ShareHypothesis(RangeHypothesis):
     )
 
     metric: Literal["share"]
-    variant: Name
-    workloads: Names
     phases: Annotated[
         tuple[Annotated[Name, Field(description="a phase")], ...],
         Field(min_length=1, description="a list of one or more phases without repeats"),
@@ -54,21 +52,16 @@ class ShareHypothesis(RangeHypothesis):
             raise ValueError(f'{", ".join(foreign)} is no phase of "{self.of}", which has {", ".join(whole)}')
         return self
 
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """The variant on each workload."""
-        return tuple((workload, self.variant) for workload in self.workloads)
-
     def intervals(self) -> frozenset[Hashable]:
-        """One a workload."""
         return frozenset((self.metric, name, self.variant, frozenset(self.phases), self.of) for name in self.workloads)
 
 
-class ShareMetric(ValueMetric[ShareHypothesis]):
+class ShareMetric(IntervalMetric[ShareHypothesis]):
     """Measured in calls of a copy of the variant that notes the clock between phases (see `phases`)."""
 
     names = ("share",)
     hypothesis = ShareHypothesis
-    title = "phases: where the time of a forward goes"
+    title = "time breakdown: how long each phase of a forward takes"
 
     def run(self, hypotheses: Sequence[ShareHypothesis], context: PassContext) -> None:
         """Write phases.parquet and phases.json."""
@@ -88,21 +81,16 @@ class ShareMetric(ValueMetric[ShareHypothesis]):
         table = folder.read_phases()
         return None if table.empty else table
 
-    def effect(self, hypothesis: ShareHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
-        """The share in percent, with its interval over rounds."""
-        effect = no_value(hypothesis, workload, f"share of {hypothesis.of}: {' + '.join(hypothesis.phases)}")
-        if refused := unusable(effect, evidence):
-            return refused
+    def words(self, hypothesis: ShareHypothesis) -> str:
+        return f"share of {hypothesis.of}: {' + '.join(hypothesis.phases)}"
+
+    def measured(self, effect: Effect, hypothesis: ShareHypothesis, evidence: Evidence, alpha: float) -> Effect:
         table = evidence.passes.get("share")
         if table is None:
-            return replace(effect, warnings=("this run has no phases",))
-        try:
-            found = share(table, workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
-        except ValueError as error:
-            return replace(effect, warnings=(str(error),))
+            raise ValueError("this run has no phases")
+        found = share(table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
         value, low, high = (100 * part for part in (found.value, found.low, found.high))
-        effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
-        return in_range(effect, hypothesis)
+        return replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
 
 
 METRIC = ShareMetric()

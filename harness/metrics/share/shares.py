@@ -55,16 +55,6 @@ def share(
     return replace(found, seconds=float(rows["ns"].sum() + plain_ns) / 1e9)
 
 
-def difference(
-    table: pd.DataFrame, workload: str, first: str, second: str, phases: Sequence[str], of: str, alpha: float = ALPHA
-) -> Share:
-    """Share in `first` minus share in `second`, paired by rounds that have both; `low` and `high` may be negative."""
-    sides = [_rounds(table, workload, variant) for variant in (first, second)]
-    common = sides[0].index.intersection(sides[1].index)
-    one, two = (_shares_of_rounds(side.loc[common], phases, of) for side in sides)
-    return t_interval(one - two, alpha, least=-1.0)
-
-
 def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = ALPHA) -> Share:
     """Time of the marked calls over that of the plain ones, with its interval; 1 means that marking costs nothing."""
     rows = _rows(table, workload, variant)
