@@ -334,7 +334,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     state = config.stash.get(_STATE, None)
     if state is None or state.result is None:
         return
-    from .report.text import show, verdict_report
+    from .report.terminal import show, verdict_report
 
     terminalreporter.section("workbench: verdicts")
     result = state.result
@@ -359,7 +359,7 @@ def _shown(path: Path) -> str:
 
 
 def _console(config: pytest.Config) -> Console:
-    from .report.text import console
+    from .report.terminal import console
 
     return console(config.get_terminal_writer()._file)
 

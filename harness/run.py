@@ -49,7 +49,7 @@ from .spec.comparison import Comparison, Metric
 from .spec.experiments import Experiment, without
 from .spec.regions import Region
 from .stats.confidence import first_interval, first_look, running_interval
-from .store.folder import FINDINGS, LOADING, MANIFEST, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
+from .store.folder import CLAIMS, FINDINGS, LOADING, MANIFEST, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
 from .store.forms import Fault
 
 PRECISION = 0.03
@@ -598,6 +598,18 @@ def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
         for experiment in manifest.get("experiments", ())
     ]
     return {**manifest, "experiments": experiments}
+
+
+def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then.
+
+    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
+    """
+    manifest = folder.read_manifest()
+    path = folder.path / CLAIMS
+    claims = [claim_data.check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.read_claims())]
+    verdicts, noise = judge_run(manifest, claims, folder)
+    return [verdict.to_json() for verdict in verdicts], counted(manifest, folder) | {"noise": noise}
 
 
 def _command() -> list[str]:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from llama_workbench.harness.report.compare import Comparison, Row, compare, render, to_junit, to_markdown
-from llama_workbench.harness.report.text import console, show
+from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.folder import RunError, RunFolder, RunWarning
 from tests.runs import ENVIRONMENT, FACTORS, write_run
 

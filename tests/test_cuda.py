@@ -23,13 +23,13 @@ from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.claims import Claim, load_claims, select
-from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.evidence.judge import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.plan.selection import Plan, PlanError, Request, make_plan
 from llama_workbench.harness.report.compare import compare
+from llama_workbench.harness.run import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import devices, gates
 from llama_workbench.harness.worker import main as worker

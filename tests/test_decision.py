@@ -14,11 +14,9 @@ from llama_workbench.harness.report.decision import (
     RULES,
     Decision,
     Measured,
-    PhaseShare,
     decide,
-    profiling_form,
-    profiling_markdown,
 )
+from llama_workbench.harness.report.profiling import Consumer, profiling_form, profiling_markdown
 
 
 def about(value: float, width: float = 0.2) -> Measured:
@@ -137,12 +135,12 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
         "team006_before",
         "prefill-15m-t128",
         [
-            PhaseShare("mask_create", 12, 11, 13),
-            PhaseShare("mlp", 45, 44, 46),
-            PhaseShare("qkv", 25, 24, 26),
-            PhaseShare("rope", 5, 5, 10),
-            PhaseShare("cache", 9, 7, 11),
-            PhaseShare("norm", 4, 3.5, 4.9),
+            Consumer("mask_create", 12, 11, 13),
+            Consumer("mlp", 45, 44, 46),
+            Consumer("qkv", 25, 24, 26),
+            Consumer("rope", 5, 5, 10),
+            Consumer("cache", 9, 7, 11),
+            Consumer("norm", 4, 3.5, 4.9),
         ],
     )
     assert [c.phase for c in form.consumers] == ["mlp", "qkv", "mask_create", "cache", "rope", "norm"]
@@ -160,13 +158,13 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
     assert "| mask_create | 12.0 % | [11.0, 13.0] | critical |" in text
     assert "1. mlp: 45.0 % [44.0, 46.0]\n2. qkv" in text and "6. norm" not in text
     assert "**Critical (above 10 %):** mlp, qkv, mask_create" in text
-    assert "**Cannot tell (the interval straddles a limit):** cache (moderate or critical)" in text
+    assert "**Cannot tell (the interval includes a limit):** cache (moderate or critical)" in text
     assert "4. cache: 9.0 % [7.0, 11.0]: unify the caches (Phase 3B) (may be below the limit)" in text
     assert "make up" not in text
 
 
 def test_a_form_without_bottlenecks_says_so() -> None:
-    text = profiling_markdown([profiling_form("v", "w", [PhaseShare("rope", 4, 3, 4.5)])])
+    text = profiling_markdown([profiling_form("v", "w", [Consumer("rope", 4, 3, 4.5)])])
     assert "**Critical (above 10 %):** none" in text and "None: nothing is above the limit." in text
     assert "The phases named here make up 4 % of the time." in text
     assert profiling_markdown([]) == "# Profiling results\n"
@@ -175,12 +173,12 @@ def test_a_form_without_bottlenecks_says_so() -> None:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([PhaseShare("a", 1, 1, 1), PhaseShare("a", 1, 1, 1)], "'a' occurs twice"),
-        ([PhaseShare("a", 0.3, 0.2, 101)], "expected 0 <= low"),
-        ([PhaseShare("a", 5, 6, 7)], "expected 0 <= low"),
-        ([PhaseShare("a", math.nan, 1, 2)], "expected 0 <= low"),
+        ([Consumer("a", 1, 1, 1), Consumer("a", 1, 1, 1)], "'a' occurs twice"),
+        ([Consumer("a", 0.3, 0.2, 101)], "expected 0 <= low"),
+        ([Consumer("a", 5, 6, 7)], "expected 0 <= low"),
+        ([Consumer("a", math.nan, 1, 2)], "expected 0 <= low"),
     ],
 )
-def test_what_is_no_share_is_an_error(rows: list[PhaseShare], words: str) -> None:
+def test_what_is_no_share_is_an_error(rows: list[Consumer], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         profiling_form("v", "w", rows)

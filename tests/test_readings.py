@@ -21,7 +21,8 @@ from llama_workbench.harness.metrics.check.checks import CHECKS, Case
 from llama_workbench.harness.metrics.count import QUANTITIES, CountError, count, lines, units
 from llama_workbench.harness.metrics.findings import find_out
 from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
-from llama_workbench.harness.report.text import effect_text, markdown_table
+from llama_workbench.harness.report.markdown import markdown_table
+from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import NO_SAMPLES
 

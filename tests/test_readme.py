@@ -14,7 +14,7 @@ def test_the_table_is_up_to_date() -> None:
     command = [
         sys.executable,
         "-m",
-        "llama_workbench.harness.cli",
+        "llama_workbench.commands.app",
         "judge",
         "reference",
         "--write",

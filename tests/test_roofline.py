@@ -13,10 +13,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from llama_workbench import ROOT, variants
+from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.claims import Claim, ClaimError, check_claim
-from llama_workbench.harness.cli import main
 from llama_workbench.harness.evidence.judge import Verdict, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes

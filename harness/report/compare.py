@@ -41,8 +41,9 @@ from rich.text import Text
 from ..machine.environment import comparable, device_kind
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
+from .markdown import markdown_cell
 from .standings import YARDSTICK, Key, Standing, Standings, measure_standings
-from .text import effect_text, markdown_cell, one_text_line
+from .text import effect_text, one_text_line
 
 THRESHOLD_PERCENT = 5.0
 """A variant that takes this much more time than in the base run is a regression."""

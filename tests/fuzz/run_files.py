@@ -27,13 +27,13 @@ from llama_workbench.dashboard import (
 )
 from llama_workbench.dashboard.timings import read_evidence
 from llama_workbench.harness.claims.claims import ClaimError, check_claim
-from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.metrics.roofline.roofline import all_reached
 from llama_workbench.harness.report.compare import compare_standings, to_markdown
 from llama_workbench.harness.report.decision import decisions_of
+from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
-from llama_workbench.harness.report.text import markdown_table, verdict_report
-from llama_workbench.harness.run import judge_run
+from llama_workbench.harness.report.terminal import verdict_report
+from llama_workbench.harness.run import judge_run, rejudge
 from llama_workbench.harness.store.folder import RunError, RunFolder
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
