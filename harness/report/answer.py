@@ -61,7 +61,6 @@ SENTENCES = (
 
 HEADLINES = (
     *((sentence.claim, sentence.part) for sentence in SENTENCES),
-    ("mask-caching-10-30-overall", None),
     ("mask-caching-6-11", "whole prefill"),
     ("rope-3x-5x", "op alone"),
     ("fragmentation-10pct", None),

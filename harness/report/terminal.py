@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -51,12 +50,16 @@ def _can_write(text: str, encoding: str) -> bool:
     return True
 
 
+WITH_REASON = ("depends", "inconclusive")
+"""Verdicts whose reason is told; of the others the effects show it."""
+
+
 def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
     """All verdicts, one block a verdict, one line an effect; below them the session's noise and what was excluded."""
     blocks: list[RenderableType] = [
         Text.assemble(
             ("verdict · claim · who said it", "bold"),
-            "\n    workload, effect [interval], its verdict, rounds, seconds (+ the time that would decide it)",
+            "\n    workload, effect [interval], its verdict, rounds, seconds",
         )
     ]
     widths = _widths(verdicts)
@@ -66,7 +69,7 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
         if verdict["effects"] and verdict["effects"] == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
-        blocks += _effects(verdict["effects"], widths)
+        blocks += _effects(verdict, widths)
         before = claim_text(verdict), verdict["effects"]
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
@@ -90,42 +93,30 @@ def _heading(verdict: Json) -> Iterator[RenderableType]:
         yield Padding(Text(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})"), (0, 0, 0, 2))
     elif verdict.get("claimed"):
         yield Padding(Text(f"claimed: {one_text_line(verdict['claimed'])}"), (0, 0, 0, 2))
-    if word == "depends" or not verdict["effects"]:
+    if word in WITH_REASON or not verdict["effects"]:
         yield Padding(Text(one_text_line(verdict.get("reason") or "", 1000)), (0, 0, 0, 2))
 
 
-_TIME = re.compile(r"(?:(?P<why>.*); )?about (?P<more>[\d.]+ \w+) more would decide it")
-"""How the reason of an open effect says what time it needs. Any other note is printed as it is."""
-
-
-def _reasons(effect: Json) -> tuple[list[str], str]:
-    """What an effect warns of, without the time that would decide it, which is the second part."""
-    notes, needed = [], ""
-    for warning in effect.get("warnings") or ():
-        if time := _TIME.fullmatch(warning):
-            needed = time["more"]
-        if text := time["why"] if time else warning:
-            notes.append(one_text_line(text))
-    return notes, needed
-
-
-def _effects(effects: Sequence[Json], widths: Sequence[int]) -> Iterator[RenderableType]:
-    """A claim's effects by what they compare. A note that several of them share is told once, before them."""
-    notes = [_reasons(effect)[0] for effect in effects]
+def _effects(verdict: Json, widths: Sequence[int]) -> Iterator[RenderableType]:
+    """A claim's effects by what they compare. A note that several share is told once, before them; what the verdict's
+    reason says already is not repeated."""
+    effects = verdict["effects"]
+    reason = verdict.get("reason") or "" if verdict["verdict"] in WITH_REASON else ""
+    notes = [
+        [one_text_line(note) for note in effect.get("warnings") or () if str(note) not in reason] for effect in effects
+    ]
     shared = {note for note, count in Counter(note for each in notes for note in set(each)).items() if count > 1}
-    pairs = [(effect["baseline"], effect["variant"]) for effect in effects]
     for note in dict.fromkeys(note for each in notes for note in each if note in shared):
         about = [effect for effect, each in zip(effects, notes, strict=True) if note in each]
-        yield from _note(f"{note}{_where_of(about, effects)}", 2)
+        yield _note(f"{note}{_where_of(about, effects)}", 2)
+    pairs = [(effect["baseline"], effect["variant"]) for effect in effects]
     for pair in dict.fromkeys(pairs):
         if names := " → ".join(one_text_line(name) for name in pair if name):
             yield Padding(Text(names, style="dim"), (0, 0, 0, 2))
         for index, effect in enumerate(effects):
             if pairs[index] == pair:
                 yield _Row(effect, widths)
-                for note in notes[index]:
-                    if note not in shared:
-                        yield from _note(note, 6)
+                yield from (_note(note, 6) for note in notes[index] if note not in shared)
 
 
 def _where_of(about: Sequence[Json], effects: Sequence[Json]) -> str:
@@ -137,8 +128,8 @@ def _where_of(about: Sequence[Json], effects: Sequence[Json]) -> str:
     return f" (on {', '.join(map(_where, about))})"
 
 
-def _note(text: str, indent: int) -> Iterator[RenderableType]:
-    yield Padding(Text(f"! {text}", style="yellow"), (0, 0, 0, indent))
+def _note(text: str, indent: int) -> RenderableType:
+    return Padding(Text(f"! {text}", style="yellow"), (0, 0, 0, indent))
 
 
 @dataclass(frozen=True)
@@ -166,20 +157,14 @@ def _where(effect: Json) -> str:
     return str(effect["workload"] or effect["metric"])
 
 
-def _needed(effect: Json) -> str:
-    time = _reasons(effect)[1]
-    return f"+{time}" if time else ""
-
-
 COLUMNS: tuple[Callable[[Json], str], ...] = (
     _where,
     effect_text,
     lambda effect: str(effect["verdict"]),
     lambda effect: str(effect["rounds"]),
     lambda effect: f"{effect['seconds']:.1f} s",
-    _needed,
 )
-JUSTIFY: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "right", "left")
+JUSTIFY: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "right")
 """Of the columns behind the first."""
 
 INDENT, GAP, LEAST_NAME = 4, 2, 12
