@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -39,7 +40,7 @@ def command(
     checks = [*examine(read_facts()), examine_aa(aa_trial(seconds))]
     fit = all(check.state != "bad" for check in checks)
     if as_json:
-        print_json({"fit": fit, "checks": [check.to_json() for check in checks]})
+        print_json({"fit": fit, "checks": [asdict(check) for check in checks]})
         raise typer.Exit(0 if fit else 1)
     blocks: list[RenderableType] = []
     for check in checks:
