@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from llama_workbench import ROOT, variants
+from llama_workbench.commands import app
 from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.claims import Claim
@@ -91,6 +93,13 @@ def test_help_teaches() -> None:
         assert "Usage: workbench " + name in text
         assert "--json" in text
     assert "1  a regression" in output("compare", "--help")
+
+
+def test_a_verb_is_a_module_and_a_name_in_the_list() -> None:
+    folder = Path(app.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} == {*app.VERBS, "__init__", "app", "shared"}
+    text = output("--help")
+    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in app.VERBS)
 
 
 def test_claims() -> None:
