@@ -52,7 +52,7 @@ def test_shares_against_ten_and_five_percent(mask: Measured, cache: Measured, pl
         assert asked == {"share of cache": cache} | ({} if settled else {"share of mask_create": mask})
         assert (decision.option == CANNOT_TELL) == (len(decision.choices) > 1)
         if decision.option == CANNOT_TELL:
-            assert "straddles" in decision.reason
+            assert "on both sides of" in decision.reason
         else:
             assert decision.option in OPTIONS
 
@@ -82,7 +82,7 @@ def test_the_possible_options_are_named_and_no_others() -> None:
     effects = {"proposal": Measured(1.9, 1.5, 2.1), "cache": Measured(1.05, 1.02, 1.08)}
     found = picks({}, effects)["hand-off"]
     assert {choice.option for choice in found.choices} == {"A", "D"}
-    assert "gain of proposal 90 % [50, 110]: straddles 100 %" in found.reason
+    assert "gain of proposal 90 % [50, 110]: on both sides of 100 %" in found.reason
     assert "gain of cache 5 % [2, 8]: above 1 %" in found.reason
 
 
@@ -121,7 +121,7 @@ def test_the_true_shares_pick_among_the_choices(
             assert len(exact.choices) == 1
 
 
-def test_every_rule_says_where_it_stands_and_what_is_our_reading() -> None:
+def test_every_rule_says_where_it_stands_and_how_we_interpret_it() -> None:
     for rule in RULES:
         assert rule.team and rule.document and rule.section and rule.says and rule.remark
         assert rule.thresholds and all(list(cuts) == sorted(cuts) for cuts in rule.thresholds.values())

@@ -63,9 +63,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rule:
-    """One document's rule. thresholds: quantity → the thresholds in percent that `choose` asks about, rising.
-    Quantities are "share of NAME" and "gain of NAME". remark: what of the rule is our reading, or cannot be
-    measured."""
+    """One document's rule. thresholds: quantity → the thresholds in percent that `choose` asks about, rising; quantities
+    are "share of NAME" and "gain of NAME". remark: how we interpret the rule, or what of it cannot be measured."""
 
     team: str
     document: str
@@ -78,7 +77,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Used:
-    """A number that a rule asked for, against one threshold: above, not above, straddles or not measured."""
+    """A number that a rule asked for, against one threshold: above, not above, on both sides of, or not measured."""
 
     quantity: str
     measured: Measured
@@ -251,7 +250,7 @@ def _used(name: str, measured: Measured | None, threshold: float) -> Used:
     if measured is None:
         return Used(name, UNKNOWN, threshold, "not measured")
     low, high = threshold < measured.low, threshold < measured.high
-    return Used(name, measured, threshold, "above" if low else "straddles" if high else "not above")
+    return Used(name, measured, threshold, "above" if low else "on both sides of" if high else "not above")
 
 
 SHARES_OF = "team006_before"
@@ -312,6 +311,6 @@ def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
                 *(f"- {used.describe()}" for used in decision.used),
             ]
             if rule.remark:
-                lines.append(f"- our reading: {rule.remark}")
+                lines.append(f"- our interpretation: {rule.remark}")
             blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"

@@ -52,7 +52,7 @@ def effect_text(effect: Json) -> str:
 
 
 def value_text(effect: Json) -> str:
-    """A reading with its interval and unit: "61.2 % [60.1, 62.3]"; an exact one without: "76 lines"."""
+    """A value with its interval and unit: "61.2 % [60.1, 62.3]"; an exact one without: "76 lines"."""
     value, low, high, unit = effect.get("value"), effect.get("low"), effect.get("high"), effect["unit"]
     if value is None and low is None and high is None:
         return "no value"
