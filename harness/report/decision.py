@@ -63,8 +63,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rule:
-    """One document's rule. thresholds: quantity → the thresholds in percent that `choose` asks about, rising; quantities
-    are "share of NAME" and "gain of NAME". remark: how we interpret the rule, or what of it cannot be measured."""
+    """One document's rule. thresholds: quantity → the thresholds in percent that `choose` asks about, rising. A quantity
+    is "share of NAME" or "gain of NAME". remark: how we interpret the rule, or what of it cannot be measured."""
 
     team: str
     document: str
