@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from llama_workbench.harness.evidence.judge import Evidence
-from llama_workbench.harness.metrics.trends import Slope, Sweep, call_difference, crossover, position_slope
+from llama_workbench.harness.evidence.evidence import Evidence
+from llama_workbench.harness.metrics.scaling import Slope, Sweep, call_difference, crossover, position_slope
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
+from llama_workbench.harness.stats.samples import Clock
 
 from . import data, values
 from .timings import DAMAGE
@@ -273,14 +274,11 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
     found = []
     for point in series.points:
         workload = point.effect.workload
-        clock = evidence.clock(workload, series.variant, series.baseline)
         try:
             interval = call_difference(
-                evidence.samples,
-                workload=workload,
+                evidence.times(workload, series.variant, series.baseline),
                 variant=series.variant,
                 baseline=series.baseline,
-                clock=clock,
                 alpha=alpha / len(series.points),
             )
         except DAMAGE:
@@ -300,17 +298,13 @@ def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
     if series.axis != "position":
         return []
     positions = {point.effect.workload: int(point.size) for point in series.points}
-    clocks = {evidence.clock(workload, series.variant, series.baseline) for workload in positions}
+    sides = (series.baseline, series.variant)
+    clocks = {evidence.clocks.of(workload, *sides) for workload in positions}
+    clock: Clock = next(iter(clocks)) if len(clocks) == 1 else "wall"
     try:
+        times = {size: evidence.times(workload, *sides, clock=clock) for workload, size in positions.items()}
         return [
-            position_slope(
-                evidence.samples,
-                positions=positions,
-                variant=variant,
-                clock="wall" if "wall" in clocks else "cpu",
-                alpha=alpha / 3,
-                baseline=baseline,
-            )
+            position_slope(times, variant=variant, alpha=alpha / 3, baseline=baseline)
             for variant, baseline in (
                 (series.baseline, None),
                 (series.variant, None),

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.harness.claims.claims import READINGS
+from llama_workbench.harness.metrics.registry import names
 from llama_workbench.harness.report.text import excluded_lines, value_text
+from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store.folder import (
     CLAIMS,
     FINDINGS,
@@ -113,7 +114,7 @@ class Claim:
     def kind(self) -> str:
         """What decides it: "time" where two sides were timed, else one of the readings that `harness.claims` lists."""
         metric = values.text(self.hypothesis.get("metric"))
-        return metric if metric in READINGS else "reading" if self.unit else "time"
+        return metric if metric in {*names()} - {*TIMES} else "reading" if self.unit else "time"
 
     @property
     def unit(self) -> str:

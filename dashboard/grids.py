@@ -13,19 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
-from llama_workbench.harness.metrics.attribution import (
-    ARCHITECTURE,
-    DUMMY,
-    GRIDS,
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.metrics.attribution.effects import (
     MARGIN_PERCENT,
-    OPERATIONS,
-    TOTAL,
     Attribution,
-    Grid,
     attribute,
     measured_grid,
 )
+from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, DUMMY, GRIDS, OPERATIONS, TOTAL, Grid
 from llama_workbench.harness.stats.confidence import running_interval
 from llama_workbench.harness.store.folder import RunError, RunFolder
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_workbench.harness.evidence.judge import Differences, Evidence, Noise, evidence_from_manifest
+from llama_workbench.harness.evidence.controls import Noise
+from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
+from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.folder import MANIFEST, RunError, RunFolder
 
 from . import data, values
@@ -72,25 +74,13 @@ def versus(folder: RunFolder, baseline: str, variant: str) -> Versus:
     timed = found.samples.groupby("workload", observed=True)["variant"].unique()
     # Who entered a workload and fell out, or entered for another pass only, was not timed against anybody.
     measured = {name: tuple(timed[name]) for name in found.measured if name in timed.index}
-    evidence = _Once(**{item.name: getattr(found, item.name) for item in fields(found)} | {"measured": measured})
+    evidence = replace(found, measured=measured)
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
     shown = {effect.workload for effect in verdict.effects}
     return Versus(
         data.claim_of(verdict.to_json()),
         {workload: _paired(evidence, Comparison(workload, variant, baseline), verdict.alpha) for workload in shown},
     )
-
-
-@dataclass(frozen=True)
-class _Once(Evidence):
-    """Evidence that pairs the rounds of a comparison once, for the judge and for the picture."""
-
-    paired: dict[Comparison, Differences] = field(default_factory=dict)
-
-    def differences(self, comparison: Comparison) -> Differences:
-        if comparison not in self.paired:
-            self.paired[comparison] = super().differences(comparison)
-        return self.paired[comparison]
 
 
 def metric_of(effect: data.Effect) -> str:
@@ -123,7 +113,7 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
     means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
     interval = running_interval(measured.values, alpha)
     return Paired(
-        clock=evidence.clock(comparison.workload, comparison.variant, comparison.baseline),
+        clock=evidence.clocks.of(comparison.workload, comparison.variant, comparison.baseline),
         metric=comparison.metric,
         alpha=alpha,
         ratios=np.exp(measured.values),

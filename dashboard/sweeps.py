@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from llama_workbench.harness.evidence.judge import Evidence
+from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.metrics.loading.loading import (
     METRICS,
     LoadEffect,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llama_workbench.harness.evidence.judge import Evidence, evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.stats.confidence import running_interval
 from llama_workbench.harness.store.folder import RunError, RunFolder

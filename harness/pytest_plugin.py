@@ -19,7 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .plan.selection import Plan
+    from .plan.experiments import Plan
     from .run import Options, Result
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")

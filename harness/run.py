@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
 import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 import llama_workbench
 from llama_workbench import variants
@@ -25,45 +21,33 @@ from llama_workbench.datasets.cache import FIX, CacheError, cache_directory, unw
 from llama_workbench.datasets.geometries import Geometry
 from llama_workbench.datasets.tokenizer import TokenizerError
 
-from .claims import claims as claim_data
-from .evidence import judge
-from .evidence.judge import Verdict
-from .judge import verdicts
+from .claims.faults import ClaimError
+from .claims.model import Claim
+from .claims.reading import check_claim, load_claims
+from .evidence.effect import ALPHA
+from .evidence.evidence import clocks_of, evidence_from_manifest
+from .evidence.verdict import Verdict
+from .judge.stopping import StoppingRule
+from .judge.verdicts import judge_claims
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
 from .measure.confirmation import confirm
-from .measure.measurement import MeasureError, Measurement, Need, Progress
+from .measure.measurement import Measurement
+from .measure.participants import MeasureError, Progress
 from .measure.processes import ALLOCATOR, WorkerFailed
-from .measure.profiles import run_phases, run_roofline
-from .metrics import attribution
-from .metrics import count as counts
-from .metrics.check.checks import CHECKS
-from .metrics.findings import find_out
-from .metrics.loading.loading import measure_loading
-from .metrics.memory import memory
-from .metrics.memory.memory import memory_findings, run_memory
-from .plan.selection import Plan, PlanError, Request, make_plan
+from .metrics.base import PassContext
+from .metrics.registry import metric_of, metrics
+from .plan.experiments import Plan, make_plan
+from .plan.family import interval_alpha
+from .plan.selection import PlanError, Request
 from .report.standings import write_standings
-from .spec.comparison import Comparison, Metric
-from .spec.experiments import Experiment, without
-from .spec.regions import Region
-from .stats.confidence import first_interval, first_look, running_interval
-from .store.folder import CLAIMS, FINDINGS, LOADING, MANIFEST, NO_SAMPLES, PHASE_FACTS, RunError, RunFolder
+from .spec.experiments import without
+from .spec.hypotheses import DEVICES
+from .spec.sample import Round
+from .stats.samples import Clocks, call_times_ns
+from .store.folder import CLAIMS, MANIFEST, NO_SAMPLES, RunError, RunFolder
 from .store.forms import Fault
-
-PRECISION = 0.03
-"""A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
-2-3x", would otherwise come with an interval too wide to be worth reading ..."""
-
-ENOUGH_ROUNDS = 24
-"""... or until it had this many rounds."""
-
-CONTROL_PRECISION = 0.02
-"""Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
-
-LOADING_SECONDS = 60.0
-"""Of loading each checkpoint over and over, where a claim asks for it; a large one takes longer (`plan_rounds`)."""
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -99,20 +83,7 @@ class Result:
 
 def plan_run(request: Request, options: Options) -> Plan:
     """What would be measured; raises before anything is written (see `make_plan`, `load_claims`)."""
-    plan = make_plan(request, claim_data.load_claims(options.claims_folder), checkpoint=_real_geometry(options))
-    for claim in plan.claims:
-        for reading in claim.readings():
-            _check_quantity(claim.id, reading)
-    return plan
-
-
-def _check_quantity(claim: str, reading: claim_data.Reading) -> None:
-    """What a pass is asked for must be something that it finds out; else the claim would only be open in the end."""
-    known = {"memory": memory.QUANTITIES, "count": counts.QUANTITIES, "check": CHECKS}.get(reading.metric)
-    if known is not None and reading.quantity not in known:
-        near = difflib.get_close_matches(reading.quantity or "", known, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(known)}"
-        raise PlanError(f'claim {claim}: quantity = "{reading.quantity}" is no {reading.metric}: {hint}')
+    return make_plan(request, load_claims(options.claims_folder), checkpoint=_real_geometry(options))
 
 
 def _real_geometry(options: Options) -> Geometry | None:
@@ -134,156 +105,17 @@ def _safe_name(folder: Path) -> str:
     return name or "checkpoint"
 
 
-Key = tuple[str, str, str, Metric]
-"""Workload, baseline, variant, metric."""
-
-
-def _control_pair(name: str, baseline: str) -> tuple[str, str, Metric]:
-    """What a control is measured against: `NAME@aa` with NAME, the yardstick with the experiment's baseline."""
-    original, _, control = name.partition("@")
-    return (original, name, "time") if control else (name, baseline, "time")
-
-
-def _call_ns(times: NDArray[Any], clock: int, metric: Metric) -> NDArray[np.float64]:
-    """Time of a call, or what is proportional to it, from rows of (repeats, cpu, wall, device, first of each)."""
-    whole: NDArray[np.float64] = times[:, clock] / times[:, 0]
-    first = times[:, clock + 3].astype(np.float64)
-    if metric == "time_to_first_token":
-        return first
-    return whole if metric == "time" else np.where(first > 0, whole - first, 0.0)
-
-
-class SequentialReferee:
-    """Settles effects by the confidence sequence that will judge them, after every round."""
-
-    def __init__(self, plan: Plan, wall: Mapping[str, frozenset[str]]) -> None:
-        here = [part for claim in plan.claims if (part := claim.on(plan.device))]
-        self.alpha = judge.effect_alpha(plan.comparisons(), others=verdicts.own_intervals(here))
-        self.device = plan.device
-        self.wall = wall
-        self.series: dict[Key, list[float]] = {}
-        self.pairs: dict[str, list[tuple[str, str, Metric]]] = {}
-        self.threads = {e.workload.name: e.workload.threads for e in plan.experiments}
-        self.cells = frozenset(attribution.needed_variants())
-        self.grids: dict[str, list[Any]] = {e.workload.name: [] for e in plan.experiments if e.grid}
-        for experiment in plan.experiments:
-            pairs = [(t.comparison.baseline, t.comparison.variant, t.comparison.metric) for t in experiment.targets]
-            pairs += [_control_pair(name, experiment.baseline) for name in experiment.controls]
-            self.pairs[experiment.workload.name] = list(dict.fromkeys(pairs))
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        workload = record["workload"]
-        times: dict[str, dict[int, tuple[int, ...]]] = {}
-        for name, sub_round, _, _, repeats, cpu_ns, wall_ns, _, *more in record["samples"]:
-            first_cpu_ns, first_wall_ns, device_ns, first_device_ns = (*more, 0, 0, 0, 0)[:4]
-            first = (first_cpu_ns, first_wall_ns, first_device_ns)
-            times.setdefault(name, {})[sub_round] = (repeats, cpu_ns, wall_ns, device_ns, *first)
-        if workload in self.grids:
-            logs = attribution.round_logs(record["samples"], clock=self._clock(workload, self.cells))
-            if logs is not None:
-                self.grids[workload].append(logs)
-        for baseline, variant, metric in self.pairs[workload]:
-            common = sorted(times.get(baseline, {}).keys() & times.get(variant, {}).keys())
-            if not common:
-                continue
-            clock = 1 + get_args(judge.Clock).index(self._clock(workload, {baseline, variant}))
-            ours = _call_ns(np.array([times[baseline][k] for k in common]), clock, metric)
-            theirs = _call_ns(np.array([times[variant][k] for k in common]), clock, metric)
-            if (ours <= 0).any() or (theirs <= 0).any():
-                continue
-            value = judge.round_value(ours, np.ones(len(common)), theirs, np.ones(len(common)))
-            self.series.setdefault((workload, baseline, variant, metric), []).append(value)
-
-    def ratios(self) -> dict[Comparison, float]:
-        """t_baseline / t_variant of every comparison that has rounds: the median over them."""
-        return {
-            Comparison(workload, variant, baseline, metric): math.exp(float(np.median(values)))
-            for (workload, baseline, variant, metric), values in self.series.items()
-        }
-
-    def _clock(self, workload: str, variants: Set[str]) -> judge.Clock:
-        """As `judge.Evidence.clock` will have it."""
-        if self.device != "cpu":
-            return "device"
-        by_wall = self.wall.get(workload, frozenset())
-        return "wall" if self.threads[workload] > 1 or by_wall & variants else "cpu"
-
-    def need(self, experiment: Experiment) -> Need:
-        workload = experiment.workload.name
-        pairs: list[tuple[str, str, Metric]] = []
-        rounds: list[float] = []
-        for target in experiment.targets:
-            asked = target.comparison
-            key = (workload, asked.baseline, asked.variant, asked.metric)
-            if not self._settled(key, target.region):
-                pairs.append(key[1:])
-                rounds.append(self._rounds_left(key, target.region))
-        open_ = self._open_in_grid(experiment)
-        rounds += [self._rounds_left_of(effect.values, effect.region) for effect in open_]
-        if not rounds:
-            return Need((), False, 0.0, 0.0)
-        counts = [len(self.series.get((workload, *pair), [])) for pair in pairs]
-        missing = first_interval(self.alpha) - min([*counts, *(len(effect.values) for effect in open_)])
-        for name in experiment.controls:
-            pair = _control_pair(name, experiment.baseline)
-            if name.endswith("@aa") or not self._known((workload, *pair)):
-                pairs.append(pair)
-        wanted = {name for pair in pairs for name in pair[:2]} | ({*experiment.grid} if open_ else set())
-        entered = tuple(name for name in experiment.entered() if name in wanted)
-        # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
-        settles = float(missing) if missing > 0 else min(rounds)
-        return Need(entered, missing > 0, settles, max(rounds), len(rounds))
-
-    def _open_in_grid(self, experiment: Experiment) -> tuple[attribution.OpenEffect, ...]:
-        """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""
-        if not experiment.grid:
-            return ()
-        logs = self.grids[experiment.workload.name]
-        return attribution.open_effects(
-            logs, alpha=self.alpha, wanted=(attribution.ARCHITECTURE, attribution.OPERATIONS)
-        )
-
-    def _rounds_left(self, key: Key, region: Region) -> float:
-        """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
-        return self._rounds_left_of(self.series.get(key, []), region)
-
-    def _rounds_left_of(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
-        first_by_t = first_look(self.alpha / 2)
-        least = float(max(first_by_t - len(values), 1))
-        if len(values) < 2:
-            return least
-        interval = running_interval(values, self.alpha)
-        if interval.unstable:
-            return math.inf  # no later look makes that undone: others first
-        half = (interval.high - interval.low) / 2
-        if judge.decided(interval, region):
-            until_known = len(values) * ((half / PRECISION) ** 2 - 1)
-            return max(min(until_known, float(ENOUGH_ROUNDS - len(values))), 1.0)
-        # From the interval itself, not from the spread: on a busy machine outliers make the spread say "hopeless" of
-        # what the signs will settle in a moment.
-        centre = float(np.median(values))
-        distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
-        left = len(values) * ((half / distance) ** 2 - 1) if distance > 0 else math.inf
-        if len(values) < first_by_t:  # when there is no interval yet, or only the range of all rounds
-            # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
-            left = min(left, judge.remaining_seconds(values, float(len(values)), region, alpha=self.alpha))
-        return max(left, least)
-
-    def _settled(self, key: Key, region: Region) -> bool:
-        values = self.series.get(key, [])
-        if len(values) < 2:
-            return False
-        interval = running_interval(values, self.alpha)
-        if not judge.decided(interval, region):
-            return False
-        return (interval.high - interval.low) / 2 <= PRECISION or len(values) >= ENOUGH_ROUNDS
-
-    def _known(self, key: Key) -> bool:
-        values = self.series.get(key, [])
-        if len(values) < 2:
-            return False
-        interval = running_interval(values, judge.ALPHA)
-        return (interval.high - interval.low) / 2 <= CONTROL_PRECISION or len(values) >= ENOUGH_ROUNDS
+def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRule:
+    """The rule for a plan, at the level of its judge. `wall`: workload → variants that must be timed by wall."""
+    threaded = (experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
+    alpha = interval_alpha(
+        plan.claims,
+        plan.ad_hoc,
+        measured={experiment.workload.name: experiment.entered() for experiment in plan.experiments},
+        device=plan.device,
+        alpha=ALPHA,
+    )
+    return StoppingRule(plan.experiments, Clocks(plan.device, frozenset(threaded), wall), alpha)
 
 
 class Run:
@@ -366,95 +198,34 @@ class Run:
                 return
             self.progress.phase("rounds")
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
-            referee = SequentialReferee(self.plan, wall)
+            rule = stopping_rule(self.plan, wall)
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
-            measurement.run(referee, self._keep(), seconds=max(seconds, 1.0))
-            confirm(measurement, referee.ratios())
-            self._find_out(measurement)
+            measurement.run(rule, self._keep(), seconds=max(seconds, 1.0))
+            confirm(measurement, rule.ratios())
+            self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:
                 from .measure.profiles import run_passes
 
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
 
-    def _find_out(self, measurement: Measurement) -> None:
-        """The passes that claims ask for, after the rounds: what they find feeds verdicts. One that fails says so, and
-        its claims stay open; the others go on."""
-        readings = self.plan.readings
-        found: list[judge.Finding] = []
-        if unmeasured := self.unmeasured_phases():
-            self.folder.write_json(PHASE_FACTS, unmeasured)
-
-        def phases() -> None:
-            run_phases(measurement, self.folder, self.progress, self.plan.subjects("share"))
-
-        def loading() -> None:
-            self._load(measurement, [reading for reading in readings if reading.metric == "loading"])
-
-        def held_memory() -> None:
-            held = run_memory(measurement, self.folder, self.progress, self.plan.subjects("memory"))
-            found.extend(memory_findings(held))
-
-        def roofline() -> None:
-            run_roofline(measurement, self.folder, self.progress, self.plan.subjects("roofline"))
-
-        def checks() -> None:
-            log = self.folder.path / "log" / "checks.log"
-            seed = self.options.seed
-            found.extend(find_out(readings, cache=self.cache, seed=seed, log=log, progress=self.progress))
-
-        for metrics, name, look in (
-            ({"share"}, "phases: where the time of a forward goes", phases),
-            ({"loading"}, "loading: how long weights take from their files", loading),
-            ({"memory"}, "memory: what each policy holds", held_memory),
-            ({"roofline"}, "roofline: what a variant reaches of what this machine can do", roofline),
-            ({"check", "count"}, "checks and counts", checks),
-        ):
-            if not any(reading.metric in metrics for reading in readings):
+    def _make_passes(self, measurement: Measurement) -> None:
+        """The passes that claims ask for, after the rounds: their verdicts come from what these write. One that fails
+        says so, and its claims stay open; the others go on."""
+        context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
+        parts = [part for claim in self.plan.claims for part in claim.hypothesis]
+        for metric in metrics():
+            asked = [part for part in parts if part.metric in metric.names]
+            here = [part for part in asked if not part.elsewhere(self.plan.device)]
+            if away := [part for part in asked if part not in here]:
+                metric.leave_out(away, self.folder, self.plan.device)
+            if not metric.title or not here:
                 continue
-            self.progress.phase(name)
+            self.progress.phase(metric.title)
             try:
-                look()
+                metric.run(here, context)
             except (WorkerFailed, MeasureError) as error:
-                self.progress.note(f"{name.partition(':')[0]}: nothing found, {error}")
-            if found:
-                self.folder.write_json(FINDINGS, [finding.to_json() for finding in found])
-
-    def unmeasured_phases(self) -> list[dict[str, Any]]:
-        """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
-        wanted = {
-            (workload, reading.variant): reason
-            for claim in self.plan.claims
-            for reading in claim.readings()
-            if reading.metric == "share" and (reason := claim_data.elsewhere(reading, self.plan.device))
-            for workload in reading.workloads
-        }
-        return [
-            {"workload": workload, "variant": variant, "rounds": 0, "reason": reason}
-            for (workload, variant), reason in wanted.items()
-        ]
-
-    def _load(self, measurement: Measurement, readings: Sequence[claim_data.Reading]) -> None:
-        """Load the checkpoints of the workloads that claims about loading name."""
-        wanted = {workload for reading in readings for workload in reading.workloads}
-        folders = {
-            book.experiment.workload.geometry: book.folder
-            for book in measurement.books
-            if book.experiment.workload.name in wanted and book.folder is not None
-        }
-        records: list[dict[str, Any]] = []
-        for folder in folders.values():
-            log = self.folder.path / "log" / "loading.log"
-            records += measure_loading(
-                folder,
-                cache=self.cache,
-                log=log,
-                seed=self.options.seed,
-                seconds=LOADING_SECONDS,
-                progress=self.progress,
-                asked={(reading.quantity or "", reading.of or "") for reading in readings},
-            )
-            self.folder.write_json(LOADING, records)
+                self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
 
     def _check_cache(self) -> None:
         """Say once what a cache that takes nothing means; `CacheError` where something that is asked for needs it.
@@ -463,9 +234,9 @@ class Run:
         """
         if not (why := unwritable(self.cache)):
             return
-        if needs := sorted({reading.metric for reading in self.plan.readings} & {"check", "loading"}):
-            asked = " and ".join(f'metric = "{metric}"' for metric in needs)
-            raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {asked} need it; {FIX}")
+        asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
+        if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
+            raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
         self.progress.note(
             f"cache: {self.cache} cannot be written ({why}): nothing is kept there, and each process does the work "
             f"again; {FIX}"
@@ -499,13 +270,13 @@ class Run:
             parameters[workload.geometry] = geometries.parameter_count(geometry.config)
         return folders, parameters
 
-    def _keep(self):  # type: ignore[no-untyped-def]
+    def _keep(self) -> Callable[[Round], None]:
         """Stores a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
         last = time.monotonic()
 
-        def keep(record: Mapping[str, Any]) -> None:
+        def keep(finished: Round) -> None:
             nonlocal last
-            self.folder.append_round(record)  # type: ignore[arg-type]
+            self.folder.append_round(finished.to_json())  # type: ignore[arg-type]
             if time.monotonic() - last > SNAPSHOT_SECONDS:
                 self.folder.snapshot()
                 self._write_manifest("running")
@@ -527,7 +298,7 @@ class Run:
             "command": list(self.options.command) or _command(),
             "seed": self.options.seed,
             "budget_seconds": self.options.budget_seconds,
-            "alpha": judge.ALPHA,
+            "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "environment": self.environment | ({"device": measurement.device} if measurement else {}),
             "checkpoints": {
@@ -564,7 +335,7 @@ class Run:
 
 
 def judge_run(
-    manifest: Mapping[str, Any], claims: Sequence[claim_data.Claim], folder: RunFolder
+    manifest: Mapping[str, Any], claims: Sequence[Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
     """Verdicts and noise of a stored run, from its samples and from what its passes found.
 
@@ -572,22 +343,14 @@ def judge_run(
     """
     experiments = manifest.get("experiments", ())
     timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
-    phases = folder.read_phases()
+    passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
+    samples = folder.read_samples() if timed else NO_SAMPLES
     try:
-        evidence = judge.evidence_from_manifest(
-            manifest,
-            folder.read_samples() if timed else NO_SAMPLES,
-            phases=None if phases.empty else phases,
-            loading=folder.read_loading(),
-            roofline=folder.read_roofline(),
-            findings=[judge.Finding.from_json(record) for record in folder.read_findings()],
-        )
+        evidence = evidence_from_manifest(manifest, samples, passes=passes)
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
-    found = verdicts.judge_claims(claims, evidence) if claims else []
-    for baseline, variant in manifest.get("ad_hoc", []):
-        found.append(verdicts.judge_ad_hoc(evidence, baseline=baseline, variant=variant))
-    return tuple(found), evidence.noise.to_json()
+    pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
+    return tuple(judge_claims(claims, evidence, ad_hoc=pairs)), evidence.noise.to_json()
 
 
 def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
@@ -607,7 +370,7 @@ def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """
     manifest = folder.read_manifest()
     path = folder.path / CLAIMS
-    claims = [claim_data.check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.read_claims())]
+    claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.read_claims())]
     verdicts, noise = judge_run(manifest, claims, folder)
     return [verdict.to_json() for verdict in verdicts], counted(manifest, folder) | {"noise": noise}
 
@@ -621,7 +384,7 @@ def _command() -> list[str]:
 # --- what faces need around a run ----------------------------------------------------------------------------------
 
 USER_ERRORS: tuple[type[Exception], ...] = (
-    claim_data.ClaimError,
+    ClaimError,
     geometries.DataError,
     PlanError,
     variants.UnknownVariant,
@@ -645,8 +408,8 @@ def check(request: Request, options: Options) -> None:
     cores = usable_cores()
     if request.threads is not None and not 1 <= request.threads <= cores:
         raise PlanError(f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine")
-    if request.device not in claim_data.DEVICES:
-        raise PlanError(f"--device {request.device}: expected {' or '.join(claim_data.DEVICES)}")
+    if request.device not in DEVICES:
+        raise PlanError(f"--device {request.device}: expected {' or '.join(DEVICES)}")
     if request.device != "cpu":
         from .worker.devices import problem  # imports torch, which nothing else needs yet
 
@@ -681,22 +444,22 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
     replays: dict[tuple[str, str], Replay] = {}
     samples = result.folder.read_samples() if result.folder.finished_rounds() else None
     profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.read_profiles()}
+    clocks = clocks_of(result.manifest)
     run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
     for experiment in result.manifest["experiments"]:
         workload = experiment["workload"]["name"]
         excluded = run_wide | {item["variant"]: item["reason"] for item in experiment["excluded"]}
-        clock = experiment["clock"]
         for variant in experiment["variants"]:
             seconds: tuple[float, ...] = ()
-            by = "wall" if variant in clock["wall_variants"] and clock["default"] == "cpu" else clock["default"]
+            clock = clocks.of(workload, variant)
             if samples is not None and variant not in excluded:
                 mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
-                column = mine[f"{by}_ns"] / mine["repeats"]
-                seconds = tuple(float(value) / 1e9 for value in column if value > 0)
+                times = call_times_ns(mine, clock=clock)
+                seconds = tuple((times[times > 0] / 1e9).tolist())
             facts = {
                 "workload": workload,
                 "variant": variant,
-                "clock": {"cpu": "thread CPU"}.get(by, by),
+                "clock": {"cpu": "thread CPU"}.get(clock, clock),
                 "run": result.folder.path.name,
                 "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),

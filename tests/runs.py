@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from llama_workbench.datasets import workloads
-from llama_workbench.harness.claims.claims import Claim, check_claim
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.reading import check_claim
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.store.folder import FORMAT, RoundRecord, RunFolder
 

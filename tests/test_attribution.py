@@ -17,28 +17,32 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import variants
-from llama_workbench.harness.evidence.judge import Control, Evidence, Noise, evidence_from_manifest
-from llama_workbench.harness.metrics.attribution import (
-    GRID,
+from llama_workbench.harness.evidence.controls import Control, Noise
+from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
+from llama_workbench.harness.metrics.attribution.effects import (
     Attribution,
-    Factor,
-    Grid,
     attribute,
-    canonical,
-    contrasts,
     dummy_series,
-    effect_count,
-    grid_times,
     judge_factor,
     measured_grid,
-    needed_variants,
     open_effects,
     refusal,
-    round_logs,
     verdict_on,
 )
+from llama_workbench.harness.metrics.attribution.grid import (
+    GRID,
+    Factor,
+    Grid,
+    canonical,
+    contrasts,
+    effect_count,
+    needed_variants,
+)
 from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import Interval, running_bounds
+from llama_workbench.harness.stats.samples import Clock, WholeRounds, whole_rounds
 
 CELLS = GRID.cells()
 ALPHA = 0.01 / effect_count()
@@ -151,6 +155,10 @@ def test_estimates_are_those_of_least_squares() -> None:
         assert effect.low < math.exp(gains.get(effect.name, 0.0)) < effect.high and effect.rounds == 24
 
 
+def grid_times(samples: pd.DataFrame, *, workload: str, clock: Clock) -> WholeRounds:
+    return whole_rounds(stats.log_times(samples, workload=workload, clock=clock).of(CELLS))
+
+
 # -- rounds ------------------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +191,7 @@ def test_rounds_that_lack_a_cell_or_have_no_time_are_left_out_whole() -> None:
 
 def test_a_cell_that_is_there_twice_is_an_error() -> None:
     samples = frame(log_times({}, rounds=2))
-    with pytest.raises(ValueError, match="duplicate"):
+    with pytest.raises(ValueError, match="two samples in one sub-round"):
         grid_times(pd.concat([samples, samples.iloc[:1]]), workload="w", clock="cpu")
 
 
@@ -200,10 +208,12 @@ def test_the_order_of_rows_and_the_way_in_do_not_matter(seed: int, rounds: int, 
     found = grid_times(stored, workload="w", clock="cpu")
     assert np.array_equal(found.logs, grid_times(samples, workload="w", clock="cpu").logs)
     columns = ["variant", "sub_round", "position", "tokens", "repeats", "cpu_ns", "wall_ns", "faults"]
-    live = [round_logs(part[columns].values.tolist(), clock="cpu") for _, part in stored.groupby("round")]
-    whole = [logs for logs in live if logs is not None]
-    assert len(whole) == len(found.logs)
-    assert np.reshape(whole, found.logs.shape) == pytest.approx(found.logs)
+    live = [
+        Round("w", 1, 0, tuple(Sample(*row) for row in part[columns].values.tolist()))
+        for _, part in stored.groupby("round")
+    ]
+    whole = [whole_rounds(stats.log_times_of_round(each, clock="cpu").of(CELLS)).logs for each in live]
+    assert np.concatenate(whole) == pytest.approx(found.logs)
 
 
 @given(st.integers(0, 1000), st.sets(st.sampled_from([factor.name for factor in GRID.factors])))
@@ -314,7 +324,7 @@ def test_verdicts_on_what_was_said() -> None:
 def test_the_share_holds_for_every_truth_that_the_intervals_allow(
     a: float, a_wide: float, o: float, o_wide: float, at: float, there: float
 ) -> None:
-    from llama_workbench.harness.metrics.attribution import _share
+    from llama_workbench.harness.metrics.attribution.effects import _share
 
     base = attributed_once()
     ours = replace(base.architecture, ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))

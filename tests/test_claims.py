@@ -11,15 +11,10 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import (
-    Claim,
-    ClaimError,
-    Hypothesis,
-    check_claim,
-    load_claims,
-    read_claim,
-    select,
-)
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.reading import check_claim, load_claims, read_claim, select
+from llama_workbench.harness.metrics.time import TimeHypothesis
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.regions import Region
 
@@ -68,7 +63,7 @@ def test_a_good_claim_is_read_whole(tmp_path: Path) -> None:
     assert (claim.source[0].document, claim.source[0].section) == ("Notes", "Speed")
     assert (claim.statement, claim.assumes, claim.decided_by) == ("It is.", (), "Measuring both.")
     [hypothesis] = claim.hypothesis
-    assert isinstance(hypothesis, Hypothesis)
+    assert isinstance(hypothesis, TimeHypothesis)
     assert (hypothesis.part, hypothesis.evidence, hypothesis.metric) == (None, "architecture", "time")
     assert (hypothesis.variant, hypothesis.baseline) == ("single", ("many",))
     assert claim.names() == ("single", "many") and claim.workloads() == ("prefill", "decode")
@@ -106,13 +101,14 @@ def test_a_claim_survives_json(tmp_path: Path) -> None:
 # -- a wrong file --------------------------------------------------------------------------------------------------
 
 KEYS = (
-    "(keys here: part, evidence, variant, baseline, workloads, metric, quick, device, faster_than_percent, "
+    "(keys here: part, metric, quick, device, evidence, variant, baseline, workloads, faster_than_percent, "
     "slower_than_percent, not_faster_than_percent, ratio, gain_percent, same_within_percent)"
 )
+UNKNOWN = 'unknown key for metric = "time"'
 TOP_KEYS = "(keys here: id, title, who, source, statement, assumes, decided_by, hypothesis)"
 METRIC = (
-    "one of time, time_to_first_token, time_per_output_token, share, trend, inflation, attribution, loading, memory, "
-    "roofline, count, check, none"
+    "one of attribution, check, count, inflation, loading, memory, none, roofline, share, time, time_to_first_token, "
+    "time_per_output_token, trend"
 )
 NAME = "a name of letters, digits and any of . _ + - (no spaces)"
 EXPECTATION = "faster_than_percent = 1"
@@ -140,12 +136,12 @@ SOURCE = 'expected a list of one or more { document = "...", section = "..." }'
         (
             EXPECTATION,
             "faster_than_pct = 1",
-            f'hypothesis[0].faster_than_pct = 1: unknown key; did you mean "faster_than_percent"? {KEYS}',
+            f'hypothesis[0].faster_than_pct = 1: {UNKNOWN}; did you mean "faster_than_percent"? {KEYS}',
         ),
         (
             "workloads =",
             "workload =",
-            f'hypothesis[0].workload = ["prefill", "decode"]: unknown key; did you mean "workloads"? {KEYS}',
+            f'hypothesis[0].workload = ["prefill", "decode"]: {UNKNOWN}; did you mean "workloads"? {KEYS}',
         ),
         ("title =", "titel =", f'titel = "One file is faster": unknown key; did you mean "title"? {TOP_KEYS}'),
         ("title =", "titel =", "title: missing; expected a short text"),
@@ -355,9 +351,9 @@ READ_OFF = {
 
 def test_the_claims_of_the_dispute_are_there() -> None:
     timed = {
-        id: [h.region.describe() for h in claim.hypothesis if isinstance(h, Hypothesis)]
+        id: [h.region.describe() for h in claim.hypothesis if isinstance(h, TimeHypothesis)]
         for id, claim in SHIPPED.items()
-        if any(isinstance(h, Hypothesis) for h in claim.hypothesis)
+        if any(isinstance(h, TimeHypothesis) for h in claim.hypothesis)
     }
     assert timed == EXPECTED
     assert set(SHIPPED) == {*EXPECTED, *READ_OFF} == {path.stem for path in (ROOT / "claims").glob("*.toml")}

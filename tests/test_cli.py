@@ -21,7 +21,7 @@ from llama_workbench import ROOT, variants
 from llama_workbench.commands import app
 from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import workloads
-from llama_workbench.harness.claims.claims import Claim
+from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import FACTORS, write_run
 

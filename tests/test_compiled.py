@@ -16,9 +16,10 @@ from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.metrics.memory.memory import disagreement
-from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.metrics.memory.metric import disagreement
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.worker import gates
 from llama_workbench.harness.worker.gates import small_geometries, small_weights, trace
 from llama_workbench.harness.worker.main import Worker

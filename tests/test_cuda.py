@@ -22,12 +22,15 @@ from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
-from llama_workbench.harness.claims.claims import Claim, load_claims, select
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.reading import load_claims, select
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
 from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.plan.selection import Plan, PlanError, Request, make_plan
+from llama_workbench.harness.metrics.base import subjects
+from llama_workbench.harness.plan.experiments import Plan, make_plan
+from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.report.compare import compare
 from llama_workbench.harness.run import rejudge
 from llama_workbench.harness.store.folder import RunFolder
@@ -213,9 +216,9 @@ def test_each_device_measures_what_is_about_it() -> None:
     layout = set(claims("single-file-faster")[0].comparisons())
     assert set(here.comparisons()) == layout | set(claims("cpu-only")[0].comparisons())
     assert set(there.comparisons()) == layout | set(claims("gpu-kernels")[0].comparisons())
-    assert {reading.metric for reading in here.readings} == {"share", "loading", "check"}
-    assert {reading.metric for reading in there.readings} == {"attribution", "check"}
-    assert here.subjects("share") and not there.subjects("share")
+    assert {part.metric for part in here.hypotheses()} == {"time", "share", "loading", "check"}
+    assert {part.metric for part in there.hypotheses()} == {"time", "attribution", "check"}
+    assert subjects(here.hypotheses()) and not subjects(there.hypotheses())
     assert not any(experiment.grid for experiment in here.experiments)
     assert {e.workload.name for e in there.experiments if e.grid} == {"prefill-15m-t128", "decode-15m-c64"}
 
@@ -245,10 +248,13 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
 
 
 def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: Path) -> None:
-    run = session.Run(planned("cuda", "qkv-61"), session.Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
+    plan = planned("cuda", "qkv-61")
+    run = session.Run(plan, session.Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
     assert run.environment["device"] == {"kind": "cuda"}
-    found = run.unmeasured_phases()
-    assert {(fact["workload"], fact["variant"]) for fact in found} == set(planned("cpu", "qkv-61").subjects("share"))
+    run._make_passes(None)  # type: ignore[arg-type]
+    found = run.folder.read_phase_facts()
+    here = subjects(planned("cpu", "qkv-61").hypotheses())
+    assert {(fact["workload"], fact["variant"]) for fact in found} == set(here)
     assert all(fact["reason"].startswith("shares of the time are not measured on CUDA") for fact in found)
 
 

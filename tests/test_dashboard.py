@@ -514,7 +514,7 @@ def test_the_newest_run_opens_on_its_first_claim(page: Any, home: Path) -> None:
         ("refactor-2x-3x", "Refuted", "cancel", "on every workload the whole interval lies outside the claimed range"),
         ("mask-caching-6-11", "Supported", "check_circle", "the whole interval lies inside the claimed range"),
         ("mask-caching-helps", "Depends", "call_split", "supported on prefill-15m-t128; refuted on prefill-7b-1layer"),
-        ("mask-caching-exactly-8.5", "Inconclusive", "help", "the interval reaches across 1.085"),
+        ("mask-caching-exactly-8.5", "Inconclusive", "help", "the interval lies on both sides of 1.085"),
         ("gpu-kernels", "Not measurable here", "do_not_disturb_on", "this run has none of its comparisons"),
     ],
 )

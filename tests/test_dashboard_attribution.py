@@ -13,10 +13,10 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.datasets import workloads
-from llama_workbench.harness.claims.claims import check_claim
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
+from llama_workbench.harness.claims.reading import check_claim
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
-from llama_workbench.harness.metrics.attribution import ARCHITECTURE, GRID, OPERATIONS, TOTAL, contrasts
+from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, GRID, OPERATIONS, TOTAL, contrasts
 from llama_workbench.harness.store.folder import RunError, RunFolder
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page

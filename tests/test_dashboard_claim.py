@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 
-from llama_workbench.harness.evidence.judge import Noise
+from llama_workbench.harness.evidence.controls import Noise
 from llama_workbench.harness.store.folder import RunError, RunFolder
 from tests import runs
 from tests.dashboard_pages import alts, everything, texts

@@ -17,8 +17,9 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench import ROOT
 from llama_workbench.dashboard import data, noise, phase_shares, published_times
 from llama_workbench.dashboard.figures import colours, phase_bars
-from llama_workbench.harness.claims.claims import Reading, load_claims
 from llama_workbench.harness.claims.published import published, published_shares
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.metrics.share.metric import ShareHypothesis
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
@@ -109,7 +110,7 @@ def test_published_shares_are_what_the_claims_are_about() -> None:
         (set(hypothesis.phases), hypothesis.range)
         for claim in load_claims(ROOT / "claims")
         for hypothesis in claim.hypothesis
-        if isinstance(hypothesis, Reading) and hypothesis.of == "attention-subset"
+        if isinstance(hypothesis, ShareHypothesis) and hypothesis.of == "attention-subset"
     ]
     matched = [(line, ends) for line in lines for phases, ends in claimed if phases == set(line.phases)]
     assert len(matched) >= 4

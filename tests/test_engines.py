@@ -10,8 +10,9 @@ import torch
 from llama_workbench import variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.harness.claims import published
-from llama_workbench.harness.claims.claims import check_claim
-from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
+from llama_workbench.harness.claims.reading import check_claim
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.worker import gates, runners
 from llama_workbench.variants import components
 from llama_workbench.variants.engines import LLAMA_CPP, MISTRAL_RS, Engine, files

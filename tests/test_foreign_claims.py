@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from llama_workbench.datasets.files import SMALL_BYTES
-from llama_workbench.harness.claims.claims import MOST_FAULTS, ClaimError, check_claim, read_claim
+from llama_workbench.harness.claims.faults import MOST_FAULTS, ClaimError
+from llama_workbench.harness.claims.reading import check_claim, read_claim
 from tests.fuzz.foreign import CLAIM
 
 

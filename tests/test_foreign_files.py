@@ -28,7 +28,8 @@ from llama_workbench.datasets.checkpoints import (
 from llama_workbench.datasets.files import open_regular
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
-from llama_workbench.harness.claims.claims import ClaimError, load_claims
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.reading import load_claims
 from tests.test_gguf import changed_file
 
 TINY = geometries.get("tiny")

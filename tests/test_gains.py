@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from llama_workbench.harness.metrics.gains import Quotient, SizedGain, inflation, quotient, trend
+from llama_workbench.harness.metrics.inflation import Quotient, inflation, quotient
+from llama_workbench.harness.metrics.scaling import SizedGain, trend
 from llama_workbench.harness.spec.regions import Region
 
 gain = st.floats(-2, 5).filter(lambda x: x == 0 or abs(x) > 1e-6)

@@ -12,12 +12,14 @@ import torch
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.evidence.judge import effect_alpha, evidence_from_manifest
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.examiner.main import Examiner
-from llama_workbench.harness.plan.selection import Request, make_plan
-from llama_workbench.harness.run import SequentialReferee
-from llama_workbench.harness.store.folder import RoundRecord, RunFolder
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.run import stopping_rule
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates import (
     TOLERANCES,
     greedy,
@@ -269,7 +271,7 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     """Live rounds and stored samples give the same differences by each of the three metrics."""
     name = "generate-15m-t32-n32"
     plan = make_plan(Request(claims=("refactor-2x-3x",), workloads=(name,)), load_claims(ROOT / "claims"))
-    referee = SequentialReferee(plan, {})
+    rule = stopping_rule(plan, {})
     folder = RunFolder.create(tmp_path / "run")
     rng = random.Random(3)
     for index in range(4):
@@ -277,10 +279,11 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
         for sub_round in range(3):
             for place, variant in enumerate(("team006_before", "team005_proposal")):
                 first, rest = rng.randrange(1_000, 2_000), rng.randrange(50_000, 60_000)
-                rows.append([variant, sub_round, place, 32, 1, first + rest, first + rest + 9, 0, first, first + 5])
-        record: RoundRecord = {"workload": name, "process": 1, "round": index, "samples": rows}
-        referee.add(record)
-        folder.append_round(record)
+                whole = (first + rest, first + rest + 9)
+                rows.append(Sample(variant, sub_round, place, 32, 1, *whole, 0, first, first + 5))
+        finished = Round(name, 1, index, tuple(rows))
+        rule.add(finished)
+        folder.append_round(finished.to_json())  # type: ignore[arg-type]
     folder.finish()
     manifest = {
         "experiments": [
@@ -294,6 +297,6 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     asked = {comparison.metric: comparison for comparison in plan.comparisons()}
     assert set(asked) == {"time", "time_to_first_token", "time_per_output_token"}
     for metric, comparison in asked.items():
-        live = referee.series[name, comparison.baseline, comparison.variant, metric]
+        live = rule.series[comparison]
         assert live == pytest.approx(list(evidence.differences(comparison).values)), metric
-    assert effect_alpha(plan.comparisons()) == 0.01 / 3
+    assert rule.alpha == 0.01 / 3

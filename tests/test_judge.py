@@ -18,24 +18,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import Claim
-from llama_workbench.harness.evidence import judge
-from llama_workbench.harness.evidence.judge import (
-    Differences,
-    Effect,
-    Region,
-    combine,
-    combine_ad_hoc,
-    decided,
-    differences,
-    effect_alpha,
-    evidence_from_manifest,
-    judge_effect,
-    remaining_seconds,
-    round_value,
-)
+from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, Effect, decided, judge_effect, remaining_seconds
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.evidence.verdict import combine, combine_ad_hoc
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
-from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.plan.family import interval_alpha
+from llama_workbench.harness.spec.comparison import Metric
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import (
     Method,
     first_look,
@@ -43,10 +35,15 @@ from llama_workbench.harness.stats.confidence import (
     running_bounds,
     running_interval,
 )
+from llama_workbench.harness.stats.samples import Differences
 
 ALPHA = 0.01
 PAIRS = 5
 LN_1 = math.log(1.01)
+
+
+def differences(frame: pd.DataFrame, *, workload: str, baseline: str, variant: str, **asked: Any) -> Differences:
+    return stats.differences(stats.log_times(frame, workload=workload, **asked), baseline=baseline, variant=variant)
 
 
 def samples(
@@ -155,10 +152,18 @@ def test_a_round_is_the_median_of_its_log_ratios() -> None:
     assert found.values == pytest.approx(np.median(times["old"] - times["new"], axis=1), abs=1e-4)
     assert found.call_baseline_ns == pytest.approx(300_000, rel=0.01)
     assert found.call_variant_ns == pytest.approx(300_000 * math.exp(-0.1), rel=0.01)
-    one = round_value(
-        np.exp(times["old"][0]) * 1e9, np.full(PAIRS, 2), np.exp(times["new"][0]) * 1e9, np.full(PAIRS, 3)
+    one = Round(
+        "w",
+        0,
+        0,
+        tuple(
+            Sample(name, place, 0, 8, repeats, round(math.exp(log) * 1e9), 1, 0)
+            for name, repeats in (("old", 2), ("new", 3))
+            for place, log in enumerate(times[name][0])
+        ),
     )
-    assert one == pytest.approx(float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2))
+    live = stats.differences(stats.log_times_of_round(one, clock="cpu"), baseline="old", variant="new")
+    assert live.values == pytest.approx([float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2)])
 
 
 def test_times_are_by_call_and_the_clock_is_the_one_asked_for() -> None:
@@ -213,7 +218,7 @@ def test_no_rounds_and_no_valid_rounds() -> None:
 
 def test_a_sample_that_is_there_twice_is_an_error() -> None:
     frame = samples(noisy(1, rounds=2, old=0.0, new=0.0))
-    with pytest.raises(ValueError, match="one-to-one"):
+    with pytest.raises(ValueError, match="two samples in one sub-round"):
         differences(pd.concat([frame, frame.iloc[:1]]), workload="w", baseline="old", variant="new", clock="cpu")
 
 
@@ -331,12 +336,32 @@ def test_an_open_effect_says_how_long_it_would_take() -> None:
     region = Region.faster_than_percent(1)
     found = effect(normal(0.006, sd=0.01, n=40), region)
     assert found.verdict == "inconclusive"
-    [warning] = found.warnings
-    assert warning.startswith("the interval reaches across 1.01; about ") and warning.endswith("would decide it")
-    assert "too few rounds for an interval (5)" in effect(normal(0.0, n=5), region).warnings[0]
+    assert found.warnings == ("the interval lies on both sides of 1.01×",)
+    assert 0 < found.seconds_more < math.inf
+    assert combine([found])[1].startswith("not settled: the interval lies on both sides of 1.01×; about ")
+    assert combine([found])[1].endswith(" more would settle it")
+    few = effect(normal(0.0, n=5), region)
+    assert few.warnings == ("too few rounds for an interval",)
     assert effect([], region).warnings == ("no rounds were measured",)
     on_the_boundary = effect(normal(LN_1, n=40), region)
-    assert on_the_boundary.warnings[0].endswith("more time would not help much")
+    assert combine([on_the_boundary])[1].endswith("; more time would not help much")
+
+
+def test_many_open_effects_have_one_reason_together() -> None:
+    one = effect(normal(0.006, sd=0.01, n=40), Region.faster_than_percent(1))
+    effects = [
+        replace(one, workload=f"w{index % 3}", baseline=f"b{index}", seconds_more=float(20 * (index + 1)))
+        for index in range(6)
+    ]
+    verdict, reason = combine(effects)
+    assert verdict == "inconclusive"
+    assert reason == (
+        "not settled: the interval lies on both sides of 1.01×; about 20 s more would settle w0, about 2 min all"
+    )
+    beyond = [*effects[:2], replace(effects[2], seconds_more=math.inf)]
+    assert combine(beyond)[1].endswith(
+        "about 20 s more would settle w0, about 40 s 2 of 3; more time would not help much on w2"
+    )
 
 
 def test_remaining_seconds_is_what_it_then_takes() -> None:
@@ -388,7 +413,7 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
     assert short.verdict == "inconclusive" and "page faults may have made" in short.warnings[0]
     assert short.warnings[1].endswith("(at most 4 % of the time)")
     # Where a fault clears 2 MiB, a tenth of one is a tenth of that call.
-    huge = effect(found, region, faults_baseline=0.1, fault_cost_ns=judge.HUGE_FAULT_COST_NS)
+    huge = effect(found, region, faults_baseline=0.1, fault_cost_ns=HUGE_FAULT_COST_NS)
     assert huge.verdict == "inconclusive" and effect(found, region, faults_baseline=0.1).verdict == "supported"
     # A tenth of a fault in a call of 2 us is enough as well.
     tiny = effect(found, region, faults_baseline=0.1, call_baseline_ns=2000.0, call_variant_ns=2000.0)
@@ -446,11 +471,11 @@ def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
         (["refuted", "refuted"], "refuted", "outside the claimed range on w0, w1"),
         (["supported", "refuted", "refuted"], "depends", "supported on w0; refuted on w1, w2"),
         (["supported", "refuted", "inconclusive"], "depends", "supported on w0; refuted on w1; open: w2"),
-        (["supported", "inconclusive"], "inconclusive", "open: w1 (inconclusive); supported on w0"),
-        (["refuted", "not evidence"], "inconclusive", "open: w1 (not evidence); refuted on w0"),
-        (["inconclusive", "inconclusive"], "inconclusive", "open: w0, w1 (inconclusive)"),
+        (["supported", "inconclusive"], "inconclusive", "not settled: inconclusive on w1; supported on w0"),
+        (["refuted", "not evidence"], "inconclusive", "not settled: not evidence on w1; refuted on w0"),
+        (["inconclusive", "inconclusive"], "inconclusive", "not settled: inconclusive"),
         (["not evidence", "not evidence"], "not evidence", "w0, w1 (not evidence)"),
-        (["not evidence", "inconclusive"], "inconclusive", "open: w0 (not evidence); w1 (inconclusive)"),
+        (["not evidence", "inconclusive"], "inconclusive", "not settled: not evidence on w0; inconclusive on w1"),
     ],
 )
 def test_a_part_follows_from_its_effects(words: list[str], verdict: str, reason: str) -> None:
@@ -477,7 +502,7 @@ def test_a_comparison_follows_from_its_effects(words: list[str], verdict: str) -
 
 def test_reasons_and_baselines_are_named() -> None:
     effects = verdicts("inconclusive", "not evidence", reasons=["too noisy", "gates failed"])
-    assert combine(effects)[1] == "open: w0 (too noisy); w1 (gates failed)"
+    assert combine(effects)[1] == "not settled: too noisy on w0; gates failed on w1"
     effects = verdicts("supported", "refuted")
     effects[1] = replace(effects[1], workload="w0", baseline="other")
     assert combine(effects) == ("depends", "supported on w0 against old; refuted on w0 against other")
@@ -563,9 +588,10 @@ def test_a_claim_is_judged_at_alpha_over_all_effects_of_the_report() -> None:
 
 
 def test_effects_that_share_a_pair_count_once() -> None:
-    pairs = [Comparison("w", "new", "old"), Comparison("w", "old", "new"), Comparison("v", "new", "old")]
-    assert effect_alpha(pairs) == 0.005
-    assert effect_alpha([], 0.02) == 0.02
+    measured: dict[str, Any] = {"measured": {"w": ("old", "new"), "v": ("new", "old")}, "device": "cpu"}
+    pairs = [("old", "new"), ("new", "old"), ("old", "elsewhere")]
+    assert interval_alpha([], pairs, alpha=0.01, **measured) == 0.005
+    assert interval_alpha([], [], alpha=0.02, **measured) == 0.02
 
 
 def test_what_the_run_left_out_is_named() -> None:
@@ -666,7 +692,7 @@ def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
     evidence = evidence_from_manifest(run, frame)
     [verdict] = judge_claims([claim("a", "b", faster_than_percent=1)], evidence)
     assert verdict.verdict == "inconclusive"
-    assert verdict.reason == "open: b (no rounds were measured); supported on a"
+    assert verdict.reason == "not settled: no rounds were measured on b; supported on a"
 
 
 @pytest.mark.parametrize(("pages", "verdict"), [("madvise", "supported"), ("always", "inconclusive")])
@@ -893,7 +919,7 @@ def test_the_same_holds_from_samples_to_verdict() -> None:
 def test_one_wrong_interval_in_a_whole_report_is_as_rare_as_promised() -> None:
     """Twenty effects at alpha/20 each: the share of reports with any miss, all looks of all effects counted."""
     rng = np.random.default_rng(5)
-    low, high = running_bounds(rng.normal(0, 0.01, (1000, 20, ROUNDS)), effect_alpha([], ALPHA) / 20)
+    low, high = running_bounds(rng.normal(0, 0.01, (1000, 20, ROUNDS)), ALPHA / 20)
     assert np.mean(((low > 0) | (high < 0)).any(axis=(1, 2))) <= 0.01
 
 
@@ -945,10 +971,10 @@ def test_a_generation_has_three_times(metric: Any, ratio: float, call_ms: float,
 def test_the_three_times_add_up_and_give_the_throughput() -> None:
     frame = generations()
     total, first, other = (
-        judge.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(Metric)
+        stats.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(Metric)
     )
     assert np.allclose(total, first + 5 * other)
-    assert judge.tokens_per_second(9e6, new_tokens=6, batch=3) == pytest.approx(2000)
+    assert stats.tokens_per_second(9e6, new_tokens=6, batch=3) == pytest.approx(2000)
 
 
 def test_what_generates_nothing_has_no_first_token() -> None:
@@ -962,6 +988,6 @@ def test_what_generates_nothing_has_no_first_token() -> None:
 def test_a_metric_that_cannot_be_had_is_an_error() -> None:
     frame = generations()
     with pytest.raises(ValueError, match="metric must be one of time, time_to_first_token, time_per_output_token"):
-        judge.call_times_ns(frame, clock="cpu", metric="ttft")  # type: ignore[arg-type]
+        stats.call_times_ns(frame, clock="cpu", metric="ttft")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs the workload's new_tokens, 2 or more, not 1"):
-        judge.call_times_ns(frame, clock="cpu", metric="time_per_output_token", new_tokens=1)
+        stats.call_times_ns(frame, clock="cpu", metric="time_per_output_token", new_tokens=1)

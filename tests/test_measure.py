@@ -18,7 +18,9 @@ from llama_workbench.datasets import geometries
 from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
+from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
+from llama_workbench.harness.measure.participants import Group
 from llama_workbench.harness.measure.processes import WorkerProcess
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.standings import read_standings
@@ -149,7 +151,7 @@ def planned(tmp_path: Path, request: Request) -> measure.Measurement:
     )  # fmt: skip
 
 
-def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[WorkerProcess, measure.Group, str, bool]]:
+def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[WorkerProcess, Group, str, bool]]:
     """Every gate that was begun: in which process, for which group, of which variant, and if that had fallen out."""
     begun = []
     begin = measurement._begin_gate
@@ -164,7 +166,7 @@ def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[WorkerPro
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tmp_path, monkeypatch, cores):
-    monkeypatch.setattr(measure, "granted_cores", lambda: cores)
+    monkeypatch.setattr(gating, "granted_cores", lambda: cores)
     workloads = ("prefill-tiny-t16", "mask-create-apply-t32", "decode-width-256-c1")
     measurement = planned(tmp_path, Request(compare=("team006_before", "team006_after"), workloads=workloads))
     begun = spied(measurement, monkeypatch)
@@ -185,7 +187,7 @@ def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tm
 @pytest.mark.parametrize("last", ["team006_after", "kills"])
 def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_only_here(tmp_path, monkeypatch, last):
     """Two ordinary variants pass for compiled ones, which would take minutes; one kills the process it is gated in."""
-    monkeypatch.setattr(measure, "granted_cores", lambda: 2)
+    monkeypatch.setattr(gating, "granted_cores", lambda: 2)
     added = (f"{OUTSIDE}:kills",) if last == "kills" else ()
     variants = ("team006_before", last, "yardstick")
     measurement = planned(tmp_path, Request(variants=variants, added=added, workloads=("prefill-tiny-t16",)))
@@ -209,7 +211,7 @@ def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_o
 
 
 def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "granted_cores", lambda: 2)
+    monkeypatch.setattr(gating, "granted_cores", lambda: 2)
     workloads = ("decode-tiny-c16", "decode-width-256-c1")
     measurement = planned(
         tmp_path, Request(variants=("yardstick", "fast", "kills"), added=(f"{OUTSIDE}:kills",), workloads=workloads)
@@ -225,8 +227,8 @@ def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch
 
 
 def test_a_hanging_variant_is_given_up_wherever_it_is_gated(tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "granted_cores", lambda: 2)
-    monkeypatch.setattr(measure, "GATE_SECONDS", 15.0)
+    monkeypatch.setattr(gating, "granted_cores", lambda: 2)
+    monkeypatch.setattr(gating, "GATE_SECONDS", 15.0)
     request = Request(
         variants=("yardstick", "fast", "hangs"),
         added=(f"{OUTSIDE}:hangs",),

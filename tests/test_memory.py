@@ -19,14 +19,15 @@ from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.metrics.memory.holdings import bytes_by_kind, holdings, kind_of, live_tensors
-from llama_workbench.harness.metrics.memory.memory import (
+from llama_workbench.harness.metrics.memory.metric import (
     QUANTITIES,
     _short,
     disagreement,
-    memory_findings,
+    memory_results,
     run_memory,
 )
-from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates import small_weights
 from llama_workbench.harness.worker.main import Worker, WorkerError
@@ -335,7 +336,7 @@ def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monke
         "peak_bytes": [600, 650],
     }
     row = {"workload": T16, "variant": "candle_engine", "reason": "only resident", "seconds": 1.0, **resident}
-    found = {finding.subject[1]: finding for finding in memory_findings([row])}
+    found = {finding.subject[1]: finding for finding in memory_results([row])}
     assert found["resident_of_weights"].value == 15.0
     assert "150 bytes of peak resident memory" in found["resident_of_weights"].detail
     assert math.isnan(found["masks_of_weights"].value) and found["masks_of_weights"].reason == "only resident"
@@ -422,7 +423,7 @@ def test_a_sweep_tells_tensors_transients_and_resident_memory(swept: Any) -> Non
 
 def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
     records, _ = swept
-    found = {finding.subject: finding for finding in memory_findings(list(records.values()))}
+    found = {finding.subject: finding for finding in memory_results(list(records.values()))}
     assert len(found) == 5 * len(QUANTITIES)
 
     def of(quantity: str, variant: str = "team006_after") -> Any:
@@ -451,12 +452,12 @@ def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
 def test_findings_say_where_the_bytes_are_not_the_computed_ones_and_want_all_lengths(swept: Any) -> None:
     record = copy.deepcopy(swept[0][T16, "team006_after"])
     record["steps"][-1]["kept"]["kv"] += 5
-    first = memory_findings([record])[0]
+    first = memory_results([record])[0]
     assert first.subject[1] == "masks_of_weights" and "kept: 17,413 bytes of kv, computed 17,408" in first.detail
     record["steps"][-1]["computed"] = None
-    assert "policies of this variant are not known" in memory_findings([record])[0].detail
+    assert "policies of this variant are not known" in memory_results([record])[0].detail
     del record["steps"][-1]
     record["reason"] = _short(record)
-    values = {finding.subject[1]: finding for finding in memory_findings([record])}
+    values = {finding.subject[1]: finding for finding in memory_results([record])}
     assert math.isnan(values["masks_of_kv"].value) and "8 of 16 different" in values["masks_of_kv"].reason
     assert values["transient_of_weights"].value > 0

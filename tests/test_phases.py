@@ -21,6 +21,7 @@ from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.metrics.share import phases, shares
+from llama_workbench.harness.metrics.share.metric import run_phases
 from llama_workbench.harness.metrics.share.phases import (
     Instrumented,
     Marker,
@@ -406,7 +407,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
         # The two look at different seconds, and of one the wall time: what another program does to the machine in only
         # one of them tells them apart as well. It goes away; a line that counts for the wrong phase is there each time.
         for _ in range(3):
-            profiles.run_phases(measurement, folder, Quiet(), wanted, rounds=3)
+            run_phases(measurement, folder, Quiet(), wanted, rounds=3)
             plain = record(native=False)
             if plain[0]["reason"] or not disagreements(folder, plain[1])[0]:
                 break

@@ -9,8 +9,11 @@ import pytest
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.geometries import DataError, Geometry
-from llama_workbench.harness.claims.claims import ClaimError, Hypothesis, load_claims, select
-from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.reading import load_claims, select
+from llama_workbench.harness.metrics.time import TimeHypothesis
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.spec.experiments import without
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -50,7 +53,7 @@ def test_controls_ride_along():
 def test_claims_about_architecture_alone_compare_presets_that_differ_on_one_axis():
     for claim in CLAIMS:
         for hypothesis in claim.hypothesis:
-            if not isinstance(hypothesis, Hypothesis) or hypothesis.evidence != "architecture":
+            if not isinstance(hypothesis, TimeHypothesis) or hypothesis.evidence != "architecture":
                 continue
             ours = variants.get(hypothesis.variant).factors
             for baseline in hypothesis.baseline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,24 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness import run as session
-from llama_workbench.harness.claims.claims import Claim, ClaimError, Reading, check_claim, load_claims
-from llama_workbench.harness.evidence.judge import Finding, Verdict, evidence_from_manifest
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.reading import check_claim, load_claims
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.evidence.verdict import Verdict
 from llama_workbench.harness.judge.verdicts import judge_claims
-from llama_workbench.harness.metrics.check.checks import CHECKS, Case
-from llama_workbench.harness.metrics.count import QUANTITIES, CountError, count, lines, units
-from llama_workbench.harness.metrics.findings import find_out
-from llama_workbench.harness.plan.selection import PlanError, Request, make_plan
+from llama_workbench.harness.metrics.base import PassContext, subjects
+from llama_workbench.harness.metrics.check import metric as check_metric
+from llama_workbench.harness.metrics.check.checks import Case
+from llama_workbench.harness.metrics.check.metric import CheckHypothesis
+from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
+from llama_workbench.harness.metrics.exact import ExactResult
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.spec.regions import Range
-from llama_workbench.harness.store.folder import NO_SAMPLES
+from llama_workbench.harness.store.folder import NO_SAMPLES, RunFolder
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -43,7 +51,7 @@ def a_claim(**hypothesis: Any) -> Claim:
     return check_claim(table, "c.toml")
 
 
-def judged(*findings: Finding, samples: pd.DataFrame | None = None, **hypothesis: Any) -> Verdict:
+def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothesis: Any) -> Verdict:
     names = ("a", "b", "c")
     manifest = {
         "experiments": [
@@ -53,7 +61,8 @@ def judged(*findings: Finding, samples: pd.DataFrame | None = None, **hypothesis
     }
     columns = ("workload", "variant", "process", "round", "sub_round", "repeats", "cpu_ns", "wall_ns", "faults")
     empty = pd.DataFrame({column: [] for column in columns})
-    evidence = evidence_from_manifest(manifest, empty if samples is None else samples, findings=findings)
+    passes = {result.metric: {result.subject: result} for result in results}
+    evidence = evidence_from_manifest(manifest, empty if samples is None else samples, passes=passes)
     [verdict] = judge_claims([a_claim(**hypothesis)], evidence)
     return verdict
 
@@ -64,15 +73,21 @@ def judged(*findings: Finding, samples: pd.DataFrame | None = None, **hypothesis
 @pytest.mark.parametrize(
     ("hypothesis", "problem"),
     [
-        ({"metric": "count", "quantity": "lines"}, 'metric = "count" needs variant'),
+        ({"metric": "count", "quantity": "lines"}, "hypothesis[0].variant: missing; expected a name of letters"),
         ({"metric": "count", "quantity": "lines", "variant": "v"}, "exactly one of range, above, at_most; found none"),
         (
             {"metric": "count", "quantity": "lines", "variant": "v", "above": 1, "at_most": 2},
             "found above and at_most",
         ),
-        ({"metric": "check", "quantity": "q", "above": 1}, 'metric = "check" has no above (keys here: quantity)'),
-        ({"metric": "none"}, 'metric = "none" needs reason'),
-        ({"metric": "share", "variant": "v", "workloads": ["w"], "above": 1}, 'metric = "share" needs phases, of'),
+        (
+            {"metric": "check", "quantity": "q", "above": 1},
+            'above = 1: unknown key for metric = "check" (keys here',
+        ),
+        ({"metric": "none"}, "hypothesis[0].reason: missing; expected a text of one sentence"),
+        (
+            {"metric": "share", "variant": "v", "workloads": ["w"], "above": 1},
+            "hypothesis[0].phases: missing; expected a list of one or more phases without repeats",
+        ),
         (
             {"metric": "share", "variant": "v", "workloads": ["w"], "above": 1, "phases": ["mlp"], "of": "attention"},
             'mlp is no phase of "attention", which has qkv, rope',
@@ -83,7 +98,7 @@ def judged(*findings: Finding, samples: pd.DataFrame | None = None, **hypothesis
         ),
         (
             {"metric": "trend", "variant": "v", "baseline": "u", "workloads": ["w"], "above": 1},
-            'metric = "trend" needs two workloads or more',
+            'workloads = ["w"]: expected a list of two or more names without repeats',
         ),
         ({"metric": "count", "variant": "v", "quantity": "lines", "above": "1"}, 'above = "1": expected a number'),
         ({"metric": "count", "variant": "v", "quantity": "lines", "over": 1}, "over = 1: unknown key"),
@@ -128,18 +143,13 @@ def test_long_parts_are_left_out_unless_named_or_all_is_asked_for() -> None:
 
 def test_a_share_is_planned_as_a_pass_and_takes_no_rounds() -> None:
     plan = make_plan(Request(claims=("fragmentation-10pct",)), CLAIMS)
-    assert ("decode-15m-c64", "team006_after") in plan.subjects("share")
+    assert ("decode-15m-c64", "team006_after") in subjects(plan.hypotheses())
     assert all(not experiment.targets and not experiment.controls for experiment in plan.experiments)
     assert all("team006_after" in experiment.variants for experiment in plan.experiments)
 
 
 def test_what_the_claims_ask_for_exists() -> None:
-    for claim in CLAIMS:
-        for reading in claim.readings():
-            if reading.metric == "check":
-                assert reading.quantity in CHECKS, claim.id
-            if reading.metric == "count":
-                assert reading.quantity in QUANTITIES, claim.id
+    assert not [hypothesis.fault() for claim in CLAIMS for hypothesis in claim.hypothesis if hypothesis.fault()]
 
 
 # -- what is found out ---------------------------------------------------------------------------------------------
@@ -166,26 +176,32 @@ class Silent:
     def step(self, text: str, done: float, seconds_left: float) -> None: ...
 
 
+def checked(tmp_path: Path, *quantities: str) -> list[ExactResult]:
+    """What the pass stores of checks of these names."""
+    folder = RunFolder.create(tmp_path / "run")
+    (folder.path / "log").mkdir()
+    context = PassContext(None, folder, Silent(), tmp_path, 0)  # type: ignore[arg-type]
+    check_metric.METRIC.run([CheckHypothesis(metric="check", quantity=name) for name in quantities], context)
+    stored = check_metric.METRIC.read(folder)
+    return [stored["check", name, "", "", ""] for name in quantities]
+
+
 def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    asked = [
-        Reading(metric="check", quantity="own-unified-cache-correct"),
-        Reading(metric="check", quantity="no-such-check"),
-        Reading(metric="count", quantity="lines", variant="fast", baseline="transformers_sdpa", above=1),
-    ]
-    found = find_out(asked, cache=tmp_path, seed=0, log=tmp_path / "log", progress=Silent())
-    passed, missing, counted = found
+    passed, missing = checked(tmp_path, "own-unified-cache-correct", "no-such-check")
     assert passed.value == 100 and passed.count == 16, passed
     assert math.isnan(missing.value) and "no-such-check" in missing.reason
-    assert counted.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
-    assert [Finding.from_json(finding.to_json()) for finding in (passed, counted)] == [passed, counted]
+
+
+def test_a_count_may_be_over_that_of_a_baseline() -> None:
+    result = counted("lines", "fast", "transformers_sdpa")
+    assert result.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
+    assert ExactResult.from_json(asdict(result)) == result
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from llama_workbench.harness.metrics import findings
-
     cases = [Case("one", True), Case("two", False, "off by 3")]
-    monkeypatch.setattr(findings, "run_check", lambda *args, **more: (cases, 0.1))
-    [found] = find_out([Reading(metric="check", quantity="q")], cache=tmp_path, seed=0, log=tmp_path, progress=Silent())
+    monkeypatch.setattr(check_metric, "run_check", lambda *args, **more: (cases, 0.1))
+    [found] = checked(tmp_path, "q")
     assert found.value == 50 and found.detail == "two: off by 3"
     verdict = judged(found, metric="check", quantity="q")
     assert verdict.verdict == "refuted" and "two: off by 3" in verdict.effects[0].warnings
@@ -195,8 +211,8 @@ def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_a_count_is_judged_by_where_it_lies() -> None:
-    def found(value: float) -> Finding:
-        return Finding(("count", "lines", "", "fast", ""), value, 1)
+    def found(value: float) -> ExactResult:
+        return ExactResult("count", "lines", "", "fast", "", value, 1)
 
     asked: dict[str, Any] = {"metric": "count", "quantity": "lines", "variant": "fast", "at_most": 60}
     assert judged(found(60), **asked).verdict == "supported"
@@ -300,7 +316,7 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     record: dict[str, Any] = {"checkpoint": "15m", "loader": "gguf", "cache": "cold", "reason": None, "loads": []}
     record["first_tokens"] = [sample | {"round": number, "open_ns": 3e9 + 1e6 * number} for number in range(rounds)]
     manifest = {"experiments": [{"workload": {"name": "a", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
-    evidence = evidence_from_manifest(manifest, NO_SAMPLES, loading=[record])
+    evidence = evidence_from_manifest(manifest, NO_SAMPLES, passes={"loading": [record]})
     claim = a_claim(metric="loading", workloads=["a"], quantity="gguf", of="cold", above=50)
     [found] = judge_claims([claim], evidence)
     [effect] = found.effects

@@ -106,7 +106,7 @@ def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
             line = rf"^ +{effect['workload']} +{numbers} +{effect['verdict']} +40 +{effect['seconds']:.1f} s$"
             assert re.search(line, text, re.M), line
             assert f"{effect['baseline']} → {effect['variant']}\n" in text
-    assert "the interval reaches across 1.085" in text
+    assert "the interval lies on both sides of 1.085" in text
     assert "supported on prefill-15m-t128; refuted on prefill-7b-1layer-t128" in text
     assert "7 controls, widest interval" in text
     assert "7 verdicts: 1 supported, 3 refuted, 1 depends, 1 inconclusive, 1 not measurable here" in text

@@ -16,14 +16,17 @@ from llama_workbench import ROOT, variants
 from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.harness import run as session
-from llama_workbench.harness.claims.claims import Claim, ClaimError, check_claim
-from llama_workbench.harness.evidence.judge import Verdict, evidence_from_manifest
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.reading import check_claim
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.evidence.verdict import Verdict
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
-from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.roofline import kernels as roofs
+from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline.roofline import pairs, reached
 from llama_workbench.harness.metrics.roofline.work import (
     Work,
@@ -33,7 +36,8 @@ from llama_workbench.harness.metrics.roofline.work import (
     work_of_call,
     work_of_forward,
 )
-from llama_workbench.harness.plan.selection import Request, make_plan
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.folder import NO_SAMPLES, RunFolder
 from llama_workbench.harness.worker.gates import small_weights
 
@@ -227,7 +231,7 @@ def a_claim(**hypothesis: Any) -> Claim:
 def judged(*records: dict[str, Any], excluded: tuple[str, ...] = (), **hypothesis: Any) -> Verdict:
     fallen = [{"variant": name, "reason": "it fell out"} for name in excluded]
     manifest = {"experiments": [{"workload": {"name": "w"}, "variants": ["fast"], "excluded": fallen}]}
-    evidence = evidence_from_manifest(manifest, NO_SAMPLES, roofline=records)
+    evidence = evidence_from_manifest(manifest, NO_SAMPLES, passes={"roofline": records})
     [verdict] = judge_claims([a_claim(**({"workloads": ["w"]} | hypothesis))], evidence)
     return verdict
 
@@ -249,7 +253,7 @@ def test_a_stored_roofline_is_judged() -> None:
 
 
 def test_how_it_is_written_and_planned() -> None:
-    with pytest.raises(ClaimError, match='metric = "roofline" has no quantity'):
+    with pytest.raises(ClaimError, match='quantity = "flops": unknown key for metric = "roofline"'):
         a_claim(workloads=["w"], above=1, quantity="flops")
     claim = a_claim(workloads=["decode-tiny-c16"], above=1)
     assert Claim.model_validate(claim.model_dump(mode="json")) == claim
@@ -292,7 +296,7 @@ def test_the_pass_from_claim_to_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One of two variants fails in the middle: the other has its numbers all the same."""
-    monkeypatch.setattr(session, "run_roofline", partial(profiles.run_roofline, seconds=0.1))
+    monkeypatch.setattr(roofline, "run_roofline", partial(roofline.run_roofline, seconds=0.1))
     run, told = a_run(tmp_path)
     result = run.measure()
     assert "roofline prefill-tiny-t16: fast, tires" in told.lines
@@ -335,7 +339,7 @@ def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
         progress=Told(),
     )
     folder = RunFolder.create(tmp_path / "run")
-    profiles.run_roofline(measurement, folder, Told(), [("rope-t8", "fast"), ("decode-tiny-c16", "fast")])
+    roofline.run_roofline(measurement, folder, Told(), [("rope-t8", "fast"), ("decode-tiny-c16", "fast")])
     component, absent = folder.read_roofline()
     with pytest.raises(ValueError, match="a component has no roofline"):
         reached([component], "rope-t8", "fast", alpha=0.01)
@@ -347,8 +351,8 @@ def test_a_pass_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.Mo
     def fails(*arguments: Any) -> None:
         raise WorkerFailed("stopped answering")
 
-    monkeypatch.setattr(session, "run_roofline", fails)
+    monkeypatch.setattr(roofline, "run_roofline", fails)
     run, told = a_run(tmp_path)
-    run._find_out(None)  # type: ignore[arg-type]
+    run._make_passes(None)  # type: ignore[arg-type]
     assert "roofline: nothing found, stopped answering" in told.lines
     assert run.folder.read_roofline() == []

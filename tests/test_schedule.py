@@ -8,11 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.claims import load_claims
-from llama_workbench.harness.measure.measurement import Bookkeeping, Need, next_to_measure
-from llama_workbench.harness.plan.selection import Plan, Request, make_plan
-from llama_workbench.harness.run import ENOUGH_ROUNDS, SequentialReferee
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
+from llama_workbench.harness.measure.participants import ExperimentState
+from llama_workbench.harness.measure.schedule import Remaining, next_to_measure
+from llama_workbench.harness.plan.experiments import Plan, make_plan
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.run import stopping_rule
 from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval, first_look, running_interval
 
 NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
@@ -25,17 +29,17 @@ def plan() -> Plan:
     return make_plan(request, load_claims(ROOT / "claims"))
 
 
-def book(name: str, seconds_a_round: float) -> Bookkeeping:
+def book(name: str, seconds_a_round: float) -> ExperimentState:
     [experiment] = make_plan(Request(compare=VARIANTS, workloads=(name,)), []).experiments
-    return Bookkeeping(experiment, None, rounds=10, seconds=11 * seconds_a_round, first_seconds=2 * seconds_a_round)
+    return ExperimentState(experiment, None, rounds=10, seconds=11 * seconds_a_round, first_seconds=2 * seconds_a_round)
 
 
-def early(rounds: float, effects: int = 1) -> Need:
-    return Need(VARIANTS, True, rounds, 1000.0, effects)
+def early(rounds: float, effects: int = 1) -> Remaining:
+    return Remaining(VARIANTS, True, rounds, 1000.0, effects)
 
 
-def late(rounds: float) -> Need:
-    return Need(VARIANTS, False, rounds, rounds)
+def late(rounds: float) -> Remaining:
+    return Remaining(VARIANTS, False, rounds, rounds)
 
 
 def test_a_first_interval_comes_before_what_is_nearly_settled_the_cheapest_first() -> None:
@@ -74,32 +78,32 @@ def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
     assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10) is soon
 
 
-def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[SequentialReferee, Need]:
-    """A referee and what it says after rounds of equal variants whose times in round i are spread by factor(i)."""
-    referee = SequentialReferee(plan, {})
+def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[StoppingRule, Remaining]:
+    """A stopping rule, and what remains after rounds of equal variants whose times in round i spread by factor(i)."""
+    rule = stopping_rule(plan, {})
     rng = random.Random(5)
     [experiment] = [one for one in plan.experiments if one.workload.name == "prefill-15m-t128"]
     for index in range(rounds):
         spread = factor(index)
         samples = [
-            [name, sub_round, place, 128, 1, int(9e6 * rng.uniform(1 / spread, spread)), 9_000_000, 0]
+            Sample(name, sub_round, place, 128, 1, int(9e6 * rng.uniform(1 / spread, spread)), 9_000_000, 0)
             for sub_round in range(3)
             for place, name in enumerate(experiment.entered())
         ]
-        referee.add({"workload": experiment.workload.name, "process": 1, "round": index, "samples": samples})
-    return referee, referee.need(experiment)
+        rule.add(Round(experiment.workload.name, 1, index, tuple(samples)))
+    return rule, rule.remaining(experiment)
 
 
 def test_noise_does_not_keep_an_experiment_from_its_first_interval(plan: Plan) -> None:
     """A spread from three rounds once said "never", and the experiment waited for ever behind dearer ones."""
-    referee, need = measured(plan, 3, lambda index: 2.0)
+    rule, need = measured(plan, 3, lambda index: 2.0)
     assert need.early
-    assert need.rounds_next == first_interval(referee.alpha) - 3
+    assert need.rounds_next == first_interval(rule.alpha) - 3
     assert need.rounds_all >= need.rounds_next
 
 
 def test_with_the_signs_interval_others_may_have_their_turn_before_t_speaks(plan: Plan) -> None:
-    alpha = SequentialReferee(plan, {}).alpha
+    alpha = stopping_rule(plan, {}).alpha
     first, first_by_t = first_interval(alpha), first_look(alpha / 2)
     assert measured(plan, first - 1, lambda index: 1.02)[1].early
     _, need = measured(plan, first, lambda index: 1.02)
@@ -109,7 +113,7 @@ def test_with_the_signs_interval_others_may_have_their_turn_before_t_speaks(plan
 
 def test_one_round_far_off_does_not_make_the_wait_for_t_look_endless(plan: Plan) -> None:
     """The signs' first interval is the range of all rounds: by it one of them would make it tens of thousands."""
-    rounds = first_interval(SequentialReferee(plan, {}).alpha) + 1
+    rounds = first_interval(stopping_rule(plan, {}).alpha) + 1
     _, calm = measured(plan, rounds, lambda index: 1.002)
     _, one_off = measured(plan, rounds, lambda index: 3.0 if index == 4 else 1.002)
     assert calm.rounds_next <= one_off.rounds_next < 1000
@@ -117,16 +121,16 @@ def test_one_round_far_off_does_not_make_the_wait_for_t_look_endless(plan: Plan)
 
 def test_a_decided_effect_waits_no_longer_than_its_last_rounds(plan: Plan) -> None:
     """It is closed after so many rounds, however wide it is then."""
-    referee = SequentialReferee(plan, {})
+    rule = stopping_rule(plan, {})
     rng = random.Random(3)
     far = Region.faster_than_percent(100.0)
-    for rounds in range(first_interval(referee.alpha), ENOUGH_ROUNDS):
-        left = referee._rounds_left_of([rng.uniform(-0.3, 0.3) for _ in range(rounds)], far)
+    for rounds in range(first_interval(rule.alpha), ENOUGH_ROUNDS):
+        left = rule._rounds_left([rng.uniform(-0.3, 0.3) for _ in range(rounds)], far)
         assert 1 <= left <= ENOUGH_ROUNDS - rounds
 
 
 def test_an_effect_that_moved_while_it_was_measured_keeps_no_other_waiting(plan: Plan) -> None:
-    referee = SequentialReferee(plan, {})
+    rule = stopping_rule(plan, {})
     moved = [0.3 + 0.001 * (index % 3) for index in range(40)] + [0.4 + 0.001 * (index % 3) for index in range(20)]
-    assert running_interval(moved, referee.alpha).unstable
-    assert referee._rounds_left_of(moved, Region.faster_than_percent(1.0)) == float("inf")
+    assert running_interval(moved, rule.alpha).unstable
+    assert rule._rounds_left(moved, Region.faster_than_percent(1.0)) == float("inf")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from llama_workbench.harness.evidence.judge import Effect
-from llama_workbench.harness.metrics.trends import crossover, interval_of, position_slope
+from llama_workbench.harness.evidence.effect import Effect
+from llama_workbench.harness.metrics import scaling
+from llama_workbench.harness.metrics.scaling import Slope, crossover, interval_of
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
+from llama_workbench.harness.stats.samples import Clock, log_times
 
 ALPHA = 0.01
 POSITIONS = {f"decode-c{context}": context for context in (64, 256, 512, 1024, 2048)}
@@ -35,31 +38,36 @@ def decoding(
         for variant, (fixed_ns, each_ns) in cost.items():
             call_ns = (fixed_ns + each_ns * context) * shared * np.exp(noise * rng.standard_normal(3 * rounds))
             key = {"workload": workload, "variant": variant, "process": 0, "round": np.repeat(np.arange(rounds), 3)}
-            times = {"cpu_ns": (4 * call_ns).round(), "wall_ns": (5 * call_ns).round(), "repeats": 4}
+            times = {"cpu_ns": (4 * call_ns).round(), "wall_ns": (5 * call_ns).round(), "repeats": 4, "faults": 0}
             tables.append(pd.DataFrame({**key, "sub_round": np.tile(np.arange(3), rounds), **times}))
     return pd.concat(tables).sample(frac=1.0, random_state=seed)
 
 
+def slope(frame: pd.DataFrame, *, positions: Mapping[str, int], clock: Clock, **asked: Any) -> Slope:
+    times = {size: log_times(frame, workload=workload, clock=clock) for workload, size in positions.items()}
+    return scaling.position_slope(times, **asked)
+
+
 def test_a_planted_slope_is_found() -> None:
     frame = decoding({"flat": (1e6, 0.0), "cat": (1e6, 300.0)})
-    found = position_slope(frame, positions=POSITIONS, variant="cat", clock="cpu", alpha=ALPHA)
+    found = slope(frame, positions=POSITIONS, variant="cat", clock="cpu", alpha=ALPHA)
     assert (found.rounds, found.unstable) == (40, False)
     assert found.low < 300 < found.high < 320
     assert found.fixed_ns == pytest.approx(1e6, rel=0.01)
-    flat = position_slope(frame, positions=POSITIONS, variant="flat", clock="cpu", alpha=ALPHA)
+    flat = slope(frame, positions=POSITIONS, variant="flat", clock="cpu", alpha=ALPHA)
     assert flat.low < 0 < flat.high
-    wall = position_slope(frame, positions=POSITIONS, variant="cat", clock="wall", alpha=ALPHA)
+    wall = slope(frame, positions=POSITIONS, variant="cat", clock="wall", alpha=ALPHA)
     assert wall.ns_per_position == pytest.approx(1.25 * found.ns_per_position, rel=1e-3)
 
 
 def test_a_difference_of_slopes_is_freed_of_what_disturbs_both() -> None:
     frame = decoding({"view": (1e6, 100.0), "cat": (1e6, 130.0)}, noise=0.003, common=0.1)
-    alone = position_slope(frame, positions=POSITIONS, variant="cat", clock="cpu", alpha=ALPHA)
-    pair = position_slope(frame, positions=POSITIONS, variant="cat", baseline="view", clock="cpu", alpha=ALPHA)
+    alone = slope(frame, positions=POSITIONS, variant="cat", clock="cpu", alpha=ALPHA)
+    pair = slope(frame, positions=POSITIONS, variant="cat", baseline="view", clock="cpu", alpha=ALPHA)
     assert pair.low < 30 < pair.high
     assert pair.low > 0
     assert pair.high - pair.low < (alone.high - alone.low) / 5
-    swapped = position_slope(frame, positions=POSITIONS, variant="view", baseline="cat", clock="cpu", alpha=ALPHA)
+    swapped = slope(frame, positions=POSITIONS, variant="view", baseline="cat", clock="cpu", alpha=ALPHA)
     assert swapped.ns_per_position == pytest.approx(-pair.ns_per_position)
 
 
@@ -68,7 +76,7 @@ def test_slopes_of_equal_variants_are_rarely_told_apart() -> None:
     told = 0
     for seed in range(40):
         frame = decoding({"a": (1e6, 100.0), "b": (1e6, 100.0)}, rounds=30, common=0.05, seed=seed)
-        found = position_slope(frame, positions=POSITIONS, variant="b", baseline="a", clock="cpu", alpha=ALPHA)
+        found = slope(frame, positions=POSITIONS, variant="b", baseline="a", clock="cpu", alpha=ALPHA)
         told += not found.low <= 0 <= found.high
     assert told <= 3  # P(more) = 0.1 % if 1 % is kept
 
@@ -76,14 +84,14 @@ def test_slopes_of_equal_variants_are_rarely_told_apart() -> None:
 def test_rounds_without_partners_are_left_out_and_few_prove_nothing() -> None:
     frame = decoding({"cat": (1e6, 300.0)}, rounds=5)
     frame = frame[(frame["workload"] != "decode-c64") | (frame["round"] < 3)]
-    found = position_slope(frame, positions=POSITIONS, variant="cat", clock="cpu", alpha=ALPHA)
+    found = slope(frame, positions=POSITIONS, variant="cat", clock="cpu", alpha=ALPHA)
     assert (found.rounds, found.low, found.high) == (3, -math.inf, math.inf)
     assert found.to_json()["low"] is None
-    nothing = position_slope(frame, positions=POSITIONS, variant="fast", clock="cpu", alpha=ALPHA)
+    nothing = slope(frame, positions=POSITIONS, variant="fast", clock="cpu", alpha=ALPHA)
     assert nothing.rounds == 0
     assert nothing.to_json()["ns_per_position"] is None
     with pytest.raises(ValueError, match="two or more different positions"):
-        position_slope(frame, positions={"decode-c64": 64}, variant="cat", clock="cpu", alpha=ALPHA)
+        slope(frame, positions={"decode-c64": 64}, variant="cat", clock="cpu", alpha=ALPHA)
 
 
 def gains(**percent: tuple[float, float]) -> dict[float, Interval]:

@@ -9,7 +9,8 @@ import streamlit as st
 
 from llama_workbench.dashboard import data, grids, parts, words
 from llama_workbench.dashboard.figures import cells, forest
-from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERCENT
+from llama_workbench.harness.metrics.attribution.effects import MARGIN_PERCENT
+from llama_workbench.harness.metrics.attribution.grid import DUMMY, GRID
 from llama_workbench.harness.store.folder import RunError
 
 COMMAND = "pytest --benchmark --claims arch-or-ops"

@@ -24,7 +24,7 @@ from llama_workbench.dashboard import (
     values,
     words,
 )
-from llama_workbench.harness.evidence.judge import tokens_per_second
+from llama_workbench.harness.stats.samples import tokens_per_second
 from llama_workbench.harness.store.folder import RunError
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import crossovers, data, parts, timings, words
 from llama_workbench.dashboard.figures import crossover as figures
-from llama_workbench.harness.metrics.trends import Slope
+from llama_workbench.harness.metrics.scaling import Slope
 from llama_workbench.harness.store.folder import RunError
 
 

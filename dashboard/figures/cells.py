@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.grids import Cell
-from llama_workbench.harness.metrics.attribution import Grid
+from llama_workbench.harness.metrics.attribution.grid import Grid
 from llama_workbench.harness.report.text import interval_text, ratio_text
 
 from .colours import LIGHT, Palette

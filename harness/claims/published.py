@@ -14,7 +14,7 @@ from llama_workbench import ROOT
 from llama_workbench.datasets.geometries import DataError, Text, checked, impossible, nearest, read_toml, shown
 from llama_workbench.variants.phase_map import DENOMINATORS
 
-from .claims import Source
+from .model import Source
 
 PUBLISHED_FILE = ROOT / "datasets" / "published.toml"
 

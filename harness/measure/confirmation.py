@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..spec.comparison import Comparison
-from .measurement import Bookkeeping, Group, Measurement
+from .measurement import Measurement
+from .participants import ExperimentState, Group
 from .processes import WorkerFailed, WorkerProcess
 
 SUSPICIOUS_RATIO = 10.0
@@ -94,7 +95,7 @@ def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> Non
 
 
 def _confirm_one(
-    measurement: Measurement, group: Group, book: Bookkeeping, comparison: Comparison, inside: float
+    measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
 ) -> None:
     faster = comparison.variant if inside >= 1 else comparison.baseline
     try:
@@ -114,7 +115,7 @@ def _confirm_one(
 
 
 def _from_outside(
-    measurement: Measurement, group: Group, book: Bookkeeping, comparison: Comparison, inside: float
+    measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
 ) -> Confirmation | str:
     """The ratio as the parent's clock has it, or what is wrong with an output."""
     sides = (comparison.variant, comparison.baseline)
@@ -160,7 +161,9 @@ def _spent_ns(process: WorkerProcess, by_cpu: bool) -> int:
     return process.cpu_ns() if by_cpu else time.perf_counter_ns()
 
 
-def _wrong(measurement: Measurement, group: Group, book: Bookkeeping, process: WorkerProcess, side: str) -> str | None:
+def _wrong(
+    measurement: Measurement, group: Group, book: ExperimentState, process: WorkerProcess, side: str
+) -> str | None:
     """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is."""
     examination = measurement.examination
     assert examination is not None and group.folder is not None

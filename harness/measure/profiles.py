@@ -1,8 +1,7 @@
-"""The passes apart from timing: a py-spy pass and a memray pass, time by phase, and the roofline.
+"""The profile pass: each variant under py-spy, and its peak of memory under memray.
 
-Profiles and memray's peaks feed no verdict; phases and the roofline do, where claims ask for them. All write into the
-run folder: folded stacks and `profiles.json`, `memory.json`, `phases.parquet` and `phases.json`, `roofline.json`. Where
-a pass is refused, the reason is recorded and the run goes on.
+Neither feeds a verdict. The pass writes folded stacks with `profiles.json`, and `memory.json`, into the run folder.
+Where a tool is refused, the reason is recorded and the run goes on.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ from typing import Any
 
 from llama_workbench.variants import outside
 
-from ..machine.environment import last_level_cache_bytes
 from ..machine.lifeline import tied
 from ..machine.places import place
-from ..store.folder import MEMORY, PHASE_FACTS, PROFILES, ROOFLINE, RunFolder
-from .measurement import Bookkeeping, Group, Measurement, Progress
+from ..store.folder import MEMORY, PROFILES, RunFolder
+from .measurement import Measurement
+from .participants import ExperimentState, Progress
+from .passes import PASS_SECONDS
 from .processes import WorkerFailed, WorkerProcess
 
 RATE_HZ = 250
@@ -37,15 +37,7 @@ SECONDS = 1.5
 NATIVE_LEAD_SECONDS = 6.0
 """py-spy stops the process for seconds to read torch's symbols, then makes up for the samples that it missed."""
 
-PASS_SECONDS = 180.0
 ATTACH_SECONDS = 10.0
-
-ROOFLINE_SECONDS, ROOFLINE_CALLS = 12.0, 2000
-"""Of the roofline pass's rounds on a workload, where these are not too few then. It has failed once it takes
-PASS_SECONDS more than this and the time of so many calls: some 20 times what it should take."""
-
-PHASE_ROUNDS = 12
-"""Rounds of the phase pass: fixed beforehand, as the t interval over them asks for."""
 
 
 def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
@@ -86,145 +78,15 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         folder.write_json(MEMORY, memory)
 
 
-def _compared(book: Bookkeeping) -> set[str]:
+def _compared(book: ExperimentState) -> set[str]:
     """The variants of an experiment that somebody compares by name."""
     pairs = [target.comparison for target in book.experiment.targets]
     return {name for pair in pairs for name in (pair.variant, pair.baseline)}
 
 
-def run_phases(
-    measurement: Measurement,
-    folder: RunFolder,
-    progress: Progress,
-    wanted: Sequence[tuple[str, str]],
-    rounds: int = PHASE_ROUNDS,
-) -> None:
-    """Time the phases of each wanted (workload, variant); those of a workload take turns, in every round.
-
-    Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
-    else the clock, the readings of a call, and which lines of the source belong to which phase.
-    """
-    rows: list[list[Any]] = []
-    facts: list[dict[str, Any]] = []
-    work = [
-        (group, book, names)
-        for group in measurement.groups
-        for book in group.books
-        if (names := [n for n in book.remaining().variants if (book.experiment.workload.name, n) in wanted])
-    ]
-    for index, (group, book, names) in enumerate(work):
-        workload = book.experiment.workload.name
-        progress.step(f"phases {workload}: {len(names)} variants", index / len(work), float("nan"))
-        taken, said = _phases(measurement, group, book, names, rounds)
-        rows += [
-            [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
-            for name, round_index, call, tokens, plain_ns, spent in taken
-            for phase, ns in spent.items()
-        ]
-        facts += [{"workload": workload, "variant": name, "rounds": rounds, **fact} for name, fact in said.items()]
-        folder.write_phases(rows)
-        folder.write_json(PHASE_FACTS, facts)
-    told = {(fact["workload"], fact["variant"]) for fact in facts}
-    facts += [
-        {"workload": workload, "variant": name, "rounds": 0, "reason": "it is not measured in this run, or fell out"}
-        for workload, name in dict.fromkeys(wanted)
-        if (workload, name) not in told
-    ]
-    folder.write_phases(rows)
-    folder.write_json(PHASE_FACTS, facts)
-
-
-def run_roofline(
-    measurement: Measurement,
-    folder: RunFolder,
-    progress: Progress,
-    wanted: Sequence[tuple[str, str]],
-    seconds: float = ROOFLINE_SECONDS,
-) -> None:
-    """Time each wanted (workload, variant) beside what this machine can do; see `roofline.Record` for what is written.
-
-    Writes roofline.json anew after each workload. Where a workload or a variant has no samples, its record says why.
-    """
-    places = {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}
-    names: dict[str, list[str]] = {}
-    for workload, variant in dict.fromkeys(wanted):
-        names.setdefault(workload, []).append(variant)
-    records: list[dict[str, Any]] = []
-    for index, (workload, asked) in enumerate(names.items()):
-        left = (len(names) - index) * seconds
-        progress.step(f"roofline {workload}: {', '.join(asked)}", index / len(names), left)
-        group, book = places.get(workload, (None, None))
-        record: dict[str, Any] = {"workload": workload, "reason": None}
-        entries: dict[str, dict[str, Any]] = {}
-        if group is None or book is None:
-            record["reason"] = "the workload is not in this run"
-        elif book.experiment.workload.kind == "component":
-            record["reason"] = "a component has no roofline: only the work of whole forwards is counted"
-        else:
-            standing = [name for name in asked if name in book.remaining().variants]
-            wall = {name for name in standing if book.experiment.workload.threads > 1 or name in book.wall_variants}
-            entries = {name: {"clock": "wall" if name in wall else "cpu", "reason": None} for name in standing}
-            limit = PASS_SECONDS + seconds
-            found, lost = _asked(measurement, group, book, standing, "roofline", limit, ROOFLINE_CALLS, seconds=seconds)
-            for name, reason in lost.items():
-                entries[name]["reason"] = reason
-                progress.note(f"roofline of {name} on {workload}: {reason}")
-            record |= {"cache_bytes": last_level_cache_bytes(), **(found or {})}
-        gone = measurement.excluded | (book.excluded if book else {})
-        for name in asked:
-            entries.setdefault(name, {"reason": gone.get(name, "it is not measured in this run")})
-        records.append(record | {"variants": entries})
-        folder.write_json(ROOFLINE, records)
-
-
-def _phases(
-    measurement: Measurement, group: Group, book: Bookkeeping, names: Sequence[str], rounds: int
-) -> tuple[list[list[Any]], dict[str, dict[str, Any]]]:
-    """Rows and facts of one workload."""
-    wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
-    found, lost = _asked(measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, rounds=rounds, wall=wall)
-    facts = {name: {"reason": reason} for name, reason in lost.items()}
-    return (found["rows"], facts | found["facts"]) if found else ([], facts)
-
-
-def _asked(
-    measurement: Measurement,
-    group: Group,
-    book: Bookkeeping,
-    names: Sequence[str],
-    verb: str,
-    limit_seconds: float,
-    limit_calls: int,
-    **arguments: Any,
-) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """The answer of a pass over several variants at once, and why some fell out of it.
-
-    One that brings the process down, or fails, gets a reason, and the rest start anew. They have `limit_seconds` and
-    the time of `limit_calls` calls of each.
-    """
-    left, lost = list(names), dict[str, str]()
-    while left:
-        calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
-        try:
-            found: dict[str, Any] = measurement.standing(group).ask(
-                verb,
-                limit_seconds + limit_calls * calls_seconds,
-                workload=book.experiment.workload.name,
-                variants=left,
-                **arguments,
-            )
-        except WorkerFailed as failure:
-            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
-            lost |= dict.fromkeys(guilty, failure.reason)
-            left = [name for name in left if name not in guilty]
-            continue
-        return found, lost
-    return None, lost
-
-
 def _py_spy(
     process: WorkerProcess,
-    book: Bookkeeping,
+    book: ExperimentState,
     variant: str,
     path: Path,
     added: Sequence[Path] = (),

@@ -1,4 +1,4 @@
-"""What can be counted in a variant's source: lines, functions, units that a test can take on alone. No torch.
+"""What can be counted in a variant's source: lines, functions, units that a test can take on alone.
 
 Counted are the files of `variants/` that a variant's `build` reaches by imports. The types that every variant shares
 (`config`, `settings`) are left out on all sides. A line counts if it holds code: blank lines, comments and docstrings
@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import ast
 import io
+import math
 import tokenize
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from llama_workbench import variants
+
+from ..spec.hypotheses import Name, Quantity, RangeHypothesis
+from .base import PassContext
+from .exact import ExactMetric, ExactResult, no_such_quantity
 
 SHARED = {"config", "settings"}
 """Modules of `variants/` that no variant has to itself."""
@@ -109,3 +115,50 @@ def count(variant: str, quantity: str) -> tuple[int, str]:
     files = sources(variant)
     value = QUANTITIES[quantity](files)
     return value, f"{variant}: {value} in {', '.join(file.name for file in files)}"
+
+
+class CountHypothesis(RangeHypothesis):
+    """`quantity` of the source of `variant`; with a `baseline`, how many times that of the baseline's source."""
+
+    metric: Literal["count"]
+    variant: Name
+    quantity: Quantity
+    baseline: Name | None = None
+
+    @property
+    def unit(self) -> str:
+        """What the value is counted in."""
+        return "times" if self.baseline else self.quantity
+
+    def fault(self) -> str:
+        """Says so where nobody counts that."""
+        return no_such_quantity(self.metric, self.quantity, QUANTITIES)
+
+
+class CountMetric(ExactMetric[CountHypothesis]):
+    """Read off the source; nothing is executed."""
+
+    names = ("count",)
+    hypothesis = CountHypothesis
+    title = "count: what the source holds"
+
+    def run(self, hypotheses: Sequence[CountHypothesis], context: PassContext) -> None:
+        """Count for every hypothesis."""
+        wanted = dict.fromkeys((each.quantity, each.variant, each.baseline or "") for each in hypotheses)
+        self.store([counted(*subject) for subject in wanted], context)
+
+
+def counted(quantity: str, variant: str, baseline: str) -> ExactResult:
+    """The quantity of `variant`, over that of `baseline` where this is not empty. A fault is the result's reason."""
+    subject = ("count", quantity, "", variant, baseline)
+    try:
+        value, detail = count(variant, quantity)
+        if not baseline:
+            return ExactResult(*subject, value, 1, detail=detail)
+        other, of_baseline = count(baseline, quantity)
+    except CountError as error:
+        return ExactResult(*subject, math.nan, 0, reason=str(error))
+    return ExactResult(*subject, value / other, 1, detail=f"{detail}; {of_baseline}")
+
+
+METRIC = CountMetric()

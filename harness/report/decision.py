@@ -63,8 +63,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rule:
-    """One document's rule. thresholds: quantity → the thresholds in percent that `choose` asks about, rising. A quantity
-    is "share of NAME" or "gain of NAME". remark: how we interpret the rule, or what of it cannot be measured."""
+    """One document's rule.
+
+    thresholds: quantity ("share of NAME" or "gain of NAME") → thresholds in percent that `choose` asks about, rising.
+    remark: how we interpret the rule, or what of it cannot be measured.
+    """
 
     team: str
     document: str

@@ -16,9 +16,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pandas as pd
-
-from ..evidence.judge import Evidence, differences, evidence_from_manifest
+from ..evidence.evidence import Evidence, evidence_from_manifest
+from ..spec.comparison import Comparison
 from ..stats.confidence import Interval, running_interval
 from ..store.folder import MANIFEST, STANDINGS, RunError, RunFolder, RunWarning
 from ..store.forms import Fault
@@ -94,8 +93,8 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         evidence = evidence_from_manifest(manifest, samples)
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
-    by_workload = {str(name): rows for name, rows in samples.groupby("workload", observed=True)}
-    present = {(name, str(variant)) for name, rows in by_workload.items() for variant in set(rows["variant"])}
+    there = samples[["workload", "variant"]].drop_duplicates()
+    present = {(str(workload), str(variant)) for workload, variant in there.itertuples(index=False)}
     courses: dict[str, Course] = {}
     for experiment in manifest.get("experiments", ()):
         name = experiment["workload"]["name"]
@@ -116,7 +115,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         if key in present and key not in evidence.unusable and "@" not in key[1] and key[1] != courses[key[0]].against
     )
     rows = {
-        key: _standing(by_workload[key[0]], evidence, key, against)
+        key: _standing(evidence, key, against)
         for key in subjects
         if (against := courses[key[0]].against) and (workloads is None or key[0] in workloads)
     }
@@ -172,12 +171,11 @@ def _against(workload: str, baseline: object, present: Collection[Key]) -> str |
     return str(baseline) if (workload, baseline) in present else None
 
 
-def _standing(samples: pd.DataFrame, evidence: Evidence, key: Key, against: str) -> Standing:
+def _standing(evidence: Evidence, key: Key, against: str) -> Standing:
     workload, variant = key
-    clock = evidence.clock(workload, variant, against)
-    measured = differences(samples, workload=workload, baseline=against, variant=variant, clock=clock)
+    measured = evidence.differences(Comparison(workload, variant, against))
     return Standing(
-        clock=clock,
+        clock=evidence.clocks.of(workload, variant, against),
         interval=running_interval(measured.values, evidence.alpha),
         faults=measured.faults_variant - measured.faults_baseline,
     )

@@ -282,4 +282,4 @@ class Standings(Shape):
 MANIFEST, JUDGED_MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(JudgedManifest), TypeAdapter(Standings)
 VERDICTS = TypeAdapter(list[Verdict])
 CLAIMS = TypeAdapter(list[dict[str, Any]])
-"""claims.json is only a list of objects here: what a claim is, harness/claims/claims.py checks."""
+"""claims.json is only a list of objects here: what a claim is, harness/claims/model.py checks."""

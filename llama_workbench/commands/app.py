@@ -107,7 +107,7 @@ def _message(error: Exception) -> list[str] | None:
         return [f"{_one_line(usage())} (see workbench --help)"]
     from llama_workbench.datasets.cache import CacheError
     from llama_workbench.datasets.geometries import DataError
-    from llama_workbench.harness.claims.claims import ClaimError
+    from llama_workbench.harness.claims.faults import ClaimError
     from llama_workbench.harness.report.markdown import ReadmeError
     from llama_workbench.harness.speedscope import SpeedscopeError
     from llama_workbench.harness.store.folder import RunError

@@ -13,7 +13,7 @@ from llama_workbench import ROOT
 from .shared import AsJson, print_json, show
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.claims.claims import Hypothesis, Reading
+    from llama_workbench.harness.spec.hypotheses import Hypothesis
 
 
 def command(as_json: AsJson = False) -> None:
@@ -25,7 +25,7 @@ def command(as_json: AsJson = False) -> None:
         "hypothesis": [{"part", "evidence", "variant", "baseline": [..], "workloads": [..], "metric",
                         "quick", "device", "faster_than_percent", "slower_than_percent", "not_faster_than_percent",
                         "ratio", "gain_percent", "same_within_percent"}]}]
-    A hypothesis that is not about a time has other keys (see the package harness/claims).
+    A hypothesis that is not about a time has other keys (see harness/metrics).
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def command(as_json: AsJson = False) -> None:
       workbench claims --json | jq -r '.[].id'
       pytest --benchmark --claims rope-3x-5x     measure one of them
     """
-    from llama_workbench.harness.claims.claims import load_claims
+    from llama_workbench.harness.claims.reading import load_claims
 
     claims = load_claims(ROOT / "claims")
     if as_json:
@@ -47,19 +47,11 @@ def command(as_json: AsJson = False) -> None:
     show(Group(*blocks))
 
 
-def _describe(hypothesis: Hypothesis | Reading) -> str:
+def _describe(hypothesis: Hypothesis) -> str:
     """One hypothesis on a line: its part, what is measured, what is claimed, and what it needs."""
-    from llama_workbench.harness.claims.claims import Hypothesis
-
     part = f"{hypothesis.part}: " if hypothesis.part else ""
-    count = len(hypothesis.workloads)
+    count = len(hypothesis.workload_names())
     where = f" ({count} workload{'s' * (count != 1)})" if count else ""
     needs = "" if hypothesis.quick else ", with --all only"
     needs += f", with --device {hypothesis.device} only" if hypothesis.device else ""
-    if isinstance(hypothesis, Hypothesis):
-        sides = f"{hypothesis.variant} against {', '.join(hypothesis.baseline)}: {hypothesis.region.describe()}"
-        return f"{part}{sides}{where}{needs}"
-    what = " ".join(word for word in (hypothesis.metric, hypothesis.quantity, " + ".join(hypothesis.phases)) if word)
-    sides = " against ".join(name for name in (hypothesis.variant, hypothesis.baseline) if name)
-    claimed = hypothesis.describe() or hypothesis.reason or ""
-    return f"{part}{what}{' of ' + sides if sides else ''}: {claimed}{where}{needs}"
+    return f"{part}{': '.join(filter(None, (hypothesis.title(), hypothesis.describe())))}{where}{needs}"

@@ -20,7 +20,8 @@ from llama_workbench.datasets import checkpoints, geometries, tokenizer, workloa
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.gguf import tokenizer as gguf_tokenizer
 from llama_workbench.datasets.tokenizer import TokenizerError
-from llama_workbench.harness.claims.claims import ClaimError, read_claim
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.reading import read_claim
 
 from . import BYTES, Damage, Kind, digit, json_value
 

@@ -26,7 +26,8 @@ from llama_workbench.dashboard import (
     sweeps,
 )
 from llama_workbench.dashboard.timings import read_evidence
-from llama_workbench.harness.claims.claims import ClaimError, check_claim
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.roofline import all_reached
 from llama_workbench.harness.report.compare import compare_standings, to_markdown
 from llama_workbench.harness.report.decision import decisions_of

@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...measure.measurement import Progress
+from ...measure.participants import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
-from ...plan.selection import LOADED_INTO
 from ...stats.confidence import Interval, fixed_interval
+
+LOADED_INTO = "fast"
+"""The variant that stands for "a model"."""
 
 BASELINE = "safetensors-mmap"
 CONTROL = f"{BASELINE}@aa"

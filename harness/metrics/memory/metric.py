@@ -1,6 +1,6 @@
 """What caching costs in memory: what a variant holds after 1, 2, 4, ... different lengths, and the peaks on the way.
 
-    (workload, variant) --run_memory--> memory_sweep.json --memory_findings--> findings, in percent
+    (workload, variant) --run_memory--> memory_sweep.json --memory_results--> exact results, in percent
 
 Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. In the
 first nothing looks on: it loads and reads the weights, then builds the variant and serves the lengths, and its peak
@@ -21,14 +21,18 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Literal
 
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
-from ...evidence.judge import Finding
-from ...measure.measurement import Bookkeeping, Group, Measurement, Progress
+from ...measure.measurement import Measurement
+from ...measure.participants import ExperimentState, Group, Progress
+from ...measure.passes import measured_by, reason_against
 from ...measure.processes import WorkerFailed
+from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
 from ...store.folder import MEMORY_SWEEP, RunFolder
+from ..base import PassContext, subjects
+from ..exact import ExactMetric, ExactResult, no_such_quantity
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS
@@ -50,7 +54,7 @@ def run_memory(
     `transients`, `weights_bytes` and `kv_bytes` (keys and values of the longest length). One with a `reason` has what
     was found before that: of an engine, whose tensors are not torch's, resident memory.
     """
-    places = {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}
+    places = measured_by(measurement)
     records: list[dict[str, Any]] = []
     pairs = list(dict.fromkeys(wanted))
     for index, (workload, variant) in enumerate(pairs):
@@ -74,16 +78,14 @@ def run_memory(
     return records
 
 
-def _unfit(measurement: Measurement, book: Bookkeeping, variant: str) -> str | None:
+def _unfit(measurement: Measurement, book: ExperimentState, variant: str) -> str | None:
     """Why there is nothing to sweep."""
     if book.experiment.workload.kind != "prefill":
         return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
-    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
-        return reason
-    return None if variant in book.remaining().entered() else "it is not measured on this workload"
+    return reason_against(measurement, book, variant)
 
 
-def _sweep(measurement: Measurement, group: Group, book: Bookkeeping, variant: str, record: dict[str, Any]) -> None:
+def _sweep(measurement: Measurement, group: Group, book: ExperimentState, variant: str, record: dict[str, Any]) -> None:
     """Fill in the record, step by step; what a step finds stays when a later one fails."""
     seconds = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
     name = book.experiment.workload.name
@@ -113,13 +115,13 @@ def _short(record: Mapping[str, Any]) -> str | None:
     return f"memory gets short: {served} of {record['planned_lengths']} different lengths served"
 
 
-# --- findings ------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------------------------
 
 
-def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def memory_results(rows: Sequence[Mapping[str, Any]]) -> list[ExactResult]:
     """Every one of QUANTITIES, in percent, from the records of memory_sweep.json; `count` is the number of lengths.
 
-    What a record does not hold, or holds for fewer lengths than planned, is a finding with the record's reason.
+    What a record does not hold, or holds for fewer lengths than planned, is a result with the record's reason.
     """
     found = []
     for row in rows:
@@ -128,7 +130,7 @@ def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
             seconds = float(row["seconds"])
             sizes = series(row)
             if not sizes:
-                found.append(Finding(subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
+                found.append(ExactResult(*subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
                 continue
             served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
             peak = "resident memory" if row.get("device", "cpu") == "cpu" else "memory of tensors on the device"
@@ -138,7 +140,7 @@ def memory_findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
             if "steps" in row and (said := disagreement(row["steps"][-1])):
                 detail += f"; {said}"
             value = 100 * sizes[-1] / row[whole]
-            found.append(Finding(subject, value, row["planned_lengths"], detail=detail, seconds=seconds))
+            found.append(ExactResult(*subject, value, row["planned_lengths"], detail=detail, seconds=seconds))
     return found
 
 
@@ -211,3 +213,39 @@ def disagreement(step: Mapping[str, Any]) -> str:
         if step[state][kind] != step["computed"][state][kind]
     ]
     return "; ".join(said)
+
+
+# -- the metric --------------------------------------------------------------------------------------------------------
+
+
+class MemoryHypothesis(RangeHypothesis):
+    """`quantity` (one of QUANTITIES) of `variant` on each of `workloads`, in percent."""
+
+    metric: Literal["memory"]
+    variant: Name
+    workloads: Names
+    quantity: Quantity
+
+    def fault(self) -> str:
+        """Says so where nobody measures that."""
+        return no_such_quantity(self.metric, self.quantity, QUANTITIES)
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        """The variant on each workload."""
+        return tuple((workload, self.variant) for workload in self.workloads)
+
+
+class MemoryMetric(ExactMetric[MemoryHypothesis]):
+    """Bytes of live tensors and of resident memory, counted in fresh processes."""
+
+    names = ("memory",)
+    hypothesis = MemoryHypothesis
+    title = "memory: what each policy holds"
+
+    def run(self, hypotheses: Sequence[MemoryHypothesis], context: PassContext) -> None:
+        """Sweep the lengths; write memory_sweep.json and the results."""
+        rows = run_memory(context.measurement, context.folder, context.progress, subjects(hypotheses))
+        self.store(memory_results(rows), context)
+
+
+METRIC = MemoryMetric()

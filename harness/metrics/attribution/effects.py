@@ -1,245 +1,29 @@
-"""Architecture or operations? A full factorial: every combination of old and new levels, measured in the same rounds.
-
-    samples --grid_times--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> FactorEffect
-
-A ladder of presets that changes one thing a step gives each thing credit for what it does beside one setting of the
-others. A full factorial has every setting: with two levels a factor, each effect is a contrast over *all* cells, half
-of them against the other half, so every cell's time serves every effect (Fisher 1935; Box, Hunter and Hunter,
-"Statistics for Experimenters", chapter 5), and whether effects add up is seen and not assumed.
-
-Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up,
-where a cell's speed-up is minus the median, over the round's sub-rounds, of the log time of a call. Common drift
-cancels in it, because the signs of a contrast sum to nil; a sample hit by an outlier cancels in its own cell's median.
-The series goes through the same confidence sequence as any other comparison. The estimates are those of ordinary least
-squares on the log times (a test holds it against statsmodels); the intervals are not, because least squares takes
-residuals for independent that share a round, and allows one look only.
-
-Scale. An effect is the log of a ratio t_old / t_new: above 1 the new level is faster, on the geometric mean over the
-settings of the other factors. An interaction of two factors is half the difference between the effects of the one with
-the other new and old (the usual scale, so that all effects have the same standard error): above 1 both new levels
-together gain more than each alone would have it.
-
-The split. With L the log speed-up of a cell over the all-old one, the total is L(new, new), for architecture and
-operations new. Changing architecture first gains L(new, old), changing it last L(new, new) - L(old, new); where
-operations change what architecture gains the two differ, and the mean of both (Shapley's value of a game of two)
-favours neither and adds up to the total. In effects it is the sum of those with an odd number of architecture factors
-and an even number of operations factors, and the other way round for operations. Only the four corners enter, so it has
-twice the standard error of an effect.
-
-The dummy. A random half of the cells against the rest, drawn anew for every round, has no effect whatever the cells do;
-times enter as deviations from their cell's mean, else real effects would make it noisy. As the draw is made after
-measuring, it is a control of this analysis under this run's own noise, and not of the measuring: that is what `@aa` is
-for.
-"""
+"""The effects of a grid, and how the total speed-up divides between architecture and operations (see `grid`)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..evidence.judge import INVALID_SHARE_LIMIT, Clock, Differences, Effect, Evidence, decided, judge_effect
-from ..spec.comparison import Comparison
-from ..spec.regions import Region
-from ..stats.confidence import Method, running_interval
+from ...evidence.effect import INVALID_SHARE_LIMIT, Effect, decided, judge_effect
+from ...evidence.evidence import Evidence
+from ...evidence.verdict import time_to_settle
+from ...spec.comparison import Comparison
+from ...spec.regions import Region
+from ...stats.confidence import Method, running_interval
+from ...stats.samples import Clock, Differences, WholeRounds, whole_rounds
+from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts
 
 MARGIN_PERCENT = 1.0
 """An effect within this much either way counts as none."""
 
-ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
-"""The two sides of the split, and their sum: from the all-old corner to the all-new one."""
 
-DUMMY = "dummy"
-
-Kind = Literal["architecture", "operations"]
-
-
-@dataclass(frozen=True)
-class Factor:
-    """One axis of a grid with its two levels; `kind` is the side of the dispute that it belongs to."""
-
-    name: str
-    old: str
-    new: str
-    kind: Kind
-
-    def change(self) -> str:
-        """The step in words: "modular → single_file"."""
-        return f"{self.old} → {self.new}"
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Every combination of the factors' levels; a cell is the variant called NAME_level_level_..."""
-
-    name: str
-    factors: tuple[Factor, ...]
-
-    def cells(self) -> tuple[str, ...]:
-        """Names of the variants, all-old first, all-new last, the last factor changing fastest."""
-        return tuple("_".join((self.name, *levels)) for levels in product(*((f.old, f.new) for f in self.factors)))
-
-    def signs(self) -> NDArray[np.float64]:
-        """[cells, factors]: -1 where the factor is old, +1 where it is new."""
-        return np.array(list(product((-1.0, 1.0), repeat=len(self.factors))))
-
-    def terms(self) -> tuple[str, ...]:
-        """Names of all effects: the factors', then "layout:cache" and so on by order."""
-        names = [factor.name for factor in self.factors]
-        return tuple(":".join(term) for order in range(1, len(names) + 1) for term in combinations(names, order))
-
-
-GRID = Grid(
-    "grid",
-    (
-        Factor("layout", "modular", "single_file", "architecture"),
-        Factor("cache", "split", "unified", "architecture"),
-        Factor("mask", "fresh", "per_model", "operations"),
-        Factor("ops", "composite", "fused", "operations"),
-    ),
-)
-"""The dispute's own: file layout and cache ownership against mask policy and fused operations."""
-
-GRIDS: Mapping[str, Grid] = {GRID.name: GRID}
-"""The grids that a claim may name."""
-
-
-def needed_variants(grid: Grid = GRID) -> tuple[str, ...]:
-    """Variants that must be measured together on each workload; the first one is the natural baseline."""
-    return grid.cells()
-
-
-def effect_count(grid: Grid = GRID) -> int:
-    """Number of intervals that a grid gives on one workload: what it adds to the divisor of a report's alpha.
-
-    All effects, architecture, operations and the total, and the dummy.
-    """
-    return len(grid.terms()) + 4
-
-
-def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
-    """Name → weights over `grid.cells()` of the log speed-ups, for every effect and for the split.
-
-    The positive weights of each sum to 1, the negative ones to -1 (all are 0 for a side that has no factors).
-    """
-    signs = grid.signs()
-    place = {factor.name: index for index, factor in enumerate(grid.factors)}
-    kinds = {factor.name: factor.kind for factor in grid.factors}
-    weights: dict[str, NDArray[np.float64]] = {}
-    split = {ARCHITECTURE: np.zeros(len(signs)), OPERATIONS: np.zeros(len(signs))}
-    for term in grid.terms():
-        names = term.split(":")
-        weights[term] = signs[:, [place[name] for name in names]].prod(axis=1) / (len(signs) / 2)
-        odd = [kind for kind in split if sum(kinds[name] == kind for name in names) % 2]
-        if len(odd) == 1:
-            split[odd[0]] += weights[term]
-    return {**weights, **split, TOTAL: split[ARCHITECTURE] + split[OPERATIONS]}
-
-
-def canonical(name: str, grid: Grid = GRID) -> str:
-    """The name of an effect as `contrasts` has it: "cache:layout" is "layout:cache".
-
-    Raises ValueError that lists the names there are.
-    """
-    asked = name.split(":")
-    term = ":".join(factor.name for factor in grid.factors if factor.name in asked)
-    if term and sorted(asked) == sorted(term.split(":")):
-        return term
-    if name in (ARCHITECTURE, OPERATIONS, TOTAL):
-        return name
-    factors = ", ".join(factor.name for factor in grid.factors)
-    raise ValueError(
-        f'factor = "{name}": grid "{grid.name}" has {factors}, interactions of them such as '
-        f'"{":".join(f.name for f in grid.factors[:2])}", and {ARCHITECTURE}, {OPERATIONS}, {TOTAL}'
-    )
-
-
-# -- from samples to log times -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GridTimes:
-    """Whole rounds of a grid on one workload, in order of (process, round).
-
-    logs: [rounds, cells], median over the round's sub-rounds of the log time of a call in ns. rounds: (process, round)
-    of each. faults: mean over rounds of the median page faults a call, by cell. incomplete: rounds that lack a cell.
-    invalid: rounds left out because a time was not positive. seconds: wall time of all samples behind `logs`.
-    """
-
-    logs: NDArray[np.float64]
-    rounds: tuple[tuple[int, int], ...]
-    faults: NDArray[np.float64]
-    incomplete: int
-    invalid: int
-    seconds: float
-
-
-def grid_times(samples: pd.DataFrame, grid: Grid = GRID, *, workload: str, clock: Clock) -> GridTimes:
-    """Take the whole rounds of a grid from samples, which have the columns of samples.parquet, in any order.
-
-    A round in which some cell has no sample is left out whole: without it the signs would no longer sum to nil, and the
-    round's own speed would enter. Of a round only the sub-rounds with all cells count. Raises ValueError where a
-    cell occurs twice in one sub-round.
-    """
-    cells = grid.cells()
-    key = ["process", "round", "sub_round"]
-    here = samples[(samples["workload"] == workload) & samples["variant"].isin(cells)]
-    if here.duplicated([*key, "variant"]).any():
-        raise ValueError(f"{workload}: a cell of the grid has duplicate samples in one sub-round")
-    sub_rounds = here[key].drop_duplicates().sort_values(key, ignore_index=True)
-    row = here.groupby(key, sort=True).ngroup().to_numpy()
-    column = here["variant"].astype(str).map({name: index for index, name in enumerate(cells)}).to_numpy(dtype=int)
-
-    def by_cell(name: str) -> NDArray[np.float64]:
-        table = np.full((len(sub_rounds), len(cells)), np.nan)
-        table[row, column] = here[name]
-        return table
-
-    times, repeats = by_cell(f"{clock}_ns"), by_cell("repeats")
-    whole: NDArray[np.bool_] = np.all(~np.isnan(times), axis=1)
-    usable: NDArray[np.bool_] = np.all((times > 0) & (repeats > 0), axis=1)
-    rounds = sub_rounds.loc[whole, ["process", "round"]].assign(valid=usable[whole])
-    valid = rounds.groupby(["process", "round"])["valid"].transform("all").to_numpy(dtype=bool)
-    kept = np.flatnonzero(whole)[valid]
-    by_round = [rounds.loc[valid, "process"].to_numpy(), rounds.loc[valid, "round"].to_numpy()]
-    logs = pd.DataFrame(np.log(times[kept] / repeats[kept])).groupby(by_round).median()
-    faults = pd.DataFrame(by_cell("faults")[kept] / repeats[kept]).groupby(by_round).median()
-    complete = len(rounds.drop_duplicates(["process", "round"]))
-    return GridTimes(
-        logs=logs.to_numpy(dtype=np.float64).reshape(-1, len(cells)),
-        rounds=tuple((int(process), int(number)) for process, number in logs.index),
-        faults=faults.to_numpy(dtype=np.float64).mean(axis=0) if len(faults) else np.zeros(len(cells)),
-        incomplete=len(sub_rounds.drop_duplicates(["process", "round"])) - complete,
-        invalid=complete - len(logs),
-        seconds=float(by_cell("wall_ns")[kept].sum()) / 1e9,
-    )
-
-
-def round_logs(samples: Iterable[Sequence[Any]], grid: Grid = GRID, *, clock: Clock) -> NDArray[np.float64] | None:
-    """The same for one round as the measuring loop has it: [cells], or None where the round is not whole or not valid.
-
-    Each sample is a row of `store.RoundRecord`.
-    """
-    cells = {name: index for index, name in enumerate(grid.cells())}
-    place = {"cpu": 0, "wall": 1, "device": 5}[clock]
-    rows: dict[int, dict[int, float]] = {}
-    for variant, sub_round, _, _, repeats, *found_ns in samples:
-        if variant in cells:
-            time_ns = found_ns[place]
-            usable = time_ns > 0 and repeats > 0
-            rows.setdefault(sub_round, {})[cells[variant]] = math.log(time_ns / repeats) if usable else math.nan
-    whole = [[row[index] for index in range(len(cells))] for row in rows.values() if len(row) == len(cells)]
-    logs = np.median(np.array(whole), axis=0) if whole else np.full(len(cells), np.nan)
-    return None if np.isnan(logs).any() else logs
-
-
-def dummy_series(times: GridTimes, seed: int) -> NDArray[np.float64]:
+def dummy_series(times: WholeRounds, seed: int) -> NDArray[np.float64]:
     """The contrast of a random half of the cells with the rest, one value a round: its truth is 0.
 
     The draw depends on the run's seed and the round alone. Given the times, every value is as likely as its negative
@@ -269,7 +53,7 @@ def open_effects(
 ) -> tuple[OpenEffect, ...]:
     """Which effects still need rounds: asked after each round, empty once the loop may stop.
 
-    `logs` are the rounds of `round_logs` so far, [rounds, cells]; `alpha` is what each effect is judged at. `wanted`
+    `logs` are the whole rounds so far, [rounds, cells]; `alpha` is what each effect is judged at. `wanted`
     names the effects to wait for; without any, all. By the sequence and the margin that `attribute` judges by.
     """
     times = np.reshape(np.asarray(logs, dtype=np.float64), (-1, len(grid.cells())))
@@ -291,7 +75,8 @@ class FactorEffect:
     """What one factor, interaction or side of the split does. Ratios are t_old / t_new: above 1 the new one is faster.
 
     levels: the step of each factor that it is about. verdict: faster, slower, same (within 1 % either way),
-    inconclusive or not evidence; for the dummy passed or fired. warnings: the reason for the verdict first.
+    inconclusive or not evidence; for the dummy passed or fired. warnings: the reason for the verdict first. more: how
+    long it would take to settle it, in words.
     """
 
     name: str
@@ -302,6 +87,7 @@ class FactorEffect:
     rounds: int
     verdict: str
     warnings: tuple[str, ...] = ()
+    more: str = ""
 
     def describe(self) -> str:
         """Name, ratio and interval in words."""
@@ -372,7 +158,7 @@ class MeasuredGrid:
     grid: Grid
     workload: str
     clock: Clock
-    times: GridTimes
+    times: WholeRounds
     seed: int
     not_evidence: str | None
     bias: float
@@ -407,12 +193,12 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
 
 def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = GRID) -> MeasuredGrid:
     """Read a grid off a run's evidence (see `judge.evidence_from_manifest`); `seed` is the run's."""
-    clock = evidence.clock(workload, *grid.cells())
+    cells = grid.cells()
     return MeasuredGrid(
         grid=grid,
         workload=workload,
-        clock=clock,
-        times=grid_times(evidence.samples, grid, workload=workload, clock=clock),
+        clock=evidence.clocks.of(workload, *cells),
+        times=whole_rounds(evidence.times(workload, *cells)),
         seed=seed,
         not_evidence=refusal(evidence, workload, grid),
         bias=evidence.bias(workload),
@@ -495,6 +281,7 @@ def attribute(measured: MeasuredGrid, *, alpha: float, method: Method = "both") 
             rounds=effect.rounds,
             verdict=words.get(effect.verdict, effect.verdict),
             warnings=effect.warnings + incomplete,
+            more=time_to_settle([effect]),
         )
 
     effects = tuple(found(name) for name in grid.terms())
@@ -546,7 +333,7 @@ def _dummy(measured: MeasuredGrid, alpha: float, method: Method) -> FactorEffect
     )
 
 
-def _trusted(times: GridTimes, names: Sequence[str], grid: Grid, alpha: float, method: Method) -> bool:
+def _trusted(times: WholeRounds, names: Sequence[str], grid: Grid, alpha: float, method: Method) -> bool:
     """Whether rounds enough were valid, and none of these effects moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
@@ -590,7 +377,7 @@ def _answer(
         parts.append("effects do not just add up: " + ", ".join(effect.describe() for effect in mixed))
     open_ = [side for side in sides if side.verdict == "inconclusive"]
     if open_:
-        parts += [f"{side.name}: {side.warnings[0]}" for side in open_]
+        parts += [f"{side.name}: {'; '.join(filter(None, (side.warnings[0], side.more)))}" for side in open_]
         return "inconclusive", "; ".join(parts)
     gaining = [side.name for side in sides if side.verdict == "faster"]
     return "both" if len(gaining) == 2 else gaining[0] if gaining else "neither", "; ".join(parts)

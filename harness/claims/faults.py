@@ -1,0 +1,156 @@
+"""What is wrong with a claim, in words for its author: the key, its value, what is expected, the nearest valid word."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from llama_workbench.datasets.files import short, shortened
+
+from ..metrics.registry import names
+from .model import Claim, Source, hypothesis_model
+
+MOST_FAULTS = 20
+"""Of one file are told; who has more has another kind of file."""
+
+
+class ClaimError(ValueError):
+    """A claim cannot be used. One line for each fault: file, key, value, what was expected, nearest valid name."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def syntax_problem(path: Path, text: str, message: str) -> str:
+    """tomllib gives the place only inside its message, and none for a file that ends too early."""
+    found = re.search(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    if not found:
+        return f"{path}: not valid TOML: {message}"
+    if found[1]:
+        line, column = int(found[1]), int(found[2])
+    else:
+        lines = text.split("\n")
+        line, column = len(lines), len(lines[-1]) + 1
+    return f"{path}:{line}:{column}: not valid TOML: {message[: found.start()]}"
+
+
+def problems_of(error: ValidationError, table: Mapping[str, Any], where: str) -> list[str]:
+    """What pydantic found wrong with a claim, a line each; `where` stands at the start of every line."""
+    faults = error.errors()
+    # A list whose items are all faulty is reported once more as too short; that would only confuse.
+    inner = {fault["loc"][:depth] for fault in faults for depth in range(1, len(fault["loc"]))}
+    faults = [fault for fault in faults if not (fault["type"] == "too_short" and fault["loc"] in inner)]
+    lines = dict.fromkeys(_problem(where, table, fault) for fault in faults[:MOST_FAULTS])
+    more = [f"{where}: and {len(faults) - MOST_FAULTS} more faults"] if len(faults) > MOST_FAULTS else []
+    return [*(shortened(line, len(where) + 800) for line in lines), *more]
+
+
+def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> str:
+    """One fault as a line: the key's path, its value, what is expected, and the nearest valid word."""
+    location: tuple[str | int, ...] = fault["loc"]
+    key = next((step for step in reversed(location) if isinstance(step, str)), "")
+    if fault["type"] == "value_error" and key in ("", "hypothesis"):  # a check of ours over several keys
+        return f"{where}: {_dotted(location)}: {fault['ctx']['error']}" if key else f"{where}: {fault['ctx']['error']}"
+    model = _model_at(table, location)
+    if fault["type"] == "missing" and location[-1] == key:
+        return f"{where}: {_dotted(location)}: missing; expected {_expected(model, key)}"
+    location, value = _in_file(table, location)
+    place = f"{where}: {_dotted(location)} = {shown(value)}"
+    if fault["type"] == "extra_forbidden":
+        valid = list(model.model_fields)
+        return (
+            f"{place}: unknown key{_for_metric(table, location)}{nearest(key, valid)} (keys here: {', '.join(valid)})"
+        )
+    expected = _expected(model, key, item=isinstance(location[-1], int))
+    hint = nearest(value, _choices(model, key)) if isinstance(value, str) else ""
+    return f"{place}: expected {expected}{hint}"
+
+
+def _model_at(table: Mapping[str, Any], location: Sequence[str | int]) -> type[BaseModel]:
+    """The model that the key at a location belongs to."""
+    match location:
+        case ["hypothesis", int(index), str(), *_]:
+            return hypothesis_model(table["hypothesis"][index].get("metric"))
+        case ["source", int(), str(), *_]:
+            return Source
+    return Claim
+
+
+def _for_metric(table: Mapping[str, Any], location: Sequence[str | int]) -> str:
+    """Names the metric of the hypothesis at a location."""
+    if location[0] != "hypothesis" or not isinstance(location[1], int):
+        return ""
+    metric = table["hypothesis"][location[1]].get("metric")
+    return f' for metric = "{metric}"' if metric in names() else ""
+
+
+def _expected(model: type[BaseModel], key: str, *, item: bool = False) -> str:
+    """What a key, or an item of its list, may be."""
+    if key == "metric":
+        return f"one of {', '.join(names())}"
+    field = model.model_fields[key]
+    inner = next(iter(get_args(field.annotation)), None)  # of a list its items, of what may be missing its type
+    notes = (note.description for note in getattr(inner, "__metadata__", ()) if isinstance(note, FieldInfo))
+    of_inner = next((description for description in notes if description), None)
+    return (item and of_inner) or field.description or of_inner or "another value"
+
+
+def _choices(model: type[BaseModel], key: str) -> Sequence[str]:
+    """The words of which a key's value must be one; empty where it may be anything."""
+    if key == "metric":
+        return names()
+    options = [option for word in _arguments(model.model_fields[key].annotation) for option in _arguments(word)]
+    return [option for option in options if isinstance(option, str)]
+
+
+def _arguments(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) or (annotation,)
+
+
+def _dotted(location: Sequence[str | int]) -> str:
+    text = ""
+    for step in location:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += "." * bool(text) + shortened(step, 80)
+    return text
+
+
+def _in_file(table: Any, location: Sequence[str | int]) -> tuple[tuple[str | int, ...], Any]:
+    """A fault's place and value as the file has them: pydantic may point inside what our own conversions made."""
+    found: list[str | int] = []
+    for step in location:
+        if isinstance(step, int) != isinstance(table, list):
+            break
+        try:
+            table = table[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        found.append(step)
+    return tuple(found), table
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # a number of too many digits, or nested deep
+        return short(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The nearest of `valid`, as the end of a sentence; empty where none is near."""
+    close = difflib.get_close_matches(name.lower(), list(valid), n=1, cutoff=0.5)
+    return f'; did you mean "{close[0]}"?' if close else ""

@@ -1,0 +1,112 @@
+"""A claim, as it is written in `claims/*.toml` and stored in claims.json of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
+
+from ..metrics.registry import metric_of, metrics, names
+from ..metrics.time import TimeHypothesis
+from ..spec.comparison import Comparison
+from ..spec.hypotheses import Hypothesis, Text
+
+
+class Source(BaseModel):
+    """Where a claim was made: the title of a document and the heading of a section in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    document: Annotated[Text, Field(description="the title of a document")]
+    section: Annotated[Text, Field(description="the heading of a section")]
+
+
+def hypothesis_model(metric: Any) -> type[Hypothesis]:
+    """The model for a table with this `metric`; for an unknown one that of times, which then tells the fault."""
+    return metric_of(metric).hypothesis if isinstance(metric, str) and metric in names() else TimeHypothesis
+
+
+def _by_its_metric(table: Any) -> Any:
+    """A table read by the model of its metric.
+
+    Keys of other metrics without a value are left away: older runs stored every key with every hypothesis.
+    """
+    if not isinstance(table, Mapping):
+        return table
+    model = hypothesis_model(table.get("metric"))
+    other = {key for metric in metrics() for key in metric.hypothesis.model_fields} - model.model_fields.keys()
+    empty = {key for key, value in table.items() if value is None or (key in other and value == [])}
+    return model.model_validate({key: value for key, value in table.items() if key not in empty})
+
+
+class Claim(BaseModel):
+    """One claim. `Claim.model_validate(claim.model_dump(mode="json"))` gives it back (see claims.json of a run)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Annotated[
+        str,
+        Field(
+            strict=True,
+            pattern=r"^[a-z0-9][a-z0-9.-]*$",
+            description="a name of lower-case letters, digits, dots and hyphens",
+        ),
+    ]
+    title: Annotated[Text, Field(description="a short text")]
+    who: Annotated[
+        tuple[Annotated[Text, Field(description="a name")], ...],
+        Field(min_length=1, description="a list of one or more names"),
+    ]
+    source: Annotated[
+        tuple[Source, ...],
+        Field(min_length=1, description='a list of one or more { document = "...", section = "..." }'),
+    ]
+    statement: Annotated[Text, Field(description="a text: the claim in your words")]
+    assumes: Annotated[
+        tuple[Annotated[Text, Field(description="a text")], ...],
+        Field(description="a list of texts (it may be empty)"),
+    ]
+    decided_by: Annotated[Text, Field(description="a text of one or two sentences")]
+    hypothesis: Annotated[
+        tuple[Annotated[SerializeAsAny[Hypothesis], BeforeValidator(_by_its_metric)], ...],
+        Field(min_length=1, description="one or more tables, each under [[hypothesis]] in double brackets"),
+    ]
+
+    @model_validator(mode="after")
+    def _parts_have_names(self) -> Claim:
+        labels = [hypothesis.part for hypothesis in self.hypothesis]
+        if len(labels) > 1:
+            if None in labels:
+                raise ValueError(f'hypothesis[{labels.index(None)}] has no "part": with several, each needs a label')
+            for index, label in enumerate(labels):
+                if label in labels[:index]:
+                    raise ValueError(f'hypothesis[{index}].part = "{label}" is there twice')
+        return self
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Every effect of every hypothesis; one may occur more than once."""
+        for hypothesis in self.hypothesis:
+            yield from hypothesis.comparisons()
+
+    def on(self, device: str) -> Claim | None:
+        """The claim without the parts that a run on this kind of device cannot settle; None if nothing is left."""
+        parts = tuple(hypothesis for hypothesis in self.hypothesis if not hypothesis.elsewhere(device))
+        return self.model_copy(update={"hypothesis": parts}) if parts else None
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all variants that it asks about, baselines included; those that are compared first."""
+        names = [name for pair in self.comparisons() for name in (pair.variant, pair.baseline)]
+        names += [name for hypothesis in self.hypothesis for name in hypothesis.variant_names()]
+        return tuple(dict.fromkeys(names))
+
+    def workloads(self) -> tuple[str, ...]:
+        """Names of all workloads that it needs; those of comparisons first."""
+        names = [pair.workload for pair in self.comparisons()]
+        names += [name for hypothesis in self.hypothesis for name in hypothesis.workload_names()]
+        return tuple(dict.fromkeys(names))
+
+    def quick(self) -> Claim | None:
+        """The claim without the parts that take long; None if nothing is left."""
+        parts = tuple(hypothesis for hypothesis in self.hypothesis if hypothesis.quick)
+        return self.model_copy(update={"hypothesis": parts}) if parts else None

@@ -1,0 +1,137 @@
+"""Claims: `claims/*.toml`, one claim a file, checked so strictly that a typo cannot change a verdict.
+
+A file looks like this:
+
+    id = "single-file-faster"
+    title = "One file is faster than many"
+    who = ["TEAM-005"]
+    source = [{ document = "HANDOFF TO TEAM-006", section = "Claim 1" }]
+    statement = "The model runs faster when its code stands in one file."
+    assumes = ["the same operations in the same order on both sides"]
+    decided_by = "Only the layout differs. Faster means by more than 1 %, on every workload."
+
+    [[hypothesis]]
+    part = "prefill"              # a label; only needed where a claim has several parts, each with its own verdict
+    evidence = "architecture"     # "architecture": op traces must be identical; "operations": they may differ, that
+    variant = "team005_proposal"  # is the subject; "context": across engines or libraries
+    baseline = "team005_hybrid"   # or a list of names
+    workloads = ["prefill-15m-t8"]
+    metric = "time"
+    faster_than_percent = 1       # or another of `time.EXPECTATIONS`
+    quick = false                 # left out unless the claim is asked for by name, or everything is
+    device = "cuda"               # or "cpu": about that kind of device alone; else about the one that is measured on
+
+A hypothesis whose metric is not a time is about a value, and has the keys of its metric (see `harness/metrics`):
+
+    [[hypothesis]]
+    metric = "share"              # time of some phases in percent
+    variant = "team006_before"
+    workloads = ["prefill-15m-t128"]
+    phases = ["qkv"]
+    of = "layer"                  # the denominator
+    range = [58, 64]              # or one of above, at_most
+
+Whether a variant or a workload of that name exists is the plan's question, not this module's.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from llama_workbench.datasets.files import SMALL_BYTES, parse_toml, read_bytes, shortened
+
+from .faults import MOST_FAULTS, ClaimError, nearest, problems_of, shown, syntax_problem
+from .model import Claim
+
+MOST_ENTRIES = 100
+"""Of a list: hypotheses of a claim, workloads of a hypothesis. The claims that ship have nine hypotheses at most."""
+
+
+def load_claims(folder: Path) -> list[Claim]:
+    """All claims of `folder`, in order of file names. Raises ClaimError with every fault of every file in it."""
+    try:
+        paths = sorted(Path(folder).glob("*.toml"))
+    except OSError as error:
+        raise ClaimError([f"{shortened(str(folder))}: cannot be read ({error.strerror})"]) from error
+    if not paths:
+        raise ClaimError([f"{folder}: no claims here: expected one or more .toml files"])
+    claims: list[Claim] = []
+    problems: list[str] = []
+    first: dict[str, Path] = {}
+    for path in paths:
+        try:
+            claim = read_claim(path)
+        except ClaimError as error:
+            problems += error.problems
+            continue
+        if claim.id in first:
+            problems.append(f'{path}: id = "{claim.id}": {first[claim.id].name} has it already; an id is given once')
+        else:
+            first[claim.id] = path
+            claims.append(claim)
+    if problems:
+        raise ClaimError(problems)
+    return claims
+
+
+def read_claim(path: Path) -> Claim:
+    """Read one file. Raises ClaimError that names the file, and the line and column or the key at fault."""
+    try:
+        raw = read_bytes(path, at_most=SMALL_BYTES)
+    except OSError as error:
+        raise ClaimError([f"{path}: cannot be read ({error.strerror})"]) from error
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        raise ClaimError([f"{path}:{line}:{column}: not UTF-8 text, which TOML has to be"]) from error
+    try:
+        table = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ClaimError([syntax_problem(path, text, str(error))]) from error
+    return check_claim(table, str(path))
+
+
+def check_claim(table: Any, where: str) -> Claim:
+    """Check one claim that was read already; `where` stands at the start of each problem of a ClaimError."""
+    if not isinstance(table, Mapping):
+        raise ClaimError([f"{where} = {shown(table)}: expected a table of keys"])
+    if long := [f"{where}: {shortened(place)}: {found}" for place, found in _long_lists(table)]:
+        raise ClaimError(long[:MOST_FAULTS])
+    try:
+        return Claim.model_validate(table)
+    except ValidationError as error:
+        raise ClaimError(problems_of(error, table, where)) from error
+
+
+def _long_lists(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lists of more than `MOST_ENTRIES`: each workload goes with each baseline, of each hypothesis."""
+    for key, value in table.items():
+        if not isinstance(value, list):
+            continue
+        if len(value) > MOST_ENTRIES:
+            yield key, f"has {len(value):,} entries, expected at most {MOST_ENTRIES}"
+            continue
+        for index, inner in enumerate(value):
+            if isinstance(inner, Mapping):
+                yield from ((f"{key}[{index}].{place}", found) for place, found in _long_lists(inner))
+
+
+def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
+    """The claims of these ids, in the order of `claims`; all of them for None or an empty list.
+
+    Raises ClaimError for an id that does not exist, with the nearest one that does.
+    """
+    if not names:
+        return list(claims)
+    known = [claim.id for claim in claims]
+    unknown = [name for name in dict.fromkeys(names) if name not in known]
+    if unknown:
+        raise ClaimError(f'no claim "{name}"{nearest(name, known)} (claims: {", ".join(known)})' for name in unknown)
+    return [claim for claim in claims if claim.id in set(names)]

@@ -1,0 +1,224 @@
+"""From one number a round to an effect: its interval, and what it says of a region.
+
+The method in one paragraph. Each round gives one number, the median over its adjacent pairs of
+log t_baseline - log t_variant. The confidence sequence of `stats.confidence` turns the series into an interval that may
+be looked at after every round. An effect is *supported* when the whole interval lies inside the region that is claimed,
+*refuted* when none of it does, and *inconclusive* otherwise; "not significant" is never an answer, and "the same" is
+a region like any other. With m effects in a report, each gets alpha/m, so that the chance of any false verdict in the
+whole report stays below alpha (Bonferroni; holds under any dependence between effects that share rounds).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..spec.regions import Region
+from ..stats.confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
+from ..stats.samples import Differences
+from .numbers import exp, finite_or_null, or_null, percent
+
+ALPHA = 0.01
+"""Chance of any false verdict in a report."""
+
+AD_HOC_MARGIN_PERCENT = 1.0
+"""`--compare`: within this much two variants count as the same."""
+
+INVALID_SHARE_LIMIT = 0.05
+"""Share of rounds without a valid time above which an effect is confounded."""
+
+FAULT_COST_NS = 4_000.0
+"""Upper figure for one minor fault of a 4 KiB page, in CPU time: 2.1-2.7 us measured on a shared two-core VM, about 1
+us where the processor is not shared."""
+
+HUGE_FAULT_COST_NS = 300_000.0
+"""The same where the kernel backs any memory with 2 MiB pages: clearing one is most of it."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One comparison on one workload, or one reading. Ratios are t_baseline / t_variant: above 1 the variant is faster.
+
+    `low` is 0 and `high` infinite while there are too few rounds for an interval; `ratio` is NaN without any. `metric`
+    says which clock: "cpu time", "wall time" or "device time". With a `unit` it is a reading: `ratio`, `low` and `high`
+    are then a value and its interval in that unit, and `metric` says of what. `verdict`: supported, refuted,
+    inconclusive or not evidence; for a comparison without a claim faster, slower, same, inconclusive or not evidence.
+    `warnings` say why, the reason for the verdict first. `seconds_more`: further measuring that would settle it, NaN
+    where nothing can be said; a verdict's reason tells it once for all effects, and it is not stored.
+    """
+
+    workload: str
+    variant: str
+    baseline: str
+    metric: str
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+    seconds: float
+    verdict: str
+    warnings: tuple[str, ...] = ()
+    unit: str = ""
+    seconds_more: float = math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """As in verdicts.json; bounds that are not there yet become null. A reading has no ratio but a value."""
+        known = finite_or_null if self.unit else or_null
+        return {
+            "workload": self.workload,
+            "variant": self.variant,
+            "baseline": self.baseline,
+            "metric": self.metric,
+            **({"unit": self.unit, "value": known(self.ratio)} if self.unit else {"ratio": known(self.ratio)}),
+            "low": known(self.low),
+            "high": known(self.high),
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "verdict": self.verdict,
+            "warnings": list(self.warnings),
+        }
+
+
+def decided(interval: Interval, region: Region) -> bool:
+    """True once the interval answers the claim, either way: the measuring loop may stop.
+
+    For `--compare` ask with `Region.same_within_percent(AD_HOC_MARGIN_PERCENT)`: outside it is faster or slower.
+    """
+    if interval.unstable:
+        return False
+    return region.contains(interval.low, interval.high) or region.excludes(interval.low, interval.high)
+
+
+def remaining_seconds(values: ArrayLike, seconds: float, region: Region, *, alpha: float) -> float:
+    """Further seconds of measuring until the interval will be clear of the region's nearest boundary; 0 if it is.
+
+    Rounds shrink the half width h about as 1/sqrt(t), so about t * (h/distance)^2 seconds are needed in all. Computed
+    from `half_width` itself instead, because its logarithm adds to that, and because this has an answer before there
+    is any interval: by `t` at alpha/2, its share of the default method, and from its first look on. The signs may
+    decide sooner, on a busy machine in a fraction of that, so this is more often too long than too short. Infinite
+    where fewer than two rounds give no spread, or where the effect lies on a boundary.
+    """
+    series = np.asarray(values, dtype=np.float64)
+    if series.size < 2 or not seconds > 0:
+        return math.inf
+    centre, sd = float(series.mean()), max(float(series.std(ddof=1)), RESOLUTION)
+    distance = min((abs(centre - boundary) for boundary in region.boundaries), default=math.inf)
+    rounds = max(series.size, first_look(alpha / 2)) * np.geomspace(1, 1e6, 2000)
+    enough = np.flatnonzero(half_width(rounds, sd, alpha / 2) <= distance)
+    return seconds * float(rounds[enough[0]] / series.size - 1) if enough.size else math.inf
+
+
+def judge_effect(
+    measured: Differences,
+    region: Region,
+    *,
+    alpha: float,
+    workload: str,
+    variant: str,
+    baseline: str,
+    metric: str,
+    confounds: Sequence[str] = (),
+    not_evidence: str | None = None,
+    bias: float = 0.0,
+    fault_cost_ns: float = FAULT_COST_NS,
+    method: Method = "both",
+) -> Effect:
+    """Judge one comparison. `confounds` are reasons why no number here can be trusted; `not_evidence` is why the
+    comparison says nothing about the claim however well it was measured (gates, traces, a variant that fell out).
+
+    Two disturbances have a known size, and for them "could it have made this verdict?" can be answered instead of
+    guessed: the interval is stretched by the most that the disturbance can have done, and the effect is confounded
+    if the verdict does not survive that. A fixed limit would be wrong at both ends: 3 faults more are nothing to a
+    call of 200 ms, and a tenth of a fault is everything to one of 2 us.
+
+    - Page faults: without them the side that has more would take at most (difference) * `fault_cost_ns` less, so the
+      interval is stretched in that side's favour.
+    - `bias` (log units): what a control that fired shows that this session can do to two identical sides; stretched
+      both ways.
+    """
+    interval = running_interval(measured.values, alpha, method)
+    effect = Effect(
+        workload=workload,
+        variant=variant,
+        baseline=baseline,
+        metric=metric,
+        ratio=exp(interval.centre),
+        low=exp(interval.low),
+        high=exp(interval.high),
+        rounds=interval.n,
+        seconds=measured.seconds,
+        verdict="inconclusive",
+    )
+    fault_low, fault_high = fault_stretch(measured, fault_cost_ns)
+    notes = []
+    if abs(measured.faults_baseline - measured.faults_variant) > 1:
+        notes.append(
+            f"page faults a call: {measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in "
+            f"{variant} (at most {percent(-math.expm1(-max(fault_low, fault_high)))} of the time)"
+        )
+    if (correlation := _correlation(measured.values)) > max(0.3, 3 / math.sqrt(max(interval.n, 1))):
+        notes.append(f"each round resembles the one before (correlation {correlation:.1f}): the interval is too narrow")
+
+    def ends(verdict: str, *reasons: str) -> Effect:
+        return replace(effect, verdict=verdict, warnings=(*reasons, *notes))
+
+    if not_evidence is not None:
+        return ends("not evidence", not_evidence)
+    if measured.invalid_share > INVALID_SHARE_LIMIT:
+        return ends("inconclusive", f"confounded: {percent(measured.invalid_share)} of rounds without a valid time")
+    if interval.n == 0:
+        return ends("inconclusive", "no rounds were measured")
+    if confounds:
+        return ends("inconclusive", *(f"confounded: {reason}" for reason in confounds))
+    if interval.unstable:
+        return ends("inconclusive", "unstable: the effect moved while it was measured, or its mean and median differ")
+    verdict = _settled(interval.low, interval.high, region)
+    if verdict is None:
+        effect = replace(effect, seconds_more=remaining_seconds(measured.values, measured.seconds, region, alpha=alpha))
+        return ends("inconclusive", _why_open(interval, region))
+    if _settled(interval.low - fault_low, interval.high + fault_high, region) != verdict:
+        return ends("inconclusive", "confounded: the difference in page faults may have made this effect")
+    if _settled(interval.low - bias, interval.high + bias, region) != verdict:
+        return ends(
+            "inconclusive",
+            f"confounded: a control fired, and {percent(math.expm1(bias))} of bias may have made this effect",
+        )
+    return ends(verdict)
+
+
+def _settled(low: float, high: float, region: Region) -> Literal["supported", "refuted"] | None:
+    if region.contains(low, high):
+        return "supported"
+    return "refuted" if region.excludes(low, high) else None
+
+
+def fault_stretch(measured: Differences, fault_cost_ns: float) -> tuple[float, float]:
+    """By how much the true log ratio, freed of page faults, may lie below and above the measured one."""
+    more = measured.faults_baseline - measured.faults_variant
+    call_ns = measured.call_baseline_ns if more > 0 else measured.call_variant_ns
+    if more == 0 or math.isnan(call_ns):
+        return 0.0, 0.0
+    share = abs(more) * fault_cost_ns / call_ns
+    stretch = -math.log1p(-share) if share < 1 else math.inf
+    return (stretch, 0.0) if more > 0 else (0.0, stretch)
+
+
+def _correlation(values: NDArray[np.float64]) -> float:
+    """Correlation of each round with the next, which the sequence takes to be nil; 0 for fewer than 20 rounds."""
+    if values.size < 20 or np.ptp(values) == 0:
+        return 0.0
+    centred = values - values.mean()
+    return float(centred[:-1] @ centred[1:] / (centred @ centred))
+
+
+def _why_open(interval: Interval, region: Region) -> str:
+    if math.isinf(interval.low) or math.isinf(interval.high):
+        return "too few rounds for an interval"
+    crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
+    nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
+    return f"the interval lies on both sides of {math.exp(nearest):.4g}×"

@@ -1,0 +1,242 @@
+"""What judging takes from a run: its samples, and what its manifest says about them. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from ..machine.environment import device_kind
+from ..spec.comparison import Comparison, Metric
+from ..spec.regions import Region
+from ..stats.confidence import Method
+from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times
+from ..store.forms import check
+from ..store.schema import JUDGED_MANIFEST
+from .controls import Noise, judge_controls
+from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, Effect, fault_stretch, judge_effect
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What judging takes from a run: its samples, and what its manifest says about them.
+
+    measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
+    trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
+    where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
+    generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
+    it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
+    (`confirmation`). alpha: of the whole report.
+    """
+
+    samples: pd.DataFrame
+    measured: Mapping[str, tuple[str, ...]]
+    clocks: Clocks = field(default_factory=Clocks)
+    trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
+    unusable: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    confirmed: Mapping[Comparison, str] = field(default_factory=dict)
+    noise: Noise = field(default_factory=lambda: Noise((), "A/A noise: no controls in this run"))
+    fault_cost_ns: float = FAULT_COST_NS
+    alpha: float = ALPHA
+    seed: int = 0
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    new_tokens: Mapping[str, int] = field(default_factory=dict)
+    widths: Mapping[str, int] = field(default_factory=dict)
+    geometries: Mapping[str, str] = field(default_factory=dict)
+    passes: Mapping[str, Any] = field(default_factory=dict)
+    _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def device(self) -> str:
+        """What the models computed on, "cpu" or "cuda"."""
+        return self.clocks.device
+
+    def has(self, comparison: Comparison) -> bool:
+        """Whether both sides of it took part in the run."""
+        return {comparison.variant, comparison.baseline} <= set(self.measured.get(comparison.workload, ()))
+
+    def times(self, workload: str, *variants: str, metric: Metric = "time", clock: Clock | None = None) -> LogTimes:
+        """The log times of these variants on a workload; without a `clock`, by the one that serves them all."""
+        key = (workload, clock or self.clocks.of(workload, *variants), metric)
+        if key not in self._arrays:  # made once for all variants of a workload
+            new_tokens = self.new_tokens.get(workload, 0)
+            self._arrays[key] = log_times(
+                self.samples, workload=workload, clock=key[1], metric=metric, new_tokens=new_tokens
+            )
+        return self._arrays[key].of(variants)
+
+    def differences(self, comparison: Comparison) -> Differences:
+        """The rounds of a comparison, on the clock that serves both sides."""
+        workload, variant, baseline, metric = comparison
+        times = self.times(workload, variant, baseline, metric=metric)
+        return differences(times, baseline=baseline, variant=variant)
+
+    def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
+        """Why the comparison says nothing about a claim of this kind; None where it does."""
+        for variant in (comparison.variant, comparison.baseline):
+            if reason := self.unusable.get((comparison.workload, variant)):
+                return f"{variant}: {reason}"
+        if evidence == "architecture":
+            pair = (comparison.workload, frozenset((comparison.variant, comparison.baseline)))
+            if pair not in self.trace_difference:
+                return "op traces were not compared"
+            if difference := self.trace_difference[pair]:
+                return f"not architecture alone, op traces differ: {difference}"
+        return None
+
+    def bias(self, workload: str) -> float:
+        """Log units by which this run may shift a ratio here; 0 unless a control fired.
+
+        Twice the largest shift that a fired control allows: one control is one draw of the bias between two sides,
+        and another pair may draw more. Controls of other workloads are asked only where this one has none, because
+        the bias is larger for small operations.
+        """
+        here = [control for control in self.noise.controls if control.workload == workload]
+        fired = [control for control in here or self.noise.controls if control.fired]
+        return 2 * max((control.shift for control in fired), default=0.0)
+
+    def allowance(self, comparison: Comparison) -> tuple[float, float]:
+        """By how much (log units) the true ratio may lie below and above an interval, for what disturbed this run:
+        page faults, and the bias that a fired control shows. `judge_effect` asks whether a verdict survives it."""
+        low, high = fault_stretch(self.differences(comparison), self.fault_cost_ns)
+        bias = self.bias(comparison.workload)
+        return low + bias, high + bias
+
+
+def evidence_from_manifest(
+    manifest: Mapping[str, Any],
+    samples: pd.DataFrame,
+    *,
+    passes: Mapping[str, Any] | None = None,
+    noise: Noise | None = None,
+) -> Evidence:
+    """Take from run.json what judging needs. An unfinished run's manifest, with parts missing, will do.
+
+    `passes`: what the run's passes left, by metric. `noise`: its controls where they were judged before; without it
+    they are judged from `samples`, which must then have theirs.
+
+    Raises forms.Fault where something in it is not as a run writes it.
+    """
+    check(JUDGED_MANIFEST, manifest)
+    experiments = manifest.get("experiments", ())
+    workloads = {experiment["workload"]["name"]: experiment["workload"] for experiment in experiments}
+    hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
+    measured, unusable = _participants(manifest)
+    evidence = Evidence(
+        samples=samples,
+        measured=measured,
+        clocks=clocks_of(manifest),
+        trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
+        unusable=unusable,
+        confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
+        fault_cost_ns=_fault_cost_ns(manifest.get("environment", {})),
+        alpha=float(manifest.get("alpha", ALPHA)),
+        seed=int(manifest.get("seed") or 0),
+        sizes={
+            name: float(facts.get("context", 0) if facts.get("kind") == "decode" else facts.get("tokens", 0))
+            for name, facts in workloads.items()
+        },
+        new_tokens={name: int(facts.get("new_tokens") or 0) for name, facts in workloads.items()},
+        widths={
+            name: int(width) for name, facts in workloads.items() if (width := hidden.get(facts.get("geometry", "")))
+        },
+        geometries={name: str(facts.get("geometry", "")) for name, facts in workloads.items()},
+        passes=passes or {},
+    )
+    if noise is None:
+        noise = judge_controls(measured, evidence.differences, evidence.alpha)
+    return replace(evidence, noise=noise)
+
+
+def _participants(
+    manifest: Mapping[str, Any],
+) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:
+    """Workload → participants, and (workload, variant) → why its numbers do not count.
+
+    An excluded variant is a participant: it is the reason of a verdict, and it had its share of alpha.
+    """
+    measured: dict[str, tuple[str, ...]] = {}
+    unusable: dict[tuple[str, str], str] = {}
+    for experiment in manifest.get("experiments", ()):
+        workload: str = experiment["workload"]["name"]
+        excluded = [*experiment.get("excluded", ()), *manifest.get("excluded", ())]
+        for entry in excluded:
+            unusable[workload, entry["variant"]] = entry["reason"]
+        for name, gate in experiment.get("gates", {}).items():
+            if not gate["passed"]:
+                unusable[workload, name] = f"gates failed: {gate.get('detail') or 'outputs differ from the reference'}"
+        names = [*experiment["variants"], *(entry["variant"] for entry in excluded)]
+        measured[workload] = tuple(dict.fromkeys([*measured.get(workload, ()), *names]))
+    return measured, unusable
+
+
+def clocks_of(manifest: Mapping[str, Any]) -> Clocks:
+    """Which clock counts for whom in a run, by its run.json."""
+    wall_default: set[str] = set()
+    wall_variants: dict[str, frozenset[str]] = {}
+    for experiment in manifest.get("experiments", ()):
+        workload, clock = experiment["workload"]["name"], experiment.get("clock", {})
+        if clock.get("default") == "wall":
+            wall_default.add(workload)
+        wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.get("wall_variants", ()))
+    return Clocks(device_kind(manifest.get("environment") or {}), frozenset(wall_default), wall_variants)
+
+
+def _confirmed(experiment: Mapping[str, Any]) -> dict[Comparison, str]:
+    """What the effects that were measured again say of it, whichever side is called the baseline."""
+    workload = experiment["workload"]["name"]
+    found: dict[Comparison, str] = {}
+    for entry in experiment.get("confirmations", ()):
+        variant, baseline, ratio = entry["variant"], entry["baseline"], entry["ratio"]
+        how = f"measured again, alone in fresh processes and timed from outside ({entry['calls']} calls)"
+        found[Comparison(workload, variant, baseline)] = f"{how}: {ratio:.3g}×"
+        found[Comparison(workload, baseline, variant)] = f"{how}: {1 / ratio:.3g}×"
+    return found
+
+
+def _trace_differences(experiment: Mapping[str, Any]) -> dict[tuple[str, frozenset[str]], str]:
+    """How the op traces of each pair differ: by digest for every pair, in words where the run compared it."""
+    workload = experiment["workload"]["name"]
+    found: dict[tuple[str, frozenset[str]], str] = {}
+    traces = experiment.get("traces", {})
+    for name in traces:
+        for other in traces:
+            if name < other:
+                one, two = traces[name], traces[other]
+                counts = f"{one['ops']} ops in {name}, {two['ops']} in {other}"
+                if one["ops"] == two["ops"]:
+                    counts = f"{one['ops']} ops on each side, but not the same"
+                found[workload, frozenset((name, other))] = "" if one["digest"] == two["digest"] else counts
+    for entry in experiment.get("trace_differences", ()):
+        pair = frozenset((entry["baseline"], entry["variant"]))
+        found[workload, pair] = "" if entry["same"] else entry.get("detail") or "no detail"
+    return found
+
+
+def _fault_cost_ns(environment: Mapping[str, Any]) -> float:
+    return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
+
+
+def compare_sides(
+    evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float, method: Method = "both"
+) -> Effect:
+    """Judge one comparison of a run; `kind` is the kind of evidence that the claim takes it for."""
+    workload, variant, baseline, _ = comparison
+    clock = evidence.clocks.of(workload, variant, baseline)
+    effect = judge_effect(
+        evidence.differences(comparison),
+        region,
+        alpha=alpha,
+        workload=workload,
+        variant=variant,
+        baseline=baseline,
+        metric=f"{clock} {comparison.metric.replace('_', ' ')}",
+        not_evidence=evidence.not_evidence(comparison, kind),
+        bias=evidence.bias(workload),
+        fault_cost_ns=evidence.fault_cost_ns,
+        method=method,
+    )
+    again = evidence.confirmed.get(comparison)
+    return effect if again is None else replace(effect, warnings=(*effect.warnings, again))

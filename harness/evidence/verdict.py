@@ -1,0 +1,136 @@
+"""From effects to a verdict on a part of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..spec.regions import Range, Region
+from .effect import Effect
+from .numbers import duration, listing
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one part of a claim. `alpha` is what each of its effects was judged at (alpha of the report over
+    the number of its effects); `claimed` says in words what `region` says in log ratios."""
+
+    claim: str
+    part: str | None
+    who: tuple[str, ...]
+    title: str
+    statement: str
+    verdict: str
+    reason: str
+    alpha: float
+    claimed: str
+    region: Region | Range
+    effects: tuple[Effect, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As in verdicts.json."""
+        return {
+            "claim": self.claim,
+            "part": self.part,
+            "who": list(self.who),
+            "title": self.title,
+            "statement": self.statement,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "alpha": self.alpha,
+            "claimed": self.claimed,
+            "region": self.region.to_json(),
+            "effects": [effect.to_json() for effect in self.effects],
+        }
+
+
+def combine(effects: Sequence[Effect]) -> tuple[str, str]:
+    """Verdict and reason for a part from its effects (at least one).
+
+    All supported or all refuted: that. Some supported and some refuted: depends, with both lists. None of them
+    evidence: not evidence. Otherwise inconclusive, with what is open; one open comparison is enough.
+    """
+    named = _grouped(effects)
+    supported, refuted, excluded = (named.get(word, []) for word in ("supported", "refuted", "not evidence"))
+    open_ = named.get("inconclusive", []) + excluded
+    if supported and refuted:
+        reason = f"supported on {listing(supported)}; refuted on {listing(refuted)}"
+        return "depends", reason + (f"; open: {listing(open_)}" if open_ else "")
+    if supported and not open_:
+        return "supported", f"inside the claimed range on {listing(supported)}"
+    if refuted and not open_:
+        return "refuted", f"outside the claimed range on {listing(refuted)}"
+    if len(excluded) == len(effects):
+        return "not evidence", reasons(effects)
+    return "inconclusive", _open_reason(effects, {"supported": supported, "refuted": refuted})
+
+
+def combine_ad_hoc(effects: Sequence[Effect]) -> tuple[str, str]:
+    """The same for a comparison without a claim, whose effects are faster, slower or same."""
+    named = _grouped(effects)
+    settled: dict[str, list[str]] = {word: named[word] for word in ("faster", "slower", "same") if word in named}
+    excluded = named.get("not evidence", [])
+    open_ = named.get("inconclusive", []) + excluded
+    if len(settled) > 1:
+        reason = "; ".join(f"{word} on {listing(where)}" for word, where in settled.items())
+        return "depends", reason + (f"; open: {listing(open_)}" if open_ else "")
+    if len(excluded) == len(effects):
+        return "not evidence", reasons(effects)
+    if open_:
+        return "inconclusive", _open_reason(effects, settled)
+    [(word, where)] = settled.items()
+    return word, f"{word} on {listing(where)}"
+
+
+def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
+    """Labels of the effects by verdict. A label is the workload, with the baseline where there are several."""
+    if not effects:
+        raise ValueError("a verdict needs at least one effect")
+    several = len({effect.baseline for effect in effects}) > 1
+    named: dict[str, list[str]] = {}
+    for effect in effects:
+        where = effect.workload or effect.metric  # a reading may be of no workload
+        label = f"{where} against {effect.baseline}" if several else where
+        named.setdefault(effect.verdict, []).append(label)
+    return named
+
+
+def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]) -> str:
+    """One sentence for all open effects: why they are open, and how long it would take to settle them."""
+    open_ = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
+    causes = _by_cause(open_)
+    same = len(causes) == 1 and len(open_) == len(effects)
+    parts = [next(iter(causes)) if same else "; ".join(f"{why} on {listing(where)}" for why, where in causes.items())]
+    parts += filter(None, [time_to_settle(open_)])
+    parts += [f"{word} on {listing(where)}" for word, where in settled.items() if where]
+    return f"not settled: {'; '.join(parts)}"
+
+
+def time_to_settle(effects: Sequence[Effect]) -> str:
+    """How much more measuring would settle the effects; empty where nothing can be said."""
+    known = sorted((effect for effect in effects if effect.seconds_more >= 0), key=lambda effect: effect.seconds_more)
+    soon = [effect for effect in known if effect.seconds_more <= 86_400]
+    if not soon:
+        return "more time would not help much" if known else ""
+    shortest, longest = (f"about {duration(effect.seconds_more)}" for effect in (soon[0], soon[-1]))
+    text = f"{shortest} more would settle {soon[0].workload if len(effects) > 1 else 'it'}"
+    if len(soon) > 1:
+        text += f", {longest} {'all' if len(soon) == len(effects) else f'{len(soon)} of {len(effects)}'}"
+    if beyond := list(dict.fromkeys(effect.workload for effect in known[len(soon) :])):
+        text += f"; more time would not help much on {listing(beyond)}"
+    return text
+
+
+def reasons(effects: Sequence[Effect]) -> str:
+    """Each effect's own reason, those with the same reason together."""
+    return "; ".join(f"{listing(where)} ({why})" for why, where in _by_cause(effects).items())
+
+
+def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:
+    """First warning, or verdict where there is none → the different workloads."""
+    causes: dict[str, list[str]] = {}
+    for effect in effects:
+        where = causes.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, [])
+        where += [name for name in [effect.workload or effect.metric] if name not in where]
+    return causes

@@ -1,0 +1,143 @@
+"""When to stop: what each workload still needs until its effects are settled, by the rules that will judge them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..evidence.effect import ALPHA, decided, remaining_seconds
+from ..measure.schedule import Remaining
+from ..metrics.attribution.effects import OpenEffect, open_effects
+from ..metrics.attribution.grid import ARCHITECTURE, OPERATIONS
+from ..spec.comparison import Comparison, Metric
+from ..spec.experiments import Experiment
+from ..spec.regions import Region
+from ..spec.sample import Round
+from ..stats.confidence import first_interval, first_look, running_interval
+from ..stats.samples import Clocks, differences, log_times_of_round, whole_rounds
+
+PRECISION = 0.03
+"""A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
+2-3x", would otherwise come with an interval too wide to be worth reading ..."""
+
+ENOUGH_ROUNDS = 24
+"""... or until it had this many rounds."""
+
+CONTROL_PRECISION = 0.02
+"""Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
+
+
+class StoppingRule:
+    """Settles effects by the confidence sequence that will judge them, after every round."""
+
+    def __init__(self, experiments: Sequence[Experiment], clocks: Clocks, alpha: float) -> None:
+        """`alpha`: what each effect of the report is judged at."""
+        self.alpha = alpha
+        self.clocks = clocks
+        self.series: dict[Comparison, list[float]] = {}
+        self.pairs: dict[str, list[Comparison]] = {}
+        self.grids: dict[str, tuple[tuple[str, ...], list[NDArray[np.float64]]]] = {}
+        for experiment in experiments:
+            workload = experiment.workload.name
+            pairs = [target.comparison for target in experiment.targets]
+            pairs += [_control_pair(name, experiment) for name in experiment.controls]
+            self.pairs[workload] = list(dict.fromkeys(pairs))
+            if experiment.grid:
+                self.grids[workload] = experiment.grid, []
+
+    def add(self, finished: Round) -> None:
+        """Take a finished round in."""
+        arrays: dict[tuple[Any, Metric], Any] = {}
+        for pair in self.pairs[finished.workload]:
+            key = self.clocks.of(pair.workload, pair.variant, pair.baseline), pair.metric
+            if key not in arrays:
+                arrays[key] = log_times_of_round(finished, clock=key[0], metric=key[1])
+            values = differences(arrays[key], baseline=pair.baseline, variant=pair.variant).values
+            self.series.setdefault(pair, []).extend(values.tolist())
+        if finished.workload in self.grids:
+            cells, logs = self.grids[finished.workload]
+            times = log_times_of_round(finished, clock=self.clocks.of(finished.workload, *cells))
+            logs.extend(whole_rounds(times.of(cells)).logs)
+
+    def ratios(self) -> dict[Comparison, float]:
+        """t_baseline / t_variant of every comparison that has rounds: the median over them."""
+        return {pair: math.exp(float(np.median(values))) for pair, values in self.series.items() if values}
+
+    def remaining(self, experiment: Experiment) -> Remaining:
+        """What the experiment still needs."""
+        waiting = [target for target in experiment.targets if not self._is_settled(target.comparison, target.region)]
+        open_ = self._open_in_grid(experiment)
+        rounds = [self._rounds_left(self.series.get(each.comparison, []), each.region) for each in waiting]
+        rounds += [self._rounds_left(effect.values, effect.region) for effect in open_]
+        if not rounds:
+            return Remaining((), False, 0.0, 0.0)
+        pairs = [target.comparison for target in waiting]
+        counts = [len(self.series.get(pair, [])) for pair in pairs] + [len(effect.values) for effect in open_]
+        missing = first_interval(self.alpha) - min(counts)
+        for name in experiment.controls:
+            pair = _control_pair(name, experiment)
+            if name.endswith("@aa") or not self._is_known(pair):
+                pairs.append(pair)
+        wanted = {name for pair in pairs for name in (pair.baseline, pair.variant)}
+        wanted |= set(experiment.grid) if open_ else set()
+        participants = tuple(name for name in experiment.entered() if name in wanted)
+        # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
+        settles = float(missing) if missing > 0 else min(rounds)
+        return Remaining(participants, missing > 0, settles, max(rounds), len(rounds))
+
+    def _open_in_grid(self, experiment: Experiment) -> tuple[OpenEffect, ...]:
+        """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""
+        if not experiment.grid:
+            return ()
+        wanted = (ARCHITECTURE, OPERATIONS)
+        _, logs = self.grids[experiment.workload.name]
+        return open_effects(logs, alpha=self.alpha, wanted=wanted)
+
+    def _rounds_left(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
+        """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
+        first_by_t = first_look(self.alpha / 2)
+        least = float(max(first_by_t - len(values), 1))
+        if len(values) < 2:
+            return least
+        interval = running_interval(values, self.alpha)
+        if interval.unstable:
+            return math.inf  # no later look makes that undone: others first
+        half = (interval.high - interval.low) / 2
+        if decided(interval, region):
+            until_known = len(values) * ((half / PRECISION) ** 2 - 1)
+            return max(min(until_known, float(ENOUGH_ROUNDS - len(values))), 1.0)
+        # From the interval itself, not from the spread: on a busy machine outliers make the spread say "hopeless" of
+        # what the signs will settle in a moment.
+        centre = float(np.median(values))
+        distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
+        left = len(values) * ((half / distance) ** 2 - 1) if distance > 0 else math.inf
+        if len(values) < first_by_t:  # when there is no interval yet, or only the range of all rounds
+            # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
+            left = min(left, remaining_seconds(values, float(len(values)), region, alpha=self.alpha))
+        return max(left, least)
+
+    def _is_settled(self, pair: Comparison, region: Region) -> bool:
+        values = self.series.get(pair, [])
+        if len(values) < 2:
+            return False
+        interval = running_interval(values, self.alpha)
+        if not decided(interval, region):
+            return False
+        return (interval.high - interval.low) / 2 <= PRECISION or len(values) >= ENOUGH_ROUNDS
+
+    def _is_known(self, pair: Comparison) -> bool:
+        values = self.series.get(pair, [])
+        if len(values) < 2:
+            return False
+        interval = running_interval(values, ALPHA)
+        return (interval.high - interval.low) / 2 <= CONTROL_PRECISION or len(values) >= ENOUGH_ROUNDS
+
+
+def _control_pair(name: str, experiment: Experiment) -> Comparison:
+    """What a control is measured against: `NAME@aa` with NAME, the yardstick with the experiment's baseline."""
+    original, _, control = name.partition("@")
+    return Comparison(experiment.workload.name, name, original if control else experiment.baseline)

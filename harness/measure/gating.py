@@ -1,0 +1,188 @@
+"""Gates: every variant shows its logits, its op trace and the time of a call before it is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+from ..machine.environment import granted_cores
+from .examination import Examination
+from .participants import ExperimentState, Group, MeasureError, Participants
+from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
+
+GATE_SECONDS = 60.0
+GATE_SECONDS_PER_PARAMETER = 2e-7
+GATE_SECONDS_PER_TOKEN = 0.05
+COMPILE_SECONDS = 600.0
+"""What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
+
+MOST_LANES = 4
+"""So many checkpoints are gated at once at most: each holds a model, a reference and what its variants pack."""
+
+INTRUDES = "writes into the pipe by which its process answers"
+
+
+class Gating(Participants):
+    """Participants that pass gates, and the processes in which they did."""
+
+    def pass_gates(self) -> None:
+        """Start the processes and let every variant show its logits, its op trace and the time of a call.
+
+        An engine whose package is not installed, or that does not compute on this device, falls out of the whole run
+        first.
+        """
+        for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
+            if reason := self._unfit(name):
+                self._exclude_everywhere(name, reason)
+        if self.examination is None and any(book.folder for book in self.books):
+            self.examination = Examination(cache=self.cache, log=self.logs / "examiner.log")
+        total = sum(len(book.experiment.entered()) for book in self.books)
+        done = 0
+
+        def told(book: ExperimentState, name: str) -> None:
+            nonlocal done
+            done += 1
+            self.progress.step(f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan"))
+
+        models = [self._starting(group, told) for group in self.groups if group.folder is not None]
+        components = [self._starting(group, told) for group in self.groups if group.folder is None]
+        cores = granted_cores() if self.kind == "cpu" else 1
+        ahead = self._compiling_ahead() if cores > 1 else []
+        lanes = max(cores // max((group.threads for group in self.groups), default=1), 1 + len(ahead))
+        side_by_side([*ahead, *models], min(lanes, MOST_LANES))
+        # A component takes microseconds, and how many calls make a sample is told by how long its gate's calls took.
+        side_by_side(components, 1)
+
+    def _compiling_ahead(self) -> list[Job]:
+        """Where a plan has several compiled variants: the last of them is gated beside the others, in a process of its
+        own.
+
+        Only for what that leaves on disk: a machine that has not seen a variant compiles it for minutes, and gates
+        would wait for one after the other. The variant is gated like all others afterwards, whatever came of this.
+        """
+        first: dict[str, tuple[Group, ExperimentState]] = {}  # where each is gated first
+        for group in self.groups:
+            for book in group.books:
+                for name in book.remaining().entered():
+                    if "@" not in name and self._is_compiled(name):
+                        first.setdefault(name, (group, book))
+        if len(first) < 2:
+            return []
+        name, (group, book) = list(first.items())[-1]
+
+        def job() -> Job:
+            with suppress(WorkerFailed), closing(self.another(group, book, "compiling-ahead.log")) as process:
+                answer = self._begin_gate(process, group, book, name)
+                self.ahead = name, answer
+                yield answer
+                answer.result()
+
+        return [job()]
+
+    def _begin_gate(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> Answer:
+        """Let a process gate a variant."""
+        workload = book.experiment.workload
+        tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
+        limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
+        extra = COMPILE_SECONDS if self._is_compiled(name) else 0.0
+        return process.begin("gate", limit + extra, workload=workload.name, variant=name)
+
+    def gate_alone(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> None:
+        """Let a process of its own gate a variant that passed before, so that it can be called there.
+
+        Raises WorkerFailed where it does not pass.
+        """
+        gate = self._begin_gate(process, group, book, name).result()["gate"]
+        if not gate["passed"]:
+            raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
+
+    def _starting(self, group: Group, told: Callable[[ExperimentState, str], None] = lambda book, name: None) -> Job:
+        """Start (again) a group's process; variants that bring it down fall out until it stands."""
+        for _ in range(1 + sum(len(book.experiment.entered()) for book in group.books)):
+            try:
+                yield from self._starting_once(group, told)
+                return
+            except WorkerFailed as failure:
+                self.end(group)
+                raise MeasureError(
+                    f"the measuring process {failure.reason} (its output lies in the run's log/)"
+                ) from failure
+            except _Restart:
+                continue
+        raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
+
+    def _starting_once(self, group: Group, told: Callable[[ExperimentState, str], None]) -> Job:
+        self.end(group)
+        index = self._next_process()
+        group.process = self._process(group, index, f"worker-{index}.log")
+        group.processes = index
+        if self.kind != "cpu":
+            self.device = group.process.ask("device", GATE_SECONDS)
+        for book in group.books:
+            facts = self._open(group.process, book)
+            if book.folder:
+                self.checkpoints[book.experiment.workload.geometry] = {
+                    "name": book.experiment.workload.geometry,
+                    **facts,
+                }
+        names = [(book, name) for book in group.books for name in book.remaining().entered()]
+        # Foreign code comes last: until then nothing here was in its reach.
+        for book, name in sorted(names, key=lambda entry: self.is_outside(entry[1])):
+            yield from self._gating(group, book, name, told)
+        for book in group.books:
+            pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
+            if book.traces:
+                book.trace_differences = group.process.ask(
+                    "differences",
+                    GATE_SECONDS,
+                    workload=book.experiment.workload.name,
+                    pairs=[list(pair) for pair in pairs],
+                )
+        group.process.ask("freeze", GATE_SECONDS)
+        self.changed()
+
+    def _gating(
+        self, group: Group, book: ExperimentState, name: str, told: Callable[[ExperimentState, str], None]
+    ) -> Job:
+        """Let a variant pass its gates in the group's process; one that does not falls out."""
+        assert group.process is not None
+        if self.ahead is not None and self.ahead[0] == name:
+            yield self.ahead[1]  # what is compiled there is then found on disk
+        if name in book.excluded:  # by a gate beside this one, or on another workload
+            return
+        try:
+            answer = self._begin_gate(group.process, group, book, name)
+            yield answer
+            found = answer.result()
+        except WorkerFailed as failure:
+            self.exclude(name, failure.reason, book)
+            raise _Restart from failure
+        if group.process.noise():
+            self.exclude(name, INTRUDES, book)
+            raise _Restart
+        if name in book.excluded:
+            return
+        book.gates[name] = found["gate"]
+        if not found["gate"]["passed"]:
+            self.exclude(name, found["gate"]["detail"], book)
+            return
+        if "trace" in found:
+            book.traces[name] = found["trace"]
+        book.call_ns[name] = found["call_ns"]
+        if found["own_threads"] and name not in book.wall_variants:
+            book.wall_variants.append(name)
+        told(book, name)
+
+    def standing(self, group: Group) -> WorkerProcess:
+        """The group's process, started again if it is gone."""
+        if group.process is None or not group.process.alive():
+            side_by_side([self._starting(group)], 1)
+        assert group.process is not None
+        return group.process
+
+    def _next_process(self) -> int:
+        return max((group.processes for group in self.groups), default=0) + 1
+
+
+class _Restart(Exception):
+    """A variant brought its process down while it was gated; it is excluded, start again without it."""

@@ -1,0 +1,235 @@
+"""What takes part in a run: experiments with their state, their measuring processes, and what is excluded and why."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from llama_workbench import variants
+from llama_workbench.variants.presets import presets
+
+from ..spec.experiments import Experiment, without
+from .examination import Examination
+from .processes import Answer, WorkerProcess
+
+OPEN_SECONDS = 300.0
+
+
+class MeasureError(Exception):
+    """Measuring cannot start or go on at all; the text says why."""
+
+
+class Progress(Protocol):
+    """Where progress is shown."""
+
+    def phase(self, text: str) -> None:
+        """A new stage begins."""
+
+    def note(self, text: str) -> None:
+        """One line that stays."""
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        """How far (0 to 1) the whole is, and about how long it still takes."""
+
+
+@dataclass
+class ExperimentState:
+    """What is known of one experiment so far, in the terms of run.json."""
+
+    experiment: Experiment
+    folder: Path | None
+    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    traces: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trace_differences: list[dict[str, Any]] = field(default_factory=list)
+    excluded: dict[str, str] = field(default_factory=dict)
+    wall_variants: list[str] = field(default_factory=list)
+    call_ns: dict[str, float] = field(default_factory=dict)
+    rounds: int = 0
+    seconds: float = 0.0
+    first_seconds: float = 0.0
+    device: str = "cpu"
+    confirmations: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """As under "experiments" in run.json."""
+        workload = self.experiment.workload
+        return {
+            "workload": workload.model_dump(),
+            "variants": list(self.experiment.entered()),
+            "baseline": self.experiment.baseline,
+            "clock": {"default": self._clock(), "wall_variants": self.wall_variants},
+            "rounds": self.rounds,
+            "seconds": round(self.seconds, 3),
+            "gates": self.gates,
+            "traces": self.traces,
+            "trace_differences": self.trace_differences,
+            "confirmations": self.confirmations,
+            "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
+        }
+
+    def _clock(self) -> str:
+        if self.device != "cpu":
+            return "device"
+        return "cpu" if self.experiment.workload.threads == 1 else "wall"
+
+    def round_seconds(self) -> float:
+        """About how long a round takes: as those before, or a build, a warm-up and a sample of each variant.
+
+        The first asks the system for all the memory that later ones find there, and takes longer.
+        """
+        if self.rounds > 1:
+            return (self.seconds - self.first_seconds) / (self.rounds - 1)
+        return self.first_seconds / 2 if self.rounds else 3 * sum(self.call_ns.values()) / 1e9
+
+    def remaining(self) -> Experiment:
+        """The experiment without what fell out."""
+        return without(self.experiment, self.excluded)
+
+
+@dataclass
+class Group:
+    """Experiments that share a process, because they share a checkpoint."""
+
+    folder: Path | None
+    parameters: int
+    threads: int
+    books: list[ExperimentState]
+    process: WorkerProcess | None = None
+    processes: int = 0
+
+
+class Participants:
+    """All experiments of a run. `books` holds what was found, whatever happens."""
+
+    def __init__(
+        self,
+        experiments: Sequence[Experiment],
+        *,
+        added: Mapping[str, str],
+        device: str,
+        folders: Mapping[str, Path],
+        parameters: Mapping[str, int],
+        cache: Path,
+        logs: Path,
+        seed: int,
+        progress: Progress,
+    ) -> None:
+        self.added = added
+        self.kind = device
+        self.cache = cache
+        self.logs = logs
+        self.seed = seed
+        self.progress = progress
+        self.excluded: dict[str, str] = {}
+        self.checkpoints: dict[str, dict[str, Any]] = {}
+        self.device: dict[str, Any] = {"kind": device}
+        # Which prompts are timed; nobody can know it before the run, and answers cannot lie ready.
+        self.draw = secrets.token_hex(8)
+        self.examination: Examination | None = None
+        self.ahead: tuple[str, Answer] | None = None
+        self.changed: Callable[[], None] = lambda: None  # told of what rounds are judged by: gates, what fell out
+        self.books = [ExperimentState(e, folders.get(e.workload.geometry), device=device) for e in experiments]
+        for book in self.books:
+            if book.experiment.workload.kind == "component":
+                book.folder = None
+        groups: dict[tuple[Any, ...], Group] = {}
+        for book in self.books:
+            workload = book.experiment.workload
+            key = (book.folder, workload.dtype, workload.threads)
+            size = parameters.get(workload.geometry, 0) if book.folder else 0
+            groups.setdefault(key, Group(book.folder, size, workload.threads, [])).books.append(book)
+        self.groups = list(groups.values())
+
+    @contextmanager
+    def processes(self) -> Iterator[None]:
+        """Ends the measuring processes on the way out, however that is."""
+        try:
+            yield
+        finally:
+            for group in self.groups:
+                self.end(group)
+            if self.examination is not None:
+                self.examination.close()
+                self.examination = None
+
+    def end(self, group: Group) -> None:
+        """End the group's process, if it has one; `standing` begins another."""
+        if group.process is not None:
+            group.process.close()
+            group.process = None
+
+    def _is_compiled(self, entered: str) -> bool:
+        name = entered.partition("@")[0]
+        return name not in self.added and variants.get(name).compiled
+
+    def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:
+        """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
+
+        Raises WorkerFailed where it cannot be had.
+        """
+        process = self._process(group, 0, log)
+        try:
+            self._open(process, book)
+        except BaseException:
+            process.close()
+            raise
+        return process
+
+    def _process(self, group: Group, index: int, log: str) -> WorkerProcess:
+        return WorkerProcess(
+            threads=group.threads,
+            cache=self.cache,
+            log=self.logs / log,
+            device=self.kind,
+            hello={"process": index, "added": dict(self.added), "draw": self.draw_of(index)},
+        )
+
+    def draw_of(self, index: int) -> str:
+        """Which prompts a process times."""
+        return f"{self.draw} {index}"
+
+    def is_outside(self, entered: str) -> bool:
+        """Whether a variant is foreign code."""
+        name = entered.partition("@")[0]
+        return name in self.added or name not in presets()
+
+    def _open(self, process: WorkerProcess, book: ExperimentState) -> dict[str, Any]:
+        """Let a process open a workload; what it says of the checkpoint."""
+        facts: dict[str, Any] = process.ask(
+            "open",
+            OPEN_SECONDS,
+            workload=book.experiment.workload.model_dump(),
+            folder=str(book.folder) if book.folder else None,
+            seed=self.seed,
+        )
+        return facts
+
+    def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
+        """A variant falls out: of ours from this workload; from outside, or not installed, from the whole run."""
+        if name in self.added or ("@" not in name and self._unfit(name)):
+            self._exclude_everywhere(name, reason)
+        elif name not in book.excluded:
+            book.excluded[name] = reason
+            self.changed()
+            self.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
+
+    def _exclude_everywhere(self, name: str, reason: str) -> None:
+        if name not in self.excluded:
+            self.progress.note(f"{name} is left out: {reason}")
+        self.excluded.setdefault(name, reason)
+        for book in self.books:
+            if name in book.experiment.variants:
+                book.excluded.setdefault(name, reason)
+        self.changed()
+
+    def _unfit(self, name: str) -> str | None:
+        """Why a variant can be built nowhere in this run; None where nothing speaks against it yet."""
+        if name in self.added:
+            return None
+        if self.kind != "cpu" and variants.get(name).engine is not None:
+            return f"an engine that computes on the CPU; this run measures on {self.kind}"
+        return variants.missing(name)

@@ -1,0 +1,150 @@
+"""Architecture or operations? A full factorial: every combination of old and new levels, measured in the same rounds.
+
+    samples --grid_times--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> FactorEffect
+
+A ladder of presets that changes one thing a step gives each thing credit for what it does beside one setting of the
+others. A full factorial has every setting: with two levels a factor, each effect is a contrast over *all* cells, half
+of them against the other half, so every cell's time serves every effect (Fisher 1935; Box, Hunter and Hunter,
+"Statistics for Experimenters", chapter 5), and whether effects add up is seen and not assumed.
+
+Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up,
+where a cell's speed-up is minus the median, over the round's sub-rounds, of the log time of a call. Common drift
+cancels in it, because the signs of a contrast sum to nil; a sample hit by an outlier cancels in its own cell's median.
+The series goes through the same confidence sequence as any other comparison. The estimates are those of ordinary least
+squares on the log times (a test holds it against statsmodels); the intervals are not, because least squares takes
+residuals for independent that share a round, and allows one look only.
+
+Scale. An effect is the log of a ratio t_old / t_new: above 1 the new level is faster, on the geometric mean over the
+settings of the other factors. An interaction of two factors is half the difference between the effects of the one with
+the other new and old (the usual scale, so that all effects have the same standard error): above 1 both new levels
+together gain more than each alone would have it.
+
+The split. With L the log speed-up of a cell over the all-old one, the total is L(new, new), for architecture and
+operations new. Changing architecture first gains L(new, old), changing it last L(new, new) - L(old, new); where
+operations change what architecture gains the two differ, and the mean of both (Shapley's value of a game of two)
+favours neither and adds up to the total. In effects it is the sum of those with an odd number of architecture factors
+and an even number of operations factors, and the other way round for operations. Only the four corners enter, so it has
+twice the standard error of an effect.
+
+The dummy. A random half of the cells against the rest, drawn anew for every round, has no effect whatever the cells do;
+times enter as deviations from their cell's mean, else real effects would make it noisy. As the draw is made after
+measuring, it is a control of this analysis under this run's own noise, and not of the measuring: that is what `@aa` is
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
+"""The two sides of the split, and their sum: from the all-old corner to the all-new one."""
+
+DUMMY = "dummy"
+
+Kind = Literal["architecture", "operations"]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One axis of a grid with its two levels; `kind` is the side of the dispute that it belongs to."""
+
+    name: str
+    old: str
+    new: str
+    kind: Kind
+
+    def change(self) -> str:
+        """The step in words: "modular → single_file"."""
+        return f"{self.old} → {self.new}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of the factors' levels; a cell is the variant called NAME_level_level_..."""
+
+    name: str
+    factors: tuple[Factor, ...]
+
+    def cells(self) -> tuple[str, ...]:
+        """Names of the variants, all-old first, all-new last, the last factor changing fastest."""
+        return tuple("_".join((self.name, *levels)) for levels in product(*((f.old, f.new) for f in self.factors)))
+
+    def signs(self) -> NDArray[np.float64]:
+        """[cells, factors]: -1 where the factor is old, +1 where it is new."""
+        return np.array(list(product((-1.0, 1.0), repeat=len(self.factors))))
+
+    def terms(self) -> tuple[str, ...]:
+        """Names of all effects: the factors', then "layout:cache" and so on by order."""
+        names = [factor.name for factor in self.factors]
+        return tuple(":".join(term) for order in range(1, len(names) + 1) for term in combinations(names, order))
+
+
+GRID = Grid(
+    "grid",
+    (
+        Factor("layout", "modular", "single_file", "architecture"),
+        Factor("cache", "split", "unified", "architecture"),
+        Factor("mask", "fresh", "per_model", "operations"),
+        Factor("ops", "composite", "fused", "operations"),
+    ),
+)
+"""The dispute's own: file layout and cache ownership against mask policy and fused operations."""
+
+GRIDS: Mapping[str, Grid] = {GRID.name: GRID}
+"""The grids that a claim may name."""
+
+
+def needed_variants(grid: Grid = GRID) -> tuple[str, ...]:
+    """Variants that must be measured together on each workload; the first one is the natural baseline."""
+    return grid.cells()
+
+
+def effect_count(grid: Grid = GRID) -> int:
+    """Number of intervals that a grid gives on one workload: what it adds to the divisor of a report's alpha.
+
+    All effects, architecture, operations and the total, and the dummy.
+    """
+    return len(grid.terms()) + 4
+
+
+def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
+    """Name → weights over `grid.cells()` of the log speed-ups, for every effect and for the split.
+
+    The positive weights of each sum to 1, the negative ones to -1 (all are 0 for a side that has no factors).
+    """
+    signs = grid.signs()
+    place = {factor.name: index for index, factor in enumerate(grid.factors)}
+    kinds = {factor.name: factor.kind for factor in grid.factors}
+    weights: dict[str, NDArray[np.float64]] = {}
+    split = {ARCHITECTURE: np.zeros(len(signs)), OPERATIONS: np.zeros(len(signs))}
+    for term in grid.terms():
+        names = term.split(":")
+        weights[term] = signs[:, [place[name] for name in names]].prod(axis=1) / (len(signs) / 2)
+        odd = [kind for kind in split if sum(kinds[name] == kind for name in names) % 2]
+        if len(odd) == 1:
+            split[odd[0]] += weights[term]
+    return {**weights, **split, TOTAL: split[ARCHITECTURE] + split[OPERATIONS]}
+
+
+def canonical(name: str, grid: Grid = GRID) -> str:
+    """The name of an effect as `contrasts` has it: "cache:layout" is "layout:cache".
+
+    Raises ValueError that lists the names there are.
+    """
+    asked = name.split(":")
+    term = ":".join(factor.name for factor in grid.factors if factor.name in asked)
+    if term and sorted(asked) == sorted(term.split(":")):
+        return term
+    if name in (ARCHITECTURE, OPERATIONS, TOTAL):
+        return name
+    factors = ", ".join(factor.name for factor in grid.factors)
+    raise ValueError(
+        f'factor = "{name}": grid "{grid.name}" has {factors}, interactions of them such as '
+        f'"{":".join(f.name for f in grid.factors[:2])}", and {ARCHITECTURE}, {OPERATIONS}, {TOTAL}'
+    )

@@ -1,0 +1,202 @@
+"""How far a promise overshot: the promised gain over the measured gain.
+
+It is computed from the interval of a timed effect, which a report holds together with all others, and so spends no
+alpha of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from ..evidence.effect import Effect
+from ..evidence.evidence import Evidence
+from ..evidence.verdict import reasons
+from ..spec.comparison import Comparison
+from ..spec.hypotheses import Name, Names, RangeHypothesis, rising
+from ..stats.confidence import Method
+from .base import Judged, Metric
+from .gains import measured_gains
+from .values import no_value
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """Values that a quotient may have: pieces from low to high, in order; infinite ends mean that there is no bound."""
+
+    pieces: tuple[tuple[float, float], ...]
+
+    def __contains__(self, value: float) -> bool:
+        return any(low <= value <= high for low, high in self.pieces)
+
+    def inside(self, low: float, high: float) -> bool:
+        """True if all of it lies from `low` to `high`."""
+        return bool(self.pieces) and all(low <= start and end <= high for start, end in self.pieces)
+
+    def outside(self, low: float, high: float) -> bool:
+        """True if none of it lies from `low` to `high`."""
+        return all(end < low or high < start for start, end in self.pieces)
+
+    def describe(self) -> str:
+        """In words: "12 to 34", "at least 40, or at most -300"."""
+        return ", or ".join(_piece(low, high) for low, high in reversed(self.pieces)) or "beyond all bounds"
+
+
+def quotient(numerator: float, low: float, high: float) -> Quotient:
+    """All values of numerator / x for x from `low` to `high`, 0 left out; `numerator` > 0, the ends may be infinite.
+
+    Fieller's logic: the quotient is c if x is numerator / c, so the values that the data allow are those whose x lies
+    in the interval. They hold with the interval's own confidence and need no normal approximation. An interval with 0
+    inside gives two pieces without bound: a gain that may be nil may have been inflated by any factor, and one that may
+    be a loss has the wrong sign. Raises ValueError for other arguments.
+    """
+    if not (low <= high and 0 < numerator < math.inf):
+        raise ValueError(f"expected a positive numerator and low <= high, not {numerator}, {low} and {high}")
+    if low > 0 or high < 0:
+        return Quotient(((numerator / high, numerator / low),))
+    pieces = []
+    if low < 0:
+        pieces.append((-math.inf, numerator / low))
+    if high > 0:
+        pieces.append((numerator / high, math.inf))
+    return Quotient(tuple(pieces))
+
+
+@dataclass(frozen=True)
+class Inflation:
+    """How many times too high a claim was: claimed gain over measured gain, for the low and the high end of the claim.
+
+    verdict on "too high by `times`": supported, refuted, depends (on which end of the claim is meant) or inconclusive.
+    """
+
+    low_end: Quotient
+    high_end: Quotient
+    times: tuple[float, float]
+    verdict: str
+    reason: str
+
+
+def inflation(claimed: tuple[float, float], low: float, high: float, times: tuple[float, float]) -> Inflation:
+    """Judge "the claim of `claimed` was too high by `times`".
+
+    claimed: the ratios t_old / t_new that were promised, (2, 3) for "2-3x". low, high: interval of the measured ratio;
+    0 and infinity where there is none yet. times: the factors, (20, 50) for "20-50 times". A gain is the ratio less 1,
+    so "2-3x" is a gain of 100 to 200 %. Raises ValueError where a claim promises no gain.
+    """
+    if not 1 < claimed[0] <= claimed[1] < math.inf:
+        raise ValueError(f"claimed = {claimed}: expected ratios above 1, the lower one first")
+    if not 0 < times[0] < times[1]:
+        raise ValueError(f"times = {times}: expected 0 < low < high")
+    ends = [quotient(ratio - 1, low - 1, high - 1) for ratio in claimed]
+    words = []
+    for end in ends:
+        if end.inside(*times):
+            words.append("inside")
+        elif not end.outside(*times):
+            words.append("open")
+        else:
+            # A gain that may be nil or a loss leaves a piece below and one above; what the claim promised was not
+            # there, which is more than any factor.
+            words.append("below" if end.pieces and 0 <= end.pieces[-1][1] < times[0] else "above")
+    if "open" in words:
+        verdict = "inconclusive"
+    elif words[0] == words[1]:
+        verdict = "supported" if words[0] == "inside" else "refuted"
+    else:
+        verdict = "depends"
+    measured = f"measured gain {_percent(low - 1)} to {_percent(high - 1)}"
+    reason = "; ".join(
+        f"{ratio:g}x was too high by a factor of {end.describe()}" for ratio, end in zip(claimed, ends, strict=True)
+    )
+    return Inflation(ends[0], ends[1], times, verdict, f"{measured}: {reason}")
+
+
+def _percent(gain: float) -> str:
+    return "without bound" if math.isinf(gain) else f"{gain * 100:.3g} %"
+
+
+def _piece(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "anything"
+    if math.isinf(high):
+        return f"at least {low:.3g}"
+    if math.isinf(low):
+        return f"at most {high:.3g}"
+    return f"{low:.3g} to {high:.3g}"
+
+
+# -- the metric --------------------------------------------------------------------------------------------------------
+
+_AboveOne = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=1)]
+
+
+class InflationHypothesis(RangeHypothesis):
+    """A gain of `claimed` was promised, and it was `range` times too high."""
+
+    metric: Literal["inflation"]
+    variant: Name
+    baseline: Name
+    workloads: Names
+    claimed: Annotated[
+        tuple[_AboveOne, _AboveOne],
+        Field(description="[low, high] with 1 < low < high, the ratios t_old / t_new that were promised"),
+        AfterValidator(rising),
+    ]
+
+    @model_validator(mode="after")
+    def _has_factors(self) -> Self:
+        if self.range is None:
+            raise ValueError('metric = "inflation" needs range = [low, high], the factors')
+        return self
+
+    @property
+    def unit(self) -> str:
+        """What the value is counted in."""
+        return "times"
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """The timed effect on each workload."""
+        return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
+
+
+class InflationMetric(Metric[InflationHypothesis]):
+    """Computed from timed effects; there is no pass."""
+
+    names = ("inflation",)
+    hypothesis = InflationHypothesis
+
+    def judge(self, hypothesis: InflationHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+        """One verdict from the factors on all workloads."""
+        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha, method=method)
+        if isinstance(gains, Judged):
+            return gains
+        effects = tuple(_overshoot(hypothesis, gain) for gain in gains)
+        words = {effect.verdict for effect in effects}
+        if len(words) == 1:
+            return Judged(effects[0].verdict, reasons(effects), effects)
+        both = words & {"supported", "depends"} and words & {"refuted", "depends"}
+        return Judged("depends" if both else "inconclusive", reasons(effects), effects)
+
+
+def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
+    """The factor on one workload, from the measured ratio."""
+    assert hypothesis.range is not None
+    found = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
+    pieces = [piece for end in (found.low_end, found.high_end) for piece in end.pieces]
+    return replace(
+        no_value(hypothesis, gain.workload, "claimed gain over measured gain"),
+        ratio=(sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf,
+        low=min(low for low, _ in pieces) if pieces else -math.inf,
+        high=max(high for _, high in pieces) if pieces else math.inf,
+        rounds=gain.rounds,
+        seconds=gain.seconds,
+        verdict=found.verdict,
+        warnings=(found.reason,),
+    )
+
+
+METRIC = InflationMetric()

@@ -1,0 +1,36 @@
+"""Finds the metrics: every module `metrics/NAME.py` and every package `metrics/NAME/metric.py` that defines METRIC."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from .. import metrics as package
+from .base import Metric
+
+
+@cache
+def metrics() -> tuple[Metric[Any], ...]:
+    """All metrics, in alphabetical order of their first names. No torch is imported."""
+    found = []
+    for entry in pkgutil.iter_modules(package.__path__):
+        module = import_module(f"{package.__name__}.{entry.name}{'.metric' if entry.ispkg else ''}")
+        if hasattr(module, "METRIC"):
+            found.append(module.METRIC)
+    return tuple(sorted(found, key=lambda metric: metric.names))
+
+
+def names() -> tuple[str, ...]:
+    """All words that a claim may use for `metric = ...`."""
+    return tuple(name for metric in metrics() for name in metric.names)
+
+
+def metric_of(name: str) -> Metric[Any]:
+    """The metric of this name. Raises KeyError."""
+    return next((metric for metric in metrics() if name in metric.names), None) or _unknown(name)
+
+
+def _unknown(name: str) -> Metric[Any]:
+    raise KeyError(f"no metric {name!r}; there are {', '.join(names())}")

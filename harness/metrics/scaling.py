@@ -1,0 +1,354 @@
+"""How gains and times scale: whether a gain grows with size, how a time grows with the position in the context, and
+where over the width of a model an effect is lost.
+
+A trend starts from intervals that a report holds at once and spends no alpha of its own: whenever they hold, so does
+what is concluded from them, however they depend on each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from ..evidence.effect import Effect
+from ..evidence.evidence import Evidence
+from ..spec.comparison import Comparison
+from ..spec.hypotheses import Name, Names, RangeHypothesis
+from ..spec.regions import Range, Region
+from ..stats.confidence import Interval, Method, running_interval
+from ..stats.samples import LogTimes, time_differences
+from .base import NOT_MEASURABLE, Judged, Metric
+from .gains import measured_gains
+from .values import no_value
+
+RISE_PERCENT = 1.0
+"""A gain that rises by less than this from the smallest size to the largest counts as not growing."""
+
+# -- does the gain grow? -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SizedGain:
+    """A gain at one size (number of tokens), as the ratio t_old / t_new with its interval."""
+
+    size: float
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How a gain changes with size.
+
+    rise: the fitted ratio at the largest size over that at the smallest, with its interval; above 1 the gain grows.
+    per_doubling: the same for twice the size. falls: pairs of sizes between which the gain falls for certain. verdict
+    on "the gain grows": supported, refuted, depends (grows as a whole, falls in between) or inconclusive.
+    """
+
+    rise: float
+    low: float
+    high: float
+    per_doubling: float
+    falls: tuple[tuple[float, float], ...]
+    verdict: str
+    reason: str
+
+
+def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
+    """Judge "the gain grows with size" from two or more sizes; `region` is for the rise (default: more than 1 %).
+
+    The rise is the slope of the least-squares line of log ratio over log size, times the range of log size: a linear
+    contrast, whose weights sum to nil. Why linear: "it scales" is said of the whole range, one number with an interval
+    answers it, and its largest weights are at the ends, where growth shows most. Why not isotonic alone: "never falls"
+    is refuted by one dip between neighbours, however strongly the gain grows over all, and can be supported only by
+    intervals that do not touch. It is asked all the same, as the second question: a rise with a certain fall in it is
+    "depends". Why a margin: a gain that does not change at all could never be told from one that grows by nothing.
+
+    The interval of the rise takes every gain's interval at its worst end. That is wider than independence would allow
+    (for four sizes in equal steps of log size by a factor of 1.8), and holds without it. Raises ValueError for fewer
+    than two sizes.
+    """
+    ordered = sorted(gains, key=lambda gain: gain.size)
+    sizes = [gain.size for gain in ordered]
+    if len(set(sizes)) < 2 or len(set(sizes)) < len(sizes) or not sizes[0] > 0:
+        raise ValueError(f"a trend needs two or more different sizes above 0, each once, not {sizes}")
+    region = region or Region.faster_than_percent(RISE_PERCENT)
+    logs = [math.log(size) for size in sizes]
+    centre = sum(logs) / len(logs)
+    scale = (logs[-1] - logs[0]) / sum((x - centre) ** 2 for x in logs)
+    weights = [scale * (x - centre) for x in logs]
+    rise = sum(w * _log(gain.ratio) for w, gain in zip(weights, ordered, strict=True))
+    weighted = [(w, gain) for w, gain in zip(weights, ordered, strict=True) if w]
+    low = sum(w * _log(gain.low if w > 0 else gain.high) for w, gain in weighted)
+    high = sum(w * _log(gain.high if w > 0 else gain.low) for w, gain in weighted)
+    falls = tuple(
+        (one.size, other.size) for one in ordered for other in ordered if one.size < other.size and other.high < one.low
+    )
+    if region.contains(low, high):
+        verdict = "depends" if falls else "supported"
+    else:
+        verdict = "refuted" if region.excludes(low, high) else "inconclusive"
+    reason = (
+        f"from {sizes[0]:g} to {sizes[-1]:g} the gain changes by a factor of {_exp(rise):.4g} "
+        f"[{_exp(low):.4g}, {_exp(high):.4g}]"
+    )
+    if falls:
+        reason += "; it falls for certain from " + ", ".join(f"{one:g} to {other:g}" for one, other in falls)
+    doubling = rise * math.log(2) / (logs[-1] - logs[0])
+    return Trend(_exp(rise), _exp(low), _exp(high), _exp(doubling), falls, verdict, reason)
+
+
+def _log(ratio: float) -> float:
+    return math.log(ratio) if ratio > 0 else -math.inf
+
+
+def _exp(log_ratio: float) -> float:
+    return math.exp(log_ratio) if log_ratio < 700 else math.inf
+
+
+# -- over the position -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slope:
+    """By how much a call takes longer for each position further on, fitted by a line in each of `rounds` rounds.
+
+    With a `baseline` it is the variant's slope less the baseline's, from times of the same rounds. `low` and `high` are
+    infinite while there are too few rounds. `fixed_ns` is where the line starts (median over rounds): what a call costs
+    whatever the position. `unstable` as in `confidence.Interval`.
+    """
+
+    variant: str
+    baseline: str | None
+    ns_per_position: float
+    low: float
+    high: float
+    fixed_ns: float
+    rounds: int
+    unstable: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a results file; what is not known yet becomes null."""
+        numbers = {name: getattr(self, name) for name in ("ns_per_position", "low", "high", "fixed_ns")}
+        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        return {
+            "variant": self.variant,
+            "baseline": self.baseline,
+            **finite,
+            "rounds": self.rounds,
+            "unstable": self.unstable,
+        }
+
+
+def position_slope(
+    times: Mapping[int, LogTimes],
+    *,
+    variant: str,
+    alpha: float,
+    baseline: str | None = None,
+    method: Method = "both",
+) -> Slope:
+    """Fit decode time against position, over workloads that differ in the position alone.
+
+    `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
+    is up to 64 further on, by about as much on each workload and by exactly as much for both sides, so it moves the
+    line and hardly turns it. The k-th round of every workload makes the k-th line (ordinary least squares through the
+    median times); a workload's later rounds without partners are left out. Between two variants the difference is
+    taken pair by pair before the fit, so that what disturbs both falls out.
+
+    Raises ValueError for fewer than two positions.
+    """
+    if len(times) < 2:
+        raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
+    series = [time_differences(each, variant=variant, baseline=baseline) for each in times.values()]
+    rounds = min(map(len, series))
+    if rounds == 0:
+        return Slope(variant, baseline, math.nan, -math.inf, math.inf, math.nan, 0)
+    calls_ns = np.stack([values[:rounds] for values in series], axis=1)  # [rounds, workloads]
+    x = np.array(list(times), dtype=np.float64)
+    centred = x - x.mean()
+    slopes = calls_ns @ centred / (centred @ centred)
+    interval = running_interval(slopes, alpha, method)
+    return Slope(
+        variant=variant,
+        baseline=baseline,
+        ns_per_position=interval.centre,
+        low=interval.low,
+        high=interval.high,
+        fixed_ns=float(np.median(calls_ns.mean(axis=1) - slopes * x.mean())),
+        rounds=rounds,
+        unstable=interval.unstable,
+    )
+
+
+def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float, method: Method = "both") -> Interval:
+    """By how many nanoseconds a call of the baseline takes longer than one of the variant, paired round by round.
+
+    The same rounds as those of the ratio, but in time: what is overhead keeps its nanoseconds while calls grow.
+    """
+    return running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha, method)
+
+
+# -- over the width ----------------------------------------------------------------------------------------------------
+
+State = Literal["above", "inside", "below", "open"]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Somewhere between the sizes `low` and `high` the effect goes from `before` to `after`.
+
+    Both ends are settled; what lies between them was not measured, or is open. `estimate` is where the effects at the
+    two ends, joined by a line over the logarithm of the size, pass the boundary: a guess inside the bracket, no more.
+    """
+
+    low: float
+    high: float
+    before: State
+    after: State
+    estimate: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Where each size's effect lies (its whole interval, else "open"), and between which sizes that changes."""
+
+    states: Mapping[float, State]
+    crossings: tuple[Crossing, ...]
+
+    def describe(self) -> str:
+        """In one line, such as "above up to 512, inside from 2048 (crosses at about 900); open at 1024"."""
+        settled = [(size, state) for size, state in self.states.items() if state != "open"]
+        if not settled:
+            return "open at every size"
+        parts = [f"{settled[0][1]} at every size that is settled"]
+        if self.crossings:
+            parts = [f"{self.crossings[0].before} up to {self.crossings[0].low:g}"]
+            parts += [
+                f"{c.after} from {c.high:g} (crosses at about {float(f'{c.estimate:.2g}'):g})" for c in self.crossings
+            ]
+        still_open = [f"{size:g}" for size, state in self.states.items() if state == "open"]
+        return ", ".join(parts) + (f"; open at {', '.join(still_open)}" if still_open else "")
+
+
+def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
+    """Between which sizes an effect leaves or enters a region, say ±1 %.
+
+    `effects` maps size (such as the width of a model) → interval of its log ratio; the order does not matter. All
+    brackets hold at once with the confidence that all the intervals have together.
+    """
+    sizes = sorted(effects)
+    states = {size: _state(effects[size], region) for size in sizes}
+    settled = [size for size in sizes if states[size] != "open"]
+    crossings = tuple(
+        Crossing(low, high, states[low], states[high], _passed(low, high, effects, states, region))
+        for low, high in itertools.pairwise(settled)
+        if states[low] != states[high]
+    )
+    return Sweep(states, crossings)
+
+
+def interval_of(effect: Effect) -> Interval:
+    """A judged effect as an interval of its log ratio (an unstable one is unbounded)."""
+    unstable = any(warning.startswith("unstable") for warning in effect.warnings)
+    low = math.log(effect.low) if effect.low > 0 and not unstable else -math.inf
+    high = math.log(effect.high) if not unstable else math.inf
+    centre = math.log(effect.ratio) if effect.ratio > 0 else math.nan
+    return Interval(centre, low, high, effect.rounds, unstable)
+
+
+def _state(interval: Interval, region: Region) -> State:
+    if interval.unstable:
+        return "open"
+    if region.contains(interval.low, interval.high):
+        return "inside"
+    if region.excludes(interval.low, interval.high):
+        return "above" if interval.low > region.high else "below"
+    return "open"
+
+
+def _passed(
+    low: float, high: float, effects: Mapping[float, Interval], states: Mapping[float, State], region: Region
+) -> float:
+    """The size at which the line between two settled effects passes the boundary between them."""
+    passed = {states[low], states[high]}
+    boundary = region.high if "above" in passed else region.low
+    if "inside" not in passed:  # right through: the middle of the region
+        boundary = (region.low + region.high) / 2
+    start, end = effects[low].centre, effects[high].centre
+    part = (boundary - start) / (end - start)
+    return math.exp(math.log(low) + part * (math.log(high) - math.log(low)))
+
+
+# -- the metric --------------------------------------------------------------------------------------------------------
+
+
+def _several(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(names) < 2:
+        raise ValueError("too few")
+    return names
+
+
+class ScalingHypothesis(RangeHypothesis):
+    """The gain of `variant` over `baseline` rises from the shortest workload to the longest."""
+
+    least_workloads = 2
+
+    metric: Literal["trend"]
+    variant: Name
+    baseline: Name
+    workloads: Annotated[
+        Names, AfterValidator(_several), Field(description="a list of two or more names without repeats")
+    ]
+
+    @property
+    def unit(self) -> str:
+        """What the value is counted in."""
+        return "% rise"
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """The timed effect on each workload."""
+        return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
+
+
+class ScalingMetric(Metric[ScalingHypothesis]):
+    """Computed from timed effects; there is no pass."""
+
+    names = ("trend",)
+    hypothesis = ScalingHypothesis
+
+    def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+        """One verdict from the gains on all workloads together."""
+        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha, method=method)
+        if isinstance(gains, Judged):
+            return gains
+        if len(gains) < len(hypothesis.workloads):
+            return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
+        sized = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in gains]
+        rising = trend(sized, _rise_region(hypothesis.region))
+        effect = replace(
+            no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain"),
+            ratio=(rising.rise - 1) * 100,
+            low=(rising.low - 1) * 100,
+            high=(rising.high - 1) * 100,
+            rounds=min(gain.rounds for gain in gains),
+            seconds=sum(gain.seconds for gain in gains),
+            verdict=rising.verdict,
+            warnings=(rising.reason,),
+        )
+        return Judged(rising.verdict, rising.reason, (effect,))
+
+
+def _rise_region(region: Range) -> Region:
+    """Percent of rise as a region of log ratios."""
+    return Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in (region.low, region.high)))
+
+
+METRIC = ScalingMetric()

@@ -1,0 +1,164 @@
+"""The share of a call's time that some phases take."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
+
+import pandas as pd
+from pydantic import AfterValidator, Field, model_validator
+
+from llama_workbench.variants.phase_map import DENOMINATORS
+
+from ...evidence.effect import Effect
+from ...evidence.evidence import Evidence
+from ...measure.measurement import Measurement
+from ...measure.participants import ExperimentState, Group, Progress
+from ...measure.passes import PASS_SECONDS, ask_about
+from ...spec.hypotheses import Name, Names, RangeHypothesis, no_repeats
+from ...store.folder import PHASE_FACTS, RunFolder
+from ..base import PassContext, subjects
+from ..values import ValueMetric, in_range, no_value, unusable
+from .shares import share
+
+PHASE_ROUNDS = 12
+"""Rounds of the pass: fixed beforehand, as the t interval over them asks for."""
+
+
+class ShareHypothesis(RangeHypothesis):
+    """The time of `phases` in percent of `of`, for `variant` on each of `workloads`."""
+
+    cpu_only = (
+        "shares of the time are not measured on CUDA: the host's clock between two statements says when work was "
+        "queued, not when it was done, and an event between every two phases costs what launching a small kernel does"
+    )
+
+    metric: Literal["share"]
+    variant: Name
+    workloads: Names
+    phases: Annotated[
+        tuple[Annotated[Name, Field(description="a phase")], ...],
+        Field(min_length=1, description="a list of one or more phases without repeats"),
+        AfterValidator(no_repeats),
+    ]
+    of: Annotated[Name, Field(description="the name of a denominator")]
+
+    @model_validator(mode="after")
+    def _names_phases_of_the_denominator(self) -> Self:
+        whole = DENOMINATORS.get(self.of)
+        if whole is None:
+            raise ValueError(f'of = "{self.of}" is no denominator; there are {", ".join(DENOMINATORS)}')
+        if foreign := [phase for phase in self.phases if phase not in whole]:
+            raise ValueError(f'{", ".join(foreign)} is no phase of "{self.of}", which has {", ".join(whole)}')
+        return self
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        """The variant on each workload."""
+        return tuple((workload, self.variant) for workload in self.workloads)
+
+    def intervals(self) -> frozenset[Hashable]:
+        """One a workload."""
+        return frozenset((self.metric, name, self.variant, frozenset(self.phases), self.of) for name in self.workloads)
+
+
+class ShareMetric(ValueMetric[ShareHypothesis]):
+    """Measured in calls of a copy of the variant that notes the clock between phases (see `phases`)."""
+
+    names = ("share",)
+    hypothesis = ShareHypothesis
+    title = "phases: where the time of a forward goes"
+
+    def run(self, hypotheses: Sequence[ShareHypothesis], context: PassContext) -> None:
+        """Write phases.parquet and phases.json."""
+        run_phases(context.measurement, context.folder, context.progress, subjects(hypotheses))
+
+    def leave_out(self, hypotheses: Sequence[ShareHypothesis], folder: RunFolder, device: str) -> None:
+        """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
+        wanted = {pair: hypothesis.elsewhere(device) for hypothesis in hypotheses for pair in hypothesis.subjects()}
+        facts = [
+            {"workload": workload, "variant": variant, "rounds": 0, "reason": reason}
+            for (workload, variant), reason in wanted.items()
+        ]
+        folder.write_json(PHASE_FACTS, facts)
+
+    def read(self, folder: RunFolder) -> pd.DataFrame | None:
+        """The table of phases.parquet; None where it is empty."""
+        table = folder.read_phases()
+        return None if table.empty else table
+
+    def effect(self, hypothesis: ShareHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
+        """The share in percent, with its interval over rounds."""
+        effect = no_value(hypothesis, workload, f"share of {hypothesis.of}: {' + '.join(hypothesis.phases)}")
+        if refused := unusable(effect, evidence):
+            return refused
+        table = evidence.passes.get("share")
+        if table is None:
+            return replace(effect, warnings=("this run has no phases",))
+        try:
+            found = share(table, workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
+        except ValueError as error:
+            return replace(effect, warnings=(str(error),))
+        value, low, high = (100 * part for part in (found.value, found.low, found.high))
+        effect = replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
+        return in_range(effect, hypothesis)
+
+
+METRIC = ShareMetric()
+
+
+# -- the pass ----------------------------------------------------------------------------------------------------------
+
+
+def run_phases(
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    wanted: Sequence[tuple[str, str]],
+    rounds: int = PHASE_ROUNDS,
+) -> None:
+    """Time the phases of each wanted (workload, variant); those of a workload take turns, in every round.
+
+    Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
+    else the clock, the readings of a call, and which lines of the source belong to which phase.
+    """
+    rows: list[list[Any]] = []
+    facts: list[dict[str, Any]] = []
+    work = [
+        (group, book, names)
+        for group in measurement.groups
+        for book in group.books
+        if (names := [n for n in book.remaining().variants if (book.experiment.workload.name, n) in wanted])
+    ]
+    for index, (group, book, names) in enumerate(work):
+        workload = book.experiment.workload.name
+        progress.step(f"phases {workload}: {len(names)} variants", index / len(work), float("nan"))
+        taken, said = _phases(measurement, group, book, names, rounds)
+        rows += [
+            [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
+            for name, round_index, call, tokens, plain_ns, spent in taken
+            for phase, ns in spent.items()
+        ]
+        facts += [{"workload": workload, "variant": name, "rounds": rounds, **fact} for name, fact in said.items()]
+        folder.write_phases(rows)
+        folder.write_json(PHASE_FACTS, facts)
+    told = {(fact["workload"], fact["variant"]) for fact in facts}
+    facts += [
+        {"workload": workload, "variant": name, "rounds": 0, "reason": "it is not measured in this run, or fell out"}
+        for workload, name in dict.fromkeys(wanted)
+        if (workload, name) not in told
+    ]
+    folder.write_phases(rows)
+    folder.write_json(PHASE_FACTS, facts)
+
+
+def _phases(
+    measurement: Measurement, group: Group, book: ExperimentState, names: Sequence[str], rounds: int
+) -> tuple[list[list[Any]], dict[str, dict[str, Any]]]:
+    """Rows and facts of one workload."""
+    wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
+    found, lost = ask_about(
+        measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, rounds=rounds, wall=wall
+    )
+    facts = {name: {"reason": reason} for name, reason in lost.items()}
+    return (found["rows"], facts | found["facts"]) if found else ([], facts)

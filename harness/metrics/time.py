@@ -1,0 +1,158 @@
+"""Times of two variants, compared in the same rounds: of a whole call, or of one part of a generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from llama_workbench.datasets import workloads as workload_data
+
+from ..evidence.effect import Effect
+from ..evidence.evidence import Evidence, compare_sides
+from ..evidence.numbers import listing
+from ..evidence.verdict import combine
+from ..spec.comparison import TIMES, Comparison
+from ..spec.comparison import Metric as Time
+from ..spec.experiments import Target
+from ..spec.hypotheses import NAME, Hypothesis, Name, Names, exactly_one, rising
+from ..spec.regions import Region
+from ..stats.confidence import Method
+from .base import NOT_MEASURABLE, Judged, Metric
+from .scaling import crossover, interval_of
+
+EXPECTATIONS = (
+    "faster_than_percent",
+    "slower_than_percent",
+    "not_faster_than_percent",
+    "ratio",
+    "gain_percent",
+    "same_within_percent",
+)
+"""The keys that say what is claimed of t_baseline / t_variant. A hypothesis has exactly one of them."""
+
+_Percent = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, description="a number of percent, 0 or more")]
+_AboveZero = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
+_Gain = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=-100)]
+
+
+class TimeHypothesis(Hypothesis):
+    """Which variant is compared with which baselines, on which workloads, and by how much they must differ.
+
+    `evidence`: with "architecture" the op traces must be identical; with "operations" they may differ, that is the
+    subject; "context" compares across engines or libraries.
+    """
+
+    evidence: Annotated[
+        Literal["architecture", "operations", "context"],
+        Field(description='"architecture", "operations" or "context"'),
+    ]
+    variant: Name
+    baseline: Annotated[
+        Names,
+        BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+        Field(description=f"{NAME}, or a list of such names without repeats"),
+    ]
+    workloads: Names
+    metric: Time
+    faster_than_percent: _Percent | None = None
+    slower_than_percent: _Percent | None = None
+    not_faster_than_percent: _Percent | None = None
+    ratio: Annotated[
+        tuple[_AboveZero, _AboveZero] | None,
+        Field(description="[low, high] with 0 < low < high, of t_baseline / t_variant"),
+        AfterValidator(lambda ends: ends and rising(ends)),
+    ] = None
+    gain_percent: Annotated[
+        tuple[_Gain, _Gain] | None,
+        Field(description="[low, high] percent with -100 < low < high"),
+        AfterValidator(lambda ends: ends and rising(ends)),
+    ] = None
+    same_within_percent: Annotated[_AboveZero | None, Field(description="a number of percent above 0")] = None
+
+    @model_validator(mode="after")
+    def _can_be_decided(self) -> Self:
+        key = exactly_one(self, *EXPECTATIONS)
+        if self.variant in self.baseline:
+            raise ValueError(f'variant and baseline are both "{self.variant}": there is nothing to compare')
+        try:
+            _ = self.region
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{key} is too narrow or too large to compute with") from error
+        return self
+
+    @property
+    def region(self) -> Region:
+        """The log ratios t_baseline / t_variant that it allows."""
+        key = exactly_one(self, *EXPECTATIONS)
+        value = getattr(self, key)
+        region: Region = getattr(Region, key)(*(value if isinstance(value, tuple) else (value,)))
+        return region
+
+    def title(self) -> str:
+        """The two sides."""
+        return f"{self.variant} against {', '.join(self.baseline)}"
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Every effect that it takes, baseline by baseline, workload by workload."""
+        for baseline in self.baseline:
+            for workload in self.workloads:
+                yield Comparison(workload, self.variant, baseline, self.metric)
+
+    def targets(self) -> Iterator[Target]:
+        """Its comparisons, with the region that each must be clear of."""
+        for comparison in self.comparisons():
+            yield Target(comparison, self.region, self.evidence)
+
+    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
+        """Cut down to these variants and workloads (none given: all); None where nothing is left.
+
+        A claim that is asked for by name together with workloads that it does not list is tried on those of them that
+        are of the same component.
+        """
+        names = self.workloads
+        if workloads:
+            names = tuple(name for name in workloads if name in self.workloads)
+            if not names and named and self.metric == "time":
+                component = workload_data.get(self.workloads[0]).component
+                names = tuple(name for name in workloads if workload_data.get(name).component == component)
+        baselines = tuple(name for name in self.baseline if not variants or name in variants)
+        if not names or not baselines or (variants and self.variant not in variants):
+            return None
+        return self.model_copy(update={"workloads": names, "baseline": baselines})
+
+
+class TimeMetric(Metric[TimeHypothesis]):
+    """Ratios of times. The rounds measure them; there is no pass."""
+
+    names = TIMES
+    hypothesis = TimeHypothesis
+
+    def judge(self, hypothesis: TimeHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+        """One verdict from all comparisons that the run took on; the others are named."""
+        region = hypothesis.region
+        wanted = list(hypothesis.comparisons())
+        effects = tuple(
+            compare_sides(evidence, comparison, region, hypothesis.evidence, alpha, method)
+            for comparison in wanted
+            if evidence.has(comparison)
+        )
+        if not effects:
+            return Judged(NOT_MEASURABLE, "this run has none of its comparisons")
+        verdict, reason = combine(effects)
+        if left_out := [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]:
+            reason += f"; not in this run: {listing(left_out)}"
+        if by_width := _by_width(effects, evidence, region):
+            reason += f"; by width: {by_width}"
+        return Judged(verdict, reason, effects)
+
+
+def _by_width(effects: Sequence[Effect], evidence: Evidence, region: Region) -> str:
+    """Where along the width of the model an effect enters or leaves the region; empty for fewer than three widths."""
+    known = [effect for effect in effects if effect.workload in evidence.widths and effect.rounds]
+    widths = {float(evidence.widths[effect.workload]): interval_of(effect) for effect in known}
+    return crossover(widths, region).describe() if len(widths) > 2 and len(widths) == len(effects) else ""
+
+
+METRIC = TimeMetric()

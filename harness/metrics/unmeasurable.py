@@ -1,0 +1,41 @@
+"""What nobody can measure here; the claim says why."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..evidence.evidence import Evidence
+from ..spec.hypotheses import Text, ValueHypothesis
+from ..stats.confidence import Method
+from .base import NOT_MEASURABLE, Judged, Metric
+
+
+class UnmeasurableHypothesis(ValueHypothesis):
+    """A claim, or a part of one, that no run can settle."""
+
+    metric: Literal["none"]
+    reason: Annotated[Text, Field(description="a text of one sentence")]
+
+    def title(self) -> str:
+        """Why it cannot be measured."""
+        return f"none: {self.reason}"
+
+    def describe(self) -> str:
+        """Nothing is claimed of a number."""
+        return ""
+
+
+class UnmeasurableMetric(Metric[UnmeasurableHypothesis]):
+    """No pass, no effect."""
+
+    names = ("none",)
+    hypothesis = UnmeasurableHypothesis
+
+    def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float, method: Method) -> Judged:
+        """Always the claim's own reason."""
+        return Judged(NOT_MEASURABLE, hypothesis.reason)
+
+
+METRIC = UnmeasurableMetric()

@@ -1,0 +1,206 @@
+"""From a request to a plan: experiments, each a workload with its variants and the effects it must settle.
+
+One experiment serves every claim that needs its workload. Controls ride along: the baseline entered twice (`@aa`), an
+identical copy of another variant (`@copy`) where a call is cheap, and the frozen yardstick that saved runs are compared
+by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from llama_workbench import variants
+from llama_workbench.datasets import workloads as workload_data
+from llama_workbench.datasets.geometries import Geometry, geometries, parameter_count
+from llama_workbench.datasets.workloads import Workload
+
+from ..claims.model import Claim
+from ..spec.comparison import Comparison
+from ..spec.experiments import Experiment, Target
+from ..spec.hypotheses import Hypothesis
+from ..spec.regions import Region
+from .selection import PlanError, Request, ad_hoc_pairs, added_names, check_evidence, check_variant, selected
+
+YARDSTICK = "yardstick"
+
+COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
+AD_HOC_PERCENT = 1.0
+"""`--compare`: less than this either way counts as the same (as `judge` has it)."""
+
+COPY_PARAMETERS, COPY_LIMIT = 150_000_000, 2_500_000_000
+"""Parameters, and parameters times tokens of a call, up to which an identical-copy control rides along; beyond, its
+time is better spent on rounds (the A/A control always rides)."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be measured, and what it is for.
+
+    `claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
+    `added` maps the names of outside variants to FILE:FUNCTION. Parts of claims that are not for `device` are judged,
+    not measured.
+    """
+
+    mode: str  # "claims" or "compare"
+    claims: tuple[Claim, ...]
+    ad_hoc: tuple[tuple[str, str], ...]
+    experiments: tuple[Experiment, ...]
+    added: Mapping[str, str]
+    device: str = "cpu"
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """The parts of claims that this run can settle."""
+        return [part for claim in self.claims for part in claim.hypothesis if not part.elsewhere(self.device)]
+
+    def comparisons(self) -> list[Comparison]:
+        """Every different timed effect of the report."""
+        return list(
+            dict.fromkeys(target.comparison for experiment in self.experiments for target in experiment.targets)
+        )
+
+
+Rename = Callable[[Workload], Workload]
+
+
+def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry | None = None) -> Plan:
+    """Plan the measurements for a request.
+
+    `checkpoint` is the shape of a real model that stands in for every shipped geometry; workloads are then renamed
+    after it and repeated ones fall together.
+
+    Raises:
+        PlanError, DataError, ClaimError, variants.UnknownVariant: a name is unknown (with the nearest), a claim asks
+            for what nobody can find out, or nothing is left to measure.
+    """
+    added = added_names(request.added)
+    known = [*variants.names(), *added]
+    for name in (*request.variants, *(request.compare or ())):
+        check_variant(name, known)
+    for name in request.workloads:
+        workload_data.get(name)
+    rename, shapes = _shapes(checkpoint)
+    chosen, pairs, names = _chosen(request, claims, added)
+    chosen = tuple(_renamed(claim, rename) for claim in chosen)
+    for claim in chosen:
+        for name in claim.names():
+            check_variant(name, known, f"claim {claim.id}: ")
+        for fault in filter(None, (hypothesis.fault() for hypothesis in claim.hypothesis)):
+            raise PlanError(f"claim {claim.id}: {fault}")
+    workloads = {workload.name: workload for workload in (rename(workload_data.get(name)) for name in names)}
+    if request.threads is not None:
+        workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
+    here = [(claim, part) for claim in chosen for part in claim.hypothesis if not part.elsewhere(request.device)]
+    targets = _targets(here, pairs, workloads, added, components=request.compare is not None)
+    looked_at = [pair for _, part in here for pair in part.subjects()]
+    grids = {name: part.grid() for _, part in here if part.grid() for name in part.workload_names()}
+    experiments = tuple(
+        _experiment(
+            workload,
+            targets[name],
+            [variant for where, variant in looked_at if where == name],
+            grids.get(name, ()),
+            shapes,
+        )
+        for name, workload in workloads.items()
+        if targets[name] or name in grids or any(where == name for where, _ in looked_at)
+    )
+    if not experiments and not any(claim.hypothesis for claim in chosen):
+        raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
+    mode = "compare" if request.compare is not None else "claims"
+    return Plan(mode, chosen, pairs, experiments, added, request.device)
+
+
+def _chosen(
+    request: Request, claims: Sequence[Claim], added: Mapping[str, str]
+) -> tuple[tuple[Claim, ...], tuple[tuple[str, str], ...], Sequence[str]]:
+    """The claims, the pairs (baseline, variant) without a claim, and the names of the workloads."""
+    if request.compare is not None:
+        baseline, variant = request.compare
+        if baseline == variant:
+            raise PlanError(f"--compare {baseline} {variant}: both sides are the same; the A/A control does that")
+        return (), ((baseline, variant),), request.workloads or COMPARE_WORKLOADS
+    chosen = selected(request, claims)
+    here = [part for claim in chosen if (part := claim.on(request.device))]
+    names = dict.fromkeys(name for claim in here for name in claim.workloads())
+    return chosen, ad_hoc_pairs(request, here, tuple(added)), request.workloads or tuple(names)
+
+
+def _targets(
+    parts: Sequence[tuple[Claim, Hypothesis]],
+    pairs: Sequence[tuple[str, str]],
+    workloads: Mapping[str, Workload],
+    added: Mapping[str, str],
+    *,
+    components: bool,
+) -> dict[str, list[Target]]:
+    """By workload, what must be settled; `components`: whether pairs without a claim are compared on these too."""
+    targets: dict[str, list[Target]] = {name: [] for name in workloads}
+    for claim, hypothesis in parts:
+        for target in hypothesis.targets():
+            comparison = target.comparison
+            for name in (comparison.variant, comparison.baseline):
+                check_evidence(name, target.evidence, f"claim {claim.id}: ", added)
+            if comparison.metric != "time" and workloads[comparison.workload].kind != "generate":
+                raise PlanError(
+                    f'claim {claim.id}: metric = "{comparison.metric}" needs a workload that generates, and '
+                    f"{comparison.workload} does not"
+                )
+            targets[comparison.workload].append(target)
+    same = Region.same_within_percent(AD_HOC_PERCENT)
+    engines = {name for name in variants.names() if variants.get(name).engine is not None}
+    for baseline, variant in pairs:
+        evidence = "context" if {baseline, variant} & engines else "operations"
+        for name, workload in workloads.items():
+            if components or workload.kind != "component":
+                targets[name].append(Target(Comparison(name, variant, baseline), same, evidence))
+    return targets
+
+
+def _shapes(checkpoint: Geometry | None) -> tuple[Rename, Mapping[str, Geometry]]:
+    """How workloads are renamed for a real checkpoint, and the shapes by name."""
+    if checkpoint is None:
+        return (lambda workload: workload), geometries()
+
+    def rename(workload: Workload) -> Workload:
+        if workload.kind == "component":
+            return workload
+        moved = workload_data.on_geometry(workload, checkpoint)
+        return moved.model_copy(update={"name": workload.name.replace(workload.geometry, checkpoint.name, 1)})
+
+    return rename, {**geometries(), checkpoint.name: checkpoint}
+
+
+def _renamed(claim: Claim, rename: Rename) -> Claim:
+    def moved(hypothesis: Hypothesis) -> Hypothesis:
+        names = tuple(dict.fromkeys(rename(workload_data.get(name)).name for name in hypothesis.workload_names()))
+        return hypothesis.model_copy(update={"workloads": names}) if names else hypothesis
+
+    return claim.model_copy(update={"hypothesis": tuple(moved(h) for h in claim.hypothesis)})
+
+
+def _experiment(
+    workload: Workload,
+    targets: Sequence[Target],
+    looked_at: Sequence[str],
+    grid: tuple[str, ...],
+    shapes: Mapping[str, Geometry],
+) -> Experiment:
+    names = tuple(dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant)))
+    names = tuple(dict.fromkeys((*names, *looked_at, *grid)))
+    if not targets and not grid:  # nothing is timed against anything
+        return Experiment(workload, names, names[0], (), ())
+    common = Counter(target.comparison.baseline for target in targets).most_common(1)
+    baseline = common[0][0] if common else grid[0]
+    controls = [f"{baseline}@aa"]
+    if workload.kind != "component":
+        tokens = max(workload.tokens + (workload.new_tokens or 0), workload.context)  # decode fills its context first
+        parameters = parameter_count(shapes[workload.geometry].config)
+        cost = parameters * tokens * workload.batch
+        other = next((name for name in ("team005_proposal", *names) if name in names and name != baseline), None)
+        if cost <= COPY_LIMIT and parameters <= COPY_PARAMETERS and other is not None:
+            controls.append(f"{other}@copy")
+        if YARDSTICK not in names:
+            controls.append(YARDSTICK)
+    return Experiment(workload, names, baseline, tuple(controls), tuple(targets), grid)

@@ -1,0 +1,252 @@
+"""From timed samples to one array of log times, and from it to one number a round.
+
+    samples --log_times--> log time a call [round, sub-round, variant] --differences--> one log ratio a round
+
+Everything that compares times takes this array: the stopping rule, the judge, the controls, grids, trends, relative
+times and the dashboard. Clock and metric are chosen once, when it is made. Pure functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..spec.comparison import Metric
+from ..spec.sample import Round, Sample
+
+Clock = Literal["cpu", "wall", "device"]
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Which clock counts. wall_default: workloads timed by wall altogether, because they use several threads.
+    wall_variants: workload → variants timed by wall, because they compute in threads of their own."""
+
+    device: str = "cpu"
+    wall_default: frozenset[str] = frozenset()
+    wall_variants: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, workload: str, *variants: str) -> Clock:
+        """The clock that serves all of these variants: wall as soon as one needs it; a device's own, if it has one."""
+        if self.device != "cpu":
+            return "device"
+        by_wall = self.wall_variants.get(workload, frozenset())
+        return "wall" if workload in self.wall_default or by_wall.intersection(variants) else "cpu"
+
+
+@dataclass(frozen=True)
+class LogTimes:
+    """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric.
+
+    logs: [round, sub-round, variant]; NaN where there is no sample, -inf where its time is not positive. faults: minor
+    page faults a call; wall_ns: wall time of a sample; both of the same shape, 0 where there is none. rounds: (process,
+    round) of each, in this order.
+    """
+
+    variants: tuple[str, ...]
+    rounds: tuple[tuple[int, int], ...]
+    logs: NDArray[np.float64]
+    faults: NDArray[np.float64]
+    wall_ns: NDArray[np.float64]
+
+    def of(self, names: Sequence[str]) -> LogTimes:
+        """The same for these variants, in this order; one without a sample has NaN throughout."""
+        known = {name: index for index, name in enumerate(self.variants)}
+        columns = [known.get(name, -1) for name in names]
+        lacking = [index for index, column in enumerate(columns) if column < 0]
+        if not self.variants:
+            empty = np.empty((0, 0, len(names)))
+            return LogTimes(tuple(names), (), empty, empty, empty)
+        logs, faults, wall_ns = (values[:, :, columns] for values in (self.logs, self.faults, self.wall_ns))
+        logs[:, :, lacking] = np.nan
+        return LogTimes(tuple(names), self.rounds, logs, faults, wall_ns)
+
+
+def call_times_ns(
+    samples: pd.DataFrame | Mapping[str, NDArray[Any]], *, clock: Clock, metric: Metric = "time", new_tokens: int = 0
+) -> NDArray[np.float64]:
+    """Time a call of every sample by one metric, in nanoseconds.
+
+    time: a whole call. time_to_first_token: from the start of a generation until its first token was there.
+    time_per_output_token: what came after that, over the `new_tokens` - 1 other tokens of each sequence. Not positive
+    where the samples' workload generates nothing, NaN without calls. `samples` has the columns of samples.parquet.
+
+    Raises ValueError for an unknown clock or metric, and for time_per_output_token without `new_tokens` of 2 or more.
+    """
+    if clock not in get_args(Clock):
+        raise ValueError(f"clock must be one of {', '.join(get_args(Clock))}, not {clock!r}")
+    if metric not in get_args(Metric):
+        raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
+    if metric == "time_per_output_token" and new_tokens < 2:
+        raise ValueError(f"time_per_output_token needs the workload's new_tokens, 2 or more, not {new_tokens}")
+    repeats = np.asarray(samples["repeats"], dtype=np.float64)
+    total = np.asarray(samples[f"{clock}_ns"], dtype=np.float64) / np.where(repeats > 0, repeats, np.nan)
+    if metric == "time":
+        return total
+    first = np.asarray(samples[f"first_{clock}_ns"], dtype=np.float64)
+    return first if metric == "time_to_first_token" else np.where(first > 0, (total - first) / (new_tokens - 1), 0.0)
+
+
+def tokens_per_second(call_ns: float, *, new_tokens: int, batch: int = 1) -> float:
+    """Throughput of a generation that takes `call_ns` for `batch` times `new_tokens` tokens, prefill included."""
+    return batch * new_tokens / call_ns * 1e9
+
+
+def log_times(
+    samples: pd.DataFrame, *, workload: str, clock: Clock, metric: Metric = "time", new_tokens: int = 0
+) -> LogTimes:
+    """The array of one workload; `samples` has the columns of samples.parquet, in any order.
+
+    Raises ValueError where a variant occurs twice in one sub-round, and as `call_times_ns` does.
+    """
+    here = samples[samples["workload"] == workload]
+    codes, names = pd.factorize(here["variant"].astype(str))
+    columns = {name: here[name].to_numpy() for name in here.columns if name not in ("workload", "variant")}
+    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens)
+
+
+def log_times_of_round(one: Round, *, clock: Clock, metric: Metric = "time", new_tokens: int = 2) -> LogTimes:
+    """The same for a single round, as the measuring loop has it. Where only ratios count, `new_tokens` does not."""
+    names = tuple(dict.fromkeys(sample.variant for sample in one.samples))
+    codes = np.array([names.index(sample.variant) for sample in one.samples], dtype=np.intp)
+    numbers = np.array([sample[1:] for sample in one.samples], dtype=np.int64).reshape(len(codes), -1)
+    columns = dict(zip(Sample._fields[1:], numbers.T, strict=True))
+    whole = {"process": np.full(len(codes), one.process), "round": np.full(len(codes), one.number)}
+    return _array(columns | whole, codes, names, one.workload, clock, metric, new_tokens)
+
+
+def _array(
+    columns: Mapping[str, NDArray[Any]],
+    codes: NDArray[np.intp],
+    names: tuple[str, ...],
+    workload: str,
+    clock: Clock,
+    metric: Metric,
+    new_tokens: int,
+) -> LogTimes:
+    rounds, row = np.unique(np.stack([columns["process"], columns["round"]], axis=1), axis=0, return_inverse=True)
+    sub_rounds, place = np.unique(columns["sub_round"], return_inverse=True)
+    shape = (len(rounds), len(sub_rounds), len(names))
+    where = (row.reshape(-1), place.reshape(-1), codes)
+    if len(codes) > len(np.unique(np.ravel_multi_index(where, shape))):
+        raise ValueError(f"{workload}: a variant has two samples in one sub-round")
+    times = call_times_ns(columns, clock=clock, metric=metric, new_tokens=new_tokens)
+    logs, faults, wall_ns = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+    positive = times > 0
+    logs[where] = np.log(times, where=positive, out=np.full(times.shape, -np.inf))
+    faults[where] = np.where(columns["repeats"] > 0, columns["faults"] / np.maximum(columns["repeats"], 1), 0.0)
+    wall_ns[where] = columns["wall_ns"]
+    return LogTimes(names, tuple((int(p), int(n)) for p, n in rounds), logs, faults, wall_ns)
+
+
+# -- one number a round ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WholeRounds:
+    """The rounds in which some variants are all timed, in order of (process, round), one number a variant.
+
+    logs: [round, variant], median over the sub-rounds that have them all. incomplete: rounds that have some of
+    them and no such sub-round. invalid: rounds left out because a time was not positive. faults: mean
+    over rounds of the median page faults a call, by variant. seconds: wall time of the samples behind them.
+    """
+
+    rounds: tuple[tuple[int, int], ...]
+    logs: NDArray[np.float64]
+    faults: NDArray[np.float64]
+    incomplete: int
+    invalid: int
+    seconds: float
+
+
+def whole_rounds(times: LogTimes) -> WholeRounds:
+    """Reduce the array to the rounds in which all of its variants are timed; see `LogTimes.of` to choose them."""
+    kept, valid, paired = _kept(times)
+    return WholeRounds(
+        rounds=tuple(each for each, good in zip(times.rounds, valid, strict=True) if good),
+        logs=_medians(times.logs, kept)[valid],
+        faults=_faults(times, kept, valid),
+        incomplete=int((~np.isnan(times.logs).all(axis=(1, 2)) & ~paired).sum()),
+        invalid=int((paired & ~valid).sum()),
+        seconds=float(times.wall_ns[kept].sum()) / 1e9,
+    )
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Rounds of one comparison.
+
+    values: log t_baseline - log t_variant, one a round, in order of (process, round): the median over its sub-rounds.
+    seconds: wall time of the samples behind them, both sides. faults_*: minor page faults a call, counted as time is
+    (median over a round's pairs, so that a fault in a few of them counts as little as it weighs), mean over rounds.
+    call_*_ns: typical time of a call. invalid_share: share of the rounds with both sides that were left out because a
+    time was not positive.
+    """
+
+    values: NDArray[np.float64]
+    seconds: float
+    faults_baseline: float
+    faults_variant: float
+    invalid_share: float
+    call_baseline_ns: float = math.nan
+    call_variant_ns: float = math.nan
+
+
+def differences(times: LogTimes, *, baseline: str, variant: str) -> Differences:
+    """Pair the samples of two variants: sub-rounds in which a side is missing are skipped, a round with a time that is
+    not positive is left out whole."""
+    sides = times.of((baseline, variant))
+    kept, valid, paired = _kept(sides)
+    if not valid.any():
+        return Differences(np.empty(0), 0.0, 0.0, 0.0, 1.0 if paired.any() else 0.0)
+    pairs = np.where(kept, sides.logs[:, :, 0] - sides.logs[:, :, 1], np.nan)[valid]
+    faults = _faults(sides, kept, valid)
+    typical = np.median(_medians(sides.logs, kept)[valid], axis=0)
+    return Differences(
+        values=np.nanmedian(pairs, axis=1),
+        seconds=float(sides.wall_ns[kept].sum()) / 1e9,
+        faults_baseline=float(faults[0]),
+        faults_variant=float(faults[1]),
+        invalid_share=1 - valid.sum() / paired.sum(),
+        call_baseline_ns=math.exp(typical[0]),
+        call_variant_ns=math.exp(typical[1]),
+    )
+
+
+def time_differences(times: LogTimes, *, variant: str, baseline: str | None = None) -> NDArray[np.float64]:
+    """Nanoseconds a call of the variant (less those of the baseline), one number a round: the sub-rounds' median."""
+    sides = times.of((variant,) if baseline is None else (variant, baseline))
+    kept, valid, _ = _kept(sides)
+    ns = np.exp(sides.logs)
+    values = ns[:, :, 0] - (ns[:, :, 1] if baseline is not None else 0.0)
+    return np.nanmedian(np.where(kept, values, np.nan)[valid], axis=1) if valid.any() else np.empty(0)
+
+
+def _kept(times: LogTimes) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """[round, sub-round] that count; [round] that are valid; [round] with a sub-round that has all variants."""
+    there: NDArray[np.bool_] = np.all(~np.isnan(times.logs), axis=2)
+    paired: NDArray[np.bool_] = np.any(there, axis=1)
+    invalid: NDArray[np.bool_] = np.any(there & np.any(np.isneginf(times.logs), axis=2), axis=1)
+    valid = paired & ~invalid
+    return there & valid[:, None], valid, paired
+
+
+def _medians(values: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """[round, variant]: the median over the sub-rounds that count, NaN for a round without."""
+    found = np.full((values.shape[0], values.shape[2]), np.nan)
+    some = kept.any(axis=1)
+    if some.any():
+        found[some] = np.nanmedian(np.where(kept[:, :, None], values, np.nan)[some], axis=1)
+    return found
+
+
+def _faults(times: LogTimes, kept: NDArray[np.bool_], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
+    if not valid.any():
+        return np.zeros(len(times.variants))
+    return np.asarray(_medians(times.faults, kept)[valid].mean(axis=0), dtype=np.float64)
