@@ -30,11 +30,10 @@ BENCHMARKS = Path(__file__).with_name("benchmarks.py")
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "benchmark": {
         "action": "store_true",
-        "default": False,
         "help": "measure the variants and judge the claims instead of running tests; with no other option: every claim",
     },
     "claims": {"metavar": "ID,ID", "default": "", "help": "only these claims (`workbench claims` lists them)"},
-    "claims-dir": {"metavar": "FOLDER", "default": None, "help": "folder of claim files (default: those that ship)"},
+    "claims-dir": {"metavar": "FOLDER", "help": "folder of claim files (default: those that ship)"},
     "variants": {
         "metavar": "NAME,NAME",
         "default": "",
@@ -54,24 +53,20 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "compare": {
         "nargs": 2,
         "metavar": ("A", "B"),
-        "default": None,
         "help": "no claim: is B faster or slower than A (the baseline) by more than 1 %%, or the same?",
     },
     "budget": {
         "type": float,
         "metavar": "SECONDS",
-        "default": None,
         "help": "stop measuring after this many seconds (default 480; with --all 1530); open effects are inconclusive",
     },
     "all": {
         "action": "store_true",
-        "default": False,
         "help": "settle the whole register: also the claims and parts of claims that take long",
     },
     "threads": {
         "type": int,
         "metavar": "N",
-        "default": None,
         "help": "threads of each workload (default: 1, as it says)",
     },
     "device": {
@@ -81,19 +76,16 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     },
     "checkpoint": {
         "metavar": "PATH",
-        "default": None,
         "help": "a real Llama (Hugging Face folder or .gguf file) for all",
     },
     "seed": {"type": int, "metavar": "N", "default": 0, "help": "seed of weights, prompts and orders (default 0)"},
-    "run-dir": {"metavar": "FOLDER", "default": None, "help": "where the run is kept (default: results/runs/<time>)"},
+    "run-dir": {"metavar": "FOLDER", "help": "where the run is kept (default: results/runs/<time>)"},
     "profile": {
         "action": "store_true",
-        "default": False,
         "help": "then profile each variant: py-spy stacks, memray peaks",
     },
     "profile-native": {
         "action": "store_true",
-        "default": False,
         "help": "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times",
     },
 }
