@@ -59,5 +59,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 # The layout of the wheel, for the type checker, which does not follow a package whose folders lie beside it.
 $(TYPING): $(INSTALLED)
 	mkdir -p $@
-	ln -sfn $(CURDIR)/llama_workbench/__init__.py $(CURDIR)/variants $(CURDIR)/datasets $(CURDIR)/harness $(CURDIR)/dashboard $@
+	ln -sfn $(CURDIR)/llama_workbench/__init__.py $(CURDIR)/llama_workbench/commands $(CURDIR)/variants $(CURDIR)/datasets $(CURDIR)/harness $(CURDIR)/dashboard $@
 	touch $@

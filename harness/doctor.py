@@ -2,9 +2,9 @@
 
     read_facts() --examine--> a Check each     aa_trial() --examine_aa--> one more
 
-Reading and judging are apart, so that the rules can be tried on machines that are not at hand. *bad*: numbers from this
-machine will be wrong or fail to come; *warn*: they will be noisier, or something optional will be missing; *ok*
-otherwise. What a machine does not tell (virtual machines have no governor, other systems no /proc) is no fault of its.
+Facts and rules are apart, so that tests can try the rules on other machines. *bad*: this machine gives wrong numbers or
+none. *warn*: they will be noisier, or something optional is missing. *ok*: otherwise. What a machine does not tell is
+ok: virtual machines have no governor, other systems no /proc.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 from typing import Any, Literal
@@ -48,16 +48,12 @@ for the 15M geometry beside torch and the tests of the passes."""
 
 @dataclass(frozen=True)
 class Check:
-    """One line: what was looked at, how it stands, what was found, and what to do where that is not well."""
+    """One line: a thing that matters, its state, what was found, and what to do where that is not well."""
 
     name: str
     state: State
     found: str
     fix: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -100,45 +96,24 @@ def read_facts() -> Facts:
 
 def examine(facts: Facts) -> tuple[Check, ...]:
     """What the facts mean for measuring."""
-    environment = facts.environment
-    return (
-        _cores(environment.get("cores")),
-        _load(environment.get("load_average"), environment.get("cores")),
-        _governor(environment.get("governor")),
-        _quota(environment.get("cgroup_quota_cores")),
-        _threads(facts.siblings),
-        _huge_pages(environment.get("transparent_huge_pages")),
-        _memory(facts.available_bytes),
-        _torch(environment.get("torch")),
-        _py_spy(facts.py_spy),
-        _memray(facts.memray),
-    )
+    return (*_processor(facts), *_memory(facts), *_tools(facts))
 
 
 def examine_aa(trial: Trial) -> Check:
-    """What an A/A trial means for measuring: no difference may be seen where there is none."""
+    """What an A/A trial means for measuring: identical code must show no difference."""
     low, high = (100 * math.expm1(end) for end in (trial.interval.low, trial.interval.high))
-    name = "A/A trial"
     if not math.isfinite(trial.interval.high):
-        return Check(
-            name,
-            "warn",
-            f"{trial.interval.n} rounds in {trial.seconds:.3g} s are too few for an interval",
-            "Give it more time: workbench doctor --seconds 10",
-        )
-    half = (high - low) / 2
-    found = (
+        text = f"{trial.interval.n} rounds in {trial.seconds:.3g} s are too few for an interval"
+        return Check("A/A trial", "warn", text, "Give it more time: workbench doctor --seconds 10")
+    text = (
         f"identical code differs by [{low:+.2f}, {high:+.2f}] % ({1 - ALPHA:.0%} interval, {trial.interval.n} rounds, "
         f"one round ±{100 * trial.sd:.2g} %); {trial.away:.0%} of the time without a processor"
     )
-    quiet = (
-        "Stop other programs, or use a machine of your own; more budget narrows intervals: pytest --benchmark --budget"
-    )
+    state: State = "bad" if high - low > 2 * WIDE_PERCENT else "warn" if high - low > 2 * NARROW_PERCENT else "ok"
     if trial.interval.unstable or low > FIRED_PERCENT or high < -FIRED_PERCENT:
-        return Check(name, "bad", f"{found}; the interval leaves out 0", quiet)
-    if half > WIDE_PERCENT:
-        return Check(name, "bad", found, quiet)
-    return Check(name, "warn", found, quiet) if half > NARROW_PERCENT else Check(name, "ok", found)
+        state, text = "bad", f"{text}; the interval leaves out 0"
+    fix = "Stop other programs, or use a machine of your own; more time narrows intervals: pytest --benchmark --budget"
+    return _check("A/A trial", state, text, fix)
 
 
 def aa_trial(seconds: float = SECONDS, *, seed: int | None = None) -> Trial:
@@ -196,112 +171,93 @@ class _Operation:
 # -- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def _cores(cores: Any) -> Check:
+def _processor(facts: Facts) -> Iterator[Check]:
+    """Who else may use the measured core, and how fast it runs."""
+    ask = facts.environment.get
+    cores, load, governor, quota = ask("cores"), ask("load_average"), ask("governor"), ask("cgroup_quota_cores")
     if not isinstance(cores, int):
-        return Check("cores", "warn", "unknown")
-    if cores < 2:
-        return Check(
-            "cores", "warn", "1 core: whatever else runs takes it from the measurement", "Use a machine with 2 or more."
-        )
-    return Check("cores", "ok", f"{cores} cores for this process")
+        yield Check("cores", "warn", "unknown")
+    elif cores < 2:
+        yield Check("cores", "warn", "1 core: other programs take it from the measurement", "Use 2 cores or more.")
+    else:
+        yield Check("cores", "ok", f"{cores} cores for this process")
 
-
-def _load(load: Any, cores: Any) -> Check:
     if not load or not isinstance(cores, int):
-        return Check("load", "ok", "this system does not tell its load")
-    found = f"load average {load[0]:.2f} over the last minute, {cores} cores"
-    fix = "Stop what else runs (top shows it) and wait a minute."
-    if load[0] >= cores:
-        return Check("load", "bad", found, fix)
-    return Check("load", "warn", found, fix) if load[0] > cores / 2 else Check("load", "ok", found)
+        yield Check("load", "ok", "this system does not tell its load")
+    else:
+        state: State = "bad" if load[0] >= cores else "warn" if load[0] > cores / 2 else "ok"
+        fix = "Stop what else runs (top shows it) and wait a minute."
+        yield _check("load", state, f"load average {load[0]:.2f} over the last minute, {cores} cores", fix)
 
-
-def _governor(governor: str | None) -> Check:
     if governor is None:
-        return Check("governor", "ok", "not visible here (a virtual machine, or no frequency scaling)")
-    if governor == "performance":
-        return Check("governor", "ok", governor)
-    return Check(
-        "governor",
-        "warn",
-        f"{governor}: the clock frequency follows the load",
-        "sudo cpupower frequency-set --governor performance",
-    )
+        yield Check("governor", "ok", "not visible here (a virtual machine, or no frequency scaling)")
+    elif governor == "performance":
+        yield Check("governor", "ok", governor)
+    else:
+        fix = "sudo cpupower frequency-set --governor performance"
+        yield Check("governor", "warn", f"{governor}: the clock frequency follows the load", fix)
 
-
-def _quota(quota: float | None) -> Check:
     if quota is None:
-        return Check("cgroup quota", "ok", "no limit on CPU time")
-    fix = "Start the container with more, or without a limit (docker run --cpus)."
-    found = f"{quota:g} cores' worth of CPU time"
-    if quota < 1:
-        return Check("cgroup quota", "bad", f"{found}: one thread is stopped in every period", fix)
-    return Check("cgroup quota", "warn", found, fix) if quota < 2 else Check("cgroup quota", "ok", found)
+        yield Check("cgroup quota", "ok", "no limit on CPU time")
+    else:
+        text = f"{quota:g} cores' worth of CPU time" + (": one thread is stopped in every period" if quota < 1 else "")
+        fix = "Start the container with more, or without a limit (docker run --cpus)."
+        yield _check("cgroup quota", "bad" if quota < 1 else "warn" if quota < 2 else "ok", text, fix)
+
+    if facts.siblings:
+        text = "two hardware threads share a core: a program on the other one slows the measured one down"
+        fix = "Leave the machine to the measurement, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
+        yield Check("threads", "warn", text, fix)
+    else:
+        text = "no core is shared by two hardware threads" if facts.siblings is False else "this system does not tell"
+        yield Check("threads", "ok", text)
 
 
-def _threads(siblings: bool | None) -> Check:
-    if siblings:
-        return Check(
-            "threads",
-            "warn",
-            "two hardware threads share a core: a program on the other one slows the measured one down",
-            "Leave the machine to the measurement, or switch them off: echo off | sudo tee "
-            "/sys/devices/system/cpu/smt/control",
-        )
-    return Check("threads", "ok", "no core is shared by two hardware threads" if siblings is False else "not told")
+def _memory(facts: Facts) -> Iterator[Check]:
+    pages, available = facts.environment.get("transparent_huge_pages"), facts.available_bytes
+    if pages == "always":
+        text = "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms"
+        fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+        yield Check("transparent huge pages", "warn", text, fix)
+    else:
+        yield Check("transparent huge pages", "ok", pages or "this system does not tell")
 
-
-def _huge_pages(setting: str | None) -> Check:
-    if setting == "always":
-        return Check(
-            "transparent huge pages",
-            "warn",
-            "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms",
-            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
-        )
-    return Check("transparent huge pages", "ok", setting or "not told")
-
-
-def _memory(available: int | None) -> Check:
     if available is None:
-        return Check("free memory", "ok", "this system does not tell")
-    found = f"{available / 2**30:.1f} GiB"
+        yield Check("free memory", "ok", "this system does not tell")
+        return
+    text = f"{available / 2**30:.1f} GiB"
     if available < LEAST_BYTES:
         fix = f"Free some: {LEAST_BYTES >> 30} GiB for the small geometry, {ENOUGH_BYTES >> 30} GiB for all."
-        return Check("free memory", "bad", found, fix)
-    if available < ENOUGH_BYTES:
-        return Check(
-            "free memory",
-            "warn",
-            f"{found}: the 7B width may not fit",
-            "Free some, or leave those workloads out (pytest --benchmark --workloads).",
-        )
-    return Check("free memory", "ok", found)
+        yield Check("free memory", "bad", text, fix)
+    elif available < ENOUGH_BYTES:
+        fix = "Free some, or leave those workloads out (pytest --benchmark --workloads)."
+        yield Check("free memory", "warn", f"{text}: the 7B width may not fit", fix)
+    else:
+        yield Check("free memory", "ok", text)
 
 
-def _torch(version: str | None) -> Check:
-    if version is None:
-        return Check("torch", "bad", "not installed: nothing can be measured", "make bench, or pip install torch")
-    return Check("torch", "ok", version)
+def _tools(facts: Facts) -> Iterator[Check]:
+    torch = facts.environment.get("torch")
+    if torch is None:
+        yield Check("torch", "bad", "not installed: nothing can be measured", "make bench, or pip install torch")
+    else:
+        yield Check("torch", "ok", torch)
+    if facts.py_spy is None:
+        yield Check("py-spy", "warn", "not installed: no flamegraphs", "pip install py-spy")
+    elif facts.py_spy:
+        fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
+        yield Check("py-spy", "warn", f"may not look into other processes: {facts.py_spy}", fix)
+    else:
+        yield Check("py-spy", "ok", "may look into other processes")
+    if facts.memray:
+        yield Check("memray", "ok", "installed")
+    else:
+        yield Check("memray", "warn", "not installed: no memory peaks", "pip install memray")
 
 
-def _py_spy(said: str | None) -> Check:
-    if said is None:
-        return Check("py-spy", "warn", "not installed: no flamegraphs", "pip install py-spy")
-    if said:
-        return Check(
-            "py-spy",
-            "warn",
-            f"may not look into other processes: {said}",
-            "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope",
-        )
-    return Check("py-spy", "ok", "may look into other processes")
-
-
-def _memray(importable: bool) -> Check:
-    if importable:
-        return Check("memray", "ok", "installed")
-    return Check("memray", "warn", "not installed: no memory peaks", "pip install memray")
+def _check(name: str, state: State, text: str, fix: str) -> Check:
+    """A check whose fix is only for a state that is not ok."""
+    return Check(name, state, text, "" if state == "ok" else fix)
 
 
 # -- asking the machine ------------------------------------------------------------------------------------------------

@@ -6,11 +6,9 @@ Without `--benchmark` this plugin does nothing. Heavy imports wait until the opt
 from __future__ import annotations
 
 import itertools
-import math
 import signal
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,78 +23,83 @@ if TYPE_CHECKING:
     from .run import Options, Result
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")
-REPORT_SECONDS = 15.0
-"""Without a terminal that can redraw, a line of progress this often."""
-
 
 # --- options -------------------------------------------------------------------------------------------------------
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("workbench", "workbench: claims about Llama architectures, settled by measurement")
+OPTIONS: Mapping[str, dict[str, Any]] = {
+    "benchmark": {
+        "action": "store_true",
+        "help": "measure the variants and judge the claims instead of running tests; with no other option: every claim",
+    },
+    "claims": {"metavar": "ID,ID", "default": "", "help": "only these claims (`workbench claims` lists them)"},
+    "claims-dir": {"metavar": "FOLDER", "help": "folder of claim files (default: those that ship)"},
+    "variants": {
+        "metavar": "NAME,NAME",
+        "default": "",
+        "help": "only these variants (`workbench variants` lists them)",
+    },
+    "workloads": {
+        "metavar": "NAME,NAME",
+        "default": "",
+        "help": "only these workloads (`workbench workloads` lists them)",
+    },
+    "add-variant": {
+        "metavar": "FILE:FUNCTION",
+        "action": "append",
+        "default": [],
+        "help": "a variant of yours, named after its build function; may be given several times",
+    },
+    "compare": {
+        "nargs": 2,
+        "metavar": ("A", "B"),
+        "help": "no claim: is B faster or slower than A (the baseline) by more than 1 %%, or the same?",
+    },
+    "budget": {
+        "type": float,
+        "metavar": "SECONDS",
+        "help": "stop measuring after this many seconds (default 480; with --all 1530); open effects are inconclusive",
+    },
+    "all": {
+        "action": "store_true",
+        "help": "settle the whole register: also the claims and parts of claims that take long",
+    },
+    "threads": {
+        "type": int,
+        "metavar": "N",
+        "help": "threads of each workload (default: 1, as it says)",
+    },
+    "device": {
+        "metavar": "KIND",
+        "default": "cpu",
+        "help": "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
+    },
+    "checkpoint": {
+        "metavar": "PATH",
+        "help": "a real Llama (Hugging Face folder or .gguf file) for all",
+    },
+    "seed": {"type": int, "metavar": "N", "default": 0, "help": "seed of weights, prompts and orders (default 0)"},
+    "run-dir": {"metavar": "FOLDER", "help": "where the run is kept (default: results/runs/<time>)"},
+    "profile": {
+        "action": "store_true",
+        "help": "then profile each variant: py-spy stacks, memray peaks",
+    },
+    "profile-native": {
+        "action": "store_true",
+        "help": "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times",
+    },
+}
 
-    def option(name: str, **settings: Any) -> None:
-        """Add `--NAME`; where another plugin has taken that name, `--workbench-NAME` remains."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--NAME` for each option; where another plugin has taken that name, `--workbench-NAME` remains."""
+    group = parser.getgroup("workbench", "workbench: claims about Llama architectures, settled by measurement")
+    for name, settings in OPTIONS.items():
         destination = f"workbench_{name.replace('-', '_')}"
         try:
             group.addoption(f"--{name}", f"--workbench-{name}", dest=destination, **settings)
         except ValueError:
             group.addoption(f"--workbench-{name}", dest=destination, **settings)
-
-    option(
-        "benchmark",
-        action="store_true",
-        default=False,
-        help="measure the variants and judge the claims instead of running tests; with no other option: every claim",
-    )
-    option("claims", metavar="ID,ID", default="", help="only these claims (`workbench claims` lists them)")
-    option("claims-dir", metavar="FOLDER", default=None, help="folder of claim files (default: those that ship)")
-    option("variants", metavar="NAME,NAME", default="", help="only these variants (`workbench variants` lists them)")
-    option("workloads", metavar="NAME,NAME", default="", help="only these workloads (`workbench workloads` lists them)")
-    option(
-        "add-variant",
-        metavar="FILE:FUNCTION",
-        action="append",
-        default=[],
-        help="a variant of yours, named after its build function; may be given several times",
-    )
-    option(
-        "compare",
-        nargs=2,
-        metavar=("A", "B"),
-        default=None,
-        help="no claim: is B faster or slower than A (the baseline) by more than 1 %%, or the same?",
-    )
-    option(
-        "budget",
-        type=float,
-        metavar="SECONDS",
-        default=None,
-        help="stop measuring after this many seconds (default 480; with --all 1800); what is open then is inconclusive",
-    )
-    option(
-        "all",
-        action="store_true",
-        default=False,
-        help="settle the whole register: also the claims and parts of claims that take long",
-    )
-    option("threads", type=int, metavar="N", default=None, help="threads of each workload (default: 1, as it says)")
-    option(
-        "device",
-        metavar="KIND",
-        default="cpu",
-        help="where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
-    )
-    option("checkpoint", metavar="PATH", default=None, help="a real Llama (Hugging Face folder or .gguf file) for all")
-    option("seed", type=int, metavar="N", default=0, help="seed of weights, prompts and orders (default 0)")
-    option("run-dir", metavar="FOLDER", default=None, help="where the run is kept (default: results/runs/<time>)")
-    option("profile", action="store_true", default=False, help="then profile each variant: py-spy stacks, memray peaks")
-    option(
-        "profile-native",
-        action="store_true",
-        default=False,
-        help="--profile with the frames of native code (kernels) in the stacks; slows the profiled calls 1.5-2.5 times",
-    )
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -270,6 +273,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if state is None or config.option.collectonly or session.testsfailed:
         return
     from . import run as runs
+    from .progress import progress_on
 
     selected = {
         (case.workload, case.variant)
@@ -281,7 +285,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         pytest.exit(
             "nothing to measure: -k left no two variants that a claim compares; select both sides of one", returncode=5
         )
-    progress = _progress(_console(config))
+    progress = progress_on(_console(config))
     try:
         state.result = runs.Run(plan, state.options, progress).measure()
     except runs.USER_ERRORS as error:
@@ -334,7 +338,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     state = config.stash.get(_STATE, None)
     if state is None or state.result is None:
         return
-    from .report.text import show, verdict_report
+    from .report.terminal import show, verdict_report
     from .store.forms import plain
 
     terminalreporter.section("workbench: verdicts")
@@ -360,78 +364,6 @@ def _shown(path: Path) -> str:
 
 
 def _console(config: pytest.Config) -> Console:
-    from .report.text import console
+    from .report.terminal import console
 
     return console(config.get_terminal_writer()._file)
-
-
-def _progress(console: Console) -> Any:
-    return _LiveProgress(console) if console.is_terminal else _LineProgress(console)
-
-
-class _LiveProgress:
-    """A bar that is redrawn: phase, what is measured now, share, time left."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._progress = Progress(
-            TextColumn("{task.fields[phase]}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.description}", style="dim"),
-            console=console,
-            transient=True,
-            refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
-        )
-        self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
-        self._progress.start()
-
-    def phase(self, text: str) -> None:
-        self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
-
-    def note(self, text: str) -> None:
-        from rich.text import Text
-
-        self._progress.console.print(Text(text, style="yellow"))
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
-
-    def close(self) -> None:
-        self._progress.stop()
-
-
-class _LineProgress:
-    """For logs: a line a phase, and one now and then."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._said = 0.0
-
-    def _line(self, text: str) -> None:
-        from rich.text import Text
-
-        self._console.print(Text(text))
-        self._said = time.monotonic()
-
-    def phase(self, text: str) -> None:
-        self._line(f"workbench: {text}")
-
-    def note(self, text: str) -> None:
-        self._line(f"workbench: {text}")
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        if time.monotonic() - self._said >= REPORT_SECONDS:
-            left = _left(seconds_left)
-            self._line(f"workbench: {100 * done:3.0f} %{', ' + left if left else ''}: {text}")
-
-    def close(self) -> None:
-        pass
-
-
-def _left(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return ""
-    return f"{seconds / 60:.0f} min left" if seconds >= 100 else f"{seconds:.0f} s left"

@@ -23,7 +23,7 @@ from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims.faults import ClaimError
 from .claims.model import Claim
-from .claims.reading import load_claims
+from .claims.reading import check_claim, load_claims
 from .evidence.effect import ALPHA
 from .evidence.evidence import clocks_of, evidence_from_manifest
 from .judge.stopping import StoppingRule
@@ -46,7 +46,7 @@ from .spec.hypotheses import DEVICES
 from .spec.sample import Round
 from .stats.samples import Clocks, call_times_ns
 from .store.errors import RunError
-from .store.files import MANIFEST
+from .store.files import CLAIMS, MANIFEST
 from .store.folder import RunFolder
 from .store.forms import Fault, plain
 from .store.parquet import NO_SAMPLES
@@ -364,6 +364,18 @@ def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
         for experiment in manifest.get("experiments", ())
     ]
     return {**manifest, "experiments": experiments}
+
+
+def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then.
+
+    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
+    """
+    manifest = folder.read_manifest()
+    path = folder.path / CLAIMS
+    claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.read_claims())]
+    verdicts, noise = judge_run(manifest, claims, folder)
+    return plain(verdicts), counted(manifest, folder) | {"noise": noise}
 
 
 def _command() -> list[str]:

@@ -38,7 +38,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import data
 from llama_workbench.harness.report.standings import write_standings
-from llama_workbench.harness.report.text import console, show
+from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_browser import FLAGS, installed_chromium, serving, settled

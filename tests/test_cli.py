@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,14 +18,15 @@ from xml.etree import ElementTree
 import pytest
 
 from llama_workbench import ROOT, variants
-from llama_workbench.dashboard.command import main
+from llama_workbench.commands import app
+from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import FACTORS, write_run
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PROGRAM = "from llama_workbench.dashboard.command import main; main()"
+PROGRAM = "from llama_workbench.commands.app import main; main()"
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,13 @@ def test_help_teaches() -> None:
         assert "Usage: workbench " + name in text
         assert "--json" in text
     assert "1  a regression" in output("compare", "--help")
+
+
+def test_a_verb_is_a_module_and_a_name_in_the_list() -> None:
+    folder = Path(app.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} == {*app.VERBS, "__init__", "app", "shared"}
+    text = output("--help")
+    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in app.VERBS)
 
 
 def test_claims() -> None:
@@ -264,7 +273,7 @@ def test_the_readme_is_written_and_checked(results: Path) -> None:
     done = command("judge", "main", "--write", "README.md", "--check", cwd=results)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "README.md: the table is out of date; make it anew: workbench judge results/baselines/main --write README.md\n"
+        "README.md: out of date; make it anew: workbench judge results/baselines/main --write README.md\n"
     )
     assert "refuted" not in readme.read_text()
     assert verdicts.stat().st_mtime_ns == stamp  # a check writes nothing
@@ -360,7 +369,7 @@ def test_the_entry_point_is_the_one_that_is_installed() -> None:
     import tomllib
 
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert project["scripts"]["workbench"] == "llama_workbench.dashboard.command:main"
+    assert project["scripts"]["workbench"] == "llama_workbench.commands.app:main"
 
 
 def test_a_run_of_its_own_is_left_as_it_was(results: Path) -> None:

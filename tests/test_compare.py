@@ -13,7 +13,7 @@ import pytest
 
 from llama_workbench.harness.report.compare import Comparison, Row, compare
 from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown
-from llama_workbench.harness.report.text import console, show
+from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import ENVIRONMENT, FACTORS, write_run

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.cli import main
+from llama_workbench.commands.app import main
 from llama_workbench.harness.report import standings as standings_module
 from llama_workbench.harness.report.compare import compare
 from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings

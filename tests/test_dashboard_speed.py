@@ -11,7 +11,7 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 from llama_workbench.dashboard import data, frames
-from llama_workbench.harness.report.text import console, show
+from llama_workbench.harness.report.terminal import console, show
 from tests import dashboard_speed
 
 

@@ -14,11 +14,9 @@ from llama_workbench.harness.report.decision import (
     RULES,
     Decision,
     Measured,
-    PhaseShare,
     decide,
-    profiling_form,
-    profiling_markdown,
 )
+from llama_workbench.harness.report.profiling import Consumer, profiling_form, profiling_markdown
 
 
 def about(value: float, width: float = 0.2) -> Measured:
@@ -54,7 +52,7 @@ def test_shares_against_ten_and_five_percent(mask: Measured, cache: Measured, pl
         assert asked == {"share of cache": cache} | ({} if settled else {"share of mask_create": mask})
         assert (decision.option == CANNOT_TELL) == (len(decision.choices) > 1)
         if decision.option == CANNOT_TELL:
-            assert "straddles" in decision.reason
+            assert "on both sides of" in decision.reason
         else:
             assert decision.option in OPTIONS
 
@@ -84,7 +82,7 @@ def test_the_possible_options_are_named_and_no_others() -> None:
     effects = {"proposal": Measured(1.9, 1.5, 2.1), "cache": Measured(1.05, 1.02, 1.08)}
     found = picks({}, effects)["hand-off"]
     assert {choice.option for choice in found.choices} == {"A", "D"}
-    assert "gain of proposal 90 % [50, 110]: straddles 100 %" in found.reason
+    assert "gain of proposal 90 % [50, 110]: on both sides of 100 %" in found.reason
     assert "gain of cache 5 % [2, 8]: above 1 %" in found.reason
 
 
@@ -123,7 +121,7 @@ def test_the_true_shares_pick_among_the_choices(
             assert len(exact.choices) == 1
 
 
-def test_every_rule_says_where_it_stands_and_what_is_our_reading() -> None:
+def test_every_rule_says_where_it_stands_and_how_we_interpret_it() -> None:
     for rule in RULES:
         assert rule.team and rule.document and rule.section and rule.says and rule.remark
         assert rule.thresholds and all(list(cuts) == sorted(cuts) for cuts in rule.thresholds.values())
@@ -137,12 +135,12 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
         "team006_before",
         "prefill-15m-t128",
         [
-            PhaseShare("mask_create", 12, 11, 13),
-            PhaseShare("mlp", 45, 44, 46),
-            PhaseShare("qkv", 25, 24, 26),
-            PhaseShare("rope", 5, 5, 10),
-            PhaseShare("cache", 9, 7, 11),
-            PhaseShare("norm", 4, 3.5, 4.9),
+            Consumer("mask_create", 12, 11, 13),
+            Consumer("mlp", 45, 44, 46),
+            Consumer("qkv", 25, 24, 26),
+            Consumer("rope", 5, 5, 10),
+            Consumer("cache", 9, 7, 11),
+            Consumer("norm", 4, 3.5, 4.9),
         ],
     )
     assert [c.phase for c in form.consumers] == ["mlp", "qkv", "mask_create", "cache", "rope", "norm"]
@@ -160,13 +158,13 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
     assert "| mask_create | 12.0 % | [11.0, 13.0] | critical |" in text
     assert "1. mlp: 45.0 % [44.0, 46.0]\n2. qkv" in text and "6. norm" not in text
     assert "**Critical (above 10 %):** mlp, qkv, mask_create" in text
-    assert "**Cannot tell (the interval straddles a limit):** cache (moderate or critical)" in text
+    assert "**Cannot tell (the interval includes a limit):** cache (moderate or critical)" in text
     assert "4. cache: 9.0 % [7.0, 11.0]: unify the caches (Phase 3B) (may be below the limit)" in text
     assert "make up" not in text
 
 
 def test_a_form_without_bottlenecks_says_so() -> None:
-    text = profiling_markdown([profiling_form("v", "w", [PhaseShare("rope", 4, 3, 4.5)])])
+    text = profiling_markdown([profiling_form("v", "w", [Consumer("rope", 4, 3, 4.5)])])
     assert "**Critical (above 10 %):** none" in text and "None: nothing is above the limit." in text
     assert "The phases named here make up 4 % of the time." in text
     assert profiling_markdown([]) == "# Profiling results\n"
@@ -175,12 +173,12 @@ def test_a_form_without_bottlenecks_says_so() -> None:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([PhaseShare("a", 1, 1, 1), PhaseShare("a", 1, 1, 1)], "'a' occurs twice"),
-        ([PhaseShare("a", 0.3, 0.2, 101)], "expected 0 <= low"),
-        ([PhaseShare("a", 5, 6, 7)], "expected 0 <= low"),
-        ([PhaseShare("a", math.nan, 1, 2)], "expected 0 <= low"),
+        ([Consumer("a", 1, 1, 1), Consumer("a", 1, 1, 1)], "'a' occurs twice"),
+        ([Consumer("a", 0.3, 0.2, 101)], "expected 0 <= low"),
+        ([Consumer("a", 5, 6, 7)], "expected 0 <= low"),
+        ([Consumer("a", math.nan, 1, 2)], "expected 0 <= low"),
     ],
 )
-def test_what_is_no_share_is_an_error(rows: list[PhaseShare], words: str) -> None:
+def test_what_is_no_share_is_an_error(rows: list[Consumer], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         profiling_form("v", "w", rows)

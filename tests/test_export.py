@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llama_workbench.commands.app import main
 from llama_workbench.dashboard import data, export
-from llama_workbench.dashboard.command import main
 from llama_workbench.dashboard.figures.colours import LIGHT
 from llama_workbench.dashboard.figures.forest_svg import MARKERS, forest_svg
 from llama_workbench.dashboard.words import LOOKS
@@ -295,7 +295,7 @@ def test_a_page_and_a_figure_need_no_extra(folder: RunFolder, tmp_path: Path) ->
     program = """
 import sys
 sys.modules |= dict.fromkeys(["streamlit", "plotly", "torch", "resvg_py"])
-from llama_workbench.dashboard.command import main
+from llama_workbench.commands.app import main
 main(sys.argv[1:])
 """
     base = [sys.executable, "-c", program, "report", str(folder.path), "--claim", "refactor-2x-3x"]

@@ -182,6 +182,7 @@ def test_the_dashboard_names_no_torch() -> None:
         ),
         pytest.param(["llama_workbench.variants"], id="variants"),
         pytest.param([module_name(path) for path in sources("dashboard")], id="dashboard"),
+        pytest.param([module_name(path) for path in sources("llama_workbench")], id="commands"),
     ],
 )
 def test_torch_is_not_imported_by(modules: list[str]) -> None:

@@ -18,12 +18,13 @@ import psutil
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import cli
+from llama_workbench.commands.app import main
 from llama_workbench.harness import run as session
 from llama_workbench.harness.machine.interrupts import Interrupts
 from llama_workbench.harness.machine.lifeline import tied
 from llama_workbench.harness.machine.locks import LOCK, Lock
 from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.run import rejudge
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
@@ -36,7 +37,7 @@ KILL, TERM, INT = signal.SIGKILL, signal.SIGTERM, signal.SIGINT
 def judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """What `workbench judge` makes of a run."""
     with pytest.raises(SystemExit) as ended:
-        cli.main(["judge", str(folder), "--json"])
+        main(["judge", str(folder), "--json"])
     said = capsys.readouterr()
     assert ended.value.code == 0, said.err
     verdicts: list[dict[str, Any]] = json.loads(said.out)
@@ -300,7 +301,7 @@ def test_a_manifest_that_counts_rounds_which_are_gone_is_an_error(tmp_path):
     run = runs.write_run(tmp_path / "run", only=("prefill-15m-t128",), compare=COMPARED, rounds=12)
     (run.path / files.SAMPLES).unlink()
     with pytest.raises(RunError, match="holds no samples"):
-        cli.rejudge(run)
+        rejudge(run)
 
 
 # -- one run in one folder ---------------------------------------------------------------------------------------------

@@ -323,7 +323,7 @@ def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_pat
     samples = RunFolder(run_dir).read_samples()
     assert samples.groupby(["workload", "round"], observed=True).ngroups >= journal >= 5
     judged = subprocess.run(
-        [sys.executable, "-m", "llama_workbench.harness.cli", "judge", str(run_dir)],
+        [sys.executable, "-m", "llama_workbench.commands.app", "judge", str(run_dir)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert judged.returncode == 0, judged.stderr

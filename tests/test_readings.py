@@ -26,7 +26,8 @@ from llama_workbench.harness.metrics.check.metric import CheckHypothesis
 from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
-from llama_workbench.harness.report.text import effect_text, markdown_table
+from llama_workbench.harness.report.markdown import markdown_table
+from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain

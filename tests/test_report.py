@@ -11,20 +11,14 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.harness.report.text import (
-    BEGIN,
-    END,
-    ReadmeError,
-    console,
-    duration_text,
-    effect_text,
-    markdown_table,
-    show,
-    update_readme,
-    verdict_report,
-)
+from llama_workbench.harness.report.answer import answer, headlines
+from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
+from llama_workbench.harness.report.terminal import console, show, verdict_report
+from llama_workbench.harness.report.text import duration_text, effect_text
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
+
+BEGIN, END = "<!-- verdicts:begin -->", "<!-- verdicts:end -->"
 
 
 @pytest.fixture(scope="module")
@@ -174,8 +168,8 @@ def test_what_was_left_out_and_how_the_run_ended_is_told(run: RunFolder) -> None
     manifest = run.read_manifest() | {"status": "interrupted", "excluded": [{"variant": "mine", "reason": "gave NaN"}]}
     manifest["experiments"][0]["excluded"] = [{"variant": "slow", "reason": "took longer than 60 s"}]
     text = printed(run.read_verdicts(), manifest)
-    assert "left out: mine: gave NaN\n" in text
-    assert "left out: slow on prefill-15m-t128: took longer than 60 s\n" in text
+    assert "excluded: mine: gave NaN\n" in text
+    assert "excluded: slow on prefill-15m-t128: took longer than 60 s\n" in text
     assert "This run was interrupted: judged are the rounds that it finished.\n" in text
 
 
@@ -185,13 +179,32 @@ def test_no_verdicts_and_an_empty_manifest() -> None:
 
 def test_a_warning_that_several_effects_share_is_told_once() -> None:
     effects = [an_effect(workload=name, verdict="not evidence", warnings=["op traces differ"]) for name in "abc"]
-    assert printed([a_verdict(*effects)], {}).count("op traces differ") == 1
+    assert printed([a_verdict(*effects)], {}).count("! op traces differ\n") == 1
+    one_more = an_effect(workload="d", warnings=["mine alone"])
+    text = printed([a_verdict(*effects, one_more)], {})
+    assert text.count("! op traces differ (on a, b, c)\n") == 1
+    assert text.index("! mine alone") > text.index(" d ")
+
+
+def test_what_the_reason_says_is_not_repeated_for_each_effect() -> None:
+    effects = [an_effect(workload=name, warnings=["the interval includes 1.01", f"{name} is hot"]) for name in "ab"]
+    reason = "not settled: the interval includes 1.01; about 20 s more would settle a"
+    text = printed([a_verdict(*effects, verdict="inconclusive", reason=reason)], {})
+    assert text.count("the interval includes 1.01") == 1 and f"  {reason}\n" in text
+    assert "! a is hot\n" in text and "! b is hot\n" in text
+    assert reason not in printed([a_verdict(*effects, reason=reason)], {})
+
+
+def test_the_same_effects_are_not_printed_twice() -> None:
+    verdicts = [a_verdict(an_effect(), part=part) for part in ("one", "other")]
+    text = printed(verdicts, {})
+    assert text.count("1.013×") == 1 and "effects: those of a-claim (one)\n" in text
 
 
 def test_latin1_and_ascii_terminals_get_plain_letters(run: RunFolder) -> None:
     program = (
         "import sys; from llama_workbench.harness.store.folder import RunFolder;"
-        "from llama_workbench.harness.report.text import console, show, verdict_report;"
+        "from llama_workbench.harness.report.terminal import console, show, verdict_report;"
         "run = RunFolder(sys.argv[1]);"
         "show(verdict_report(run.read_verdicts(), run.read_manifest()), console())"
     )
@@ -251,20 +264,24 @@ def test_nothing_can_break_out_of_a_cell() -> None:
     assert row.count("`") == 2
 
 
-def test_the_table_goes_between_the_markers(tmp_path: Path) -> None:
+def test_blocks_go_between_their_markers(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
+    new = {"answer": "- new", "verdicts": "| new |\n"}
     readme.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\nThe end, with no table.\n")
-    assert update_readme(readme, "| new |\n", check=True)
+    assert update_file(readme, new, check=True)
     assert "old" in readme.read_text()
-    assert update_readme(readme, "| new |\n")
+    assert update_file(readme, new)
     assert readme.read_text() == f"# Title\n\n{BEGIN}\n| new |\n{END}\n\nThe end, with no table.\n"
-    assert not update_readme(readme, "| new |\n")
-    assert not update_readme(readme, "| new |\n", check=True)
+    assert not update_file(readme, new)
+    assert not update_file(readme, new, check=True)
     readme.write_bytes(f"dos\r\n{BEGIN}\r\n{END}\r\n".encode())
     readme.chmod(0o640)
-    assert update_readme(readme, "| new |\n")
+    assert update_file(readme, new)
     assert readme.read_bytes() == f"dos\r\n{BEGIN}\n| new |\n{END}\r\n".encode()
     assert readme.stat().st_mode & 0o777 == 0o640
+    readme.write_text("<!-- answer:begin --><!-- answer:end -->")
+    assert update_file(readme, new)
+    assert readme.read_text() == "<!-- answer:begin -->\n- new\n<!-- answer:end -->"
 
 
 @pytest.mark.parametrize("text", ["no markers", f"{BEGIN} only", f"{END}\n{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"])
@@ -272,7 +289,55 @@ def test_a_readme_without_the_markers_is_left_alone(tmp_path: Path, text: str) -
     readme = tmp_path / "README.md"
     readme.write_text(text)
     with pytest.raises(ReadmeError, match=r"README\.md: needs the two lines"):
-        update_readme(readme, "| new |")
+        update_file(readme, {"answer": "- new", "verdicts": "| new |"})
     assert readme.read_text() == text
     with pytest.raises(ReadmeError, match="no such file"):
-        update_readme(tmp_path / "nothing.md", "")
+        update_file(tmp_path / "nothing.md", {"verdicts": ""})
+
+
+# -- the answer --------------------------------------------------------------------------------------------------------
+
+WHETHER = "- Whether the rewrite (one file, one cache) is 2-3x as fast as the code before it"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("supported", "- The rewrite (one file, one cache) **is 2-3x as fast** as "),
+        ("refuted", "- The rewrite (one file, one cache) **is not 2-3x as fast** as "),
+        (
+            "inconclusive",
+            f"{WHETHER} is **open**: ",
+        ),
+        (
+            "depends",
+            f"{WHETHER} **depends** on the workload: ",
+        ),
+        ("not evidence", f"{WHETHER}: **not evidence**: "),
+    ],
+)
+def test_the_answer_says_what_the_verdict_says(verdict: str, said: str) -> None:
+    effects = [an_effect(ratio=0.98, low=0.91, high=1.04), an_effect(ratio=1.5, low=1.2, high=2.345)]
+    claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "claimed": "2-3x", "verdict": verdict}
+    text = answer([a_verdict(*effects, **claim)])
+    assert text.startswith(said)
+    assert text.endswith("0.98 to 1.50 [0.91, 2.35] times as fast (`refactor-2x-3x (usual lengths)`).\n")
+    assert answer([a_verdict(**claim)]).endswith(
+        ": inside the claimed range on w (`refactor-2x-3x (usual lengths)`).\n"
+    )
+
+
+def test_the_answer_draws_what_follows_from_the_widest_interval() -> None:
+    share = {"unit": "%", "value": 2.0, "low": 1.0, "high": 20.0}
+    claim = {"claim": "decision-rule", "part": "the review's 5 %", "claimed": "above 5 %", "verdict": "refuted"}
+    assert "so without that work a forward is at most 25.0 % faster" in answer([a_verdict(an_effect(**share), **claim)])
+    still_open = a_verdict(an_effect(**share), **claim | {"verdict": "inconclusive"})
+    assert "at most" not in answer([still_open])
+
+
+def test_the_short_table_has_the_main_claims_that_the_run_has(run: RunFolder) -> None:
+    verdicts = run.read_verdicts()
+    rows = headlines(verdicts).splitlines()[2:]
+    assert 0 < len(rows) <= len(verdicts)
+    assert all(row.count("|") == 6 for row in rows)
+    assert answer([]) == "This run has none of the main claims.\n" and len(headlines([]).splitlines()) == 2

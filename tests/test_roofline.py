@@ -13,12 +13,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from llama_workbench import ROOT, variants
+from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim
-from llama_workbench.harness.cli import main
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .compare import Comparison, Row
+from .markdown import markdown_cell
 from .standings import YARDSTICK
-from .text import effect_text, markdown_cell
+from .text import effect_text
 
 _STYLES = {"regression": "red", "no regression": "green", "improvement": "green", "cannot tell": "yellow"}
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

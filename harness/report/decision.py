@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ..metrics.share.shares import CRITICAL, MODERATE, grade
 from ..metrics.share.shares import share as time_share
 
 MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
@@ -64,9 +63,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rule:
-    """One document's rule. thresholds: quantity → the thresholds in percent that `choose` asks about, rising.
-    Quantities are "share of NAME" and "gain of NAME". remark: what of the rule is our reading, or cannot be
-    measured."""
+    """One document's rule.
+
+    thresholds: quantity ("share of NAME" or "gain of NAME") → thresholds in percent that `choose` asks about, rising.
+    remark: how we interpret the rule, or what of it cannot be measured.
+    """
 
     team: str
     document: str
@@ -79,7 +80,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Used:
-    """A number that a rule asked for, against one threshold: above, not above, straddles or not measured."""
+    """A number that a rule asked for, against one threshold: above, not above, on both sides of, or not measured."""
 
     quantity: str
     measured: Measured
@@ -252,7 +253,7 @@ def _used(name: str, measured: Measured | None, threshold: float) -> Used:
     if measured is None:
         return Used(name, UNKNOWN, threshold, "not measured")
     low, high = threshold < measured.low, threshold < measured.high
-    return Used(name, measured, threshold, "above" if low else "straddles" if high else "not above")
+    return Used(name, measured, threshold, "above" if low else "on both sides of" if high else "not above")
 
 
 SHARES_OF = "team006_before"
@@ -313,123 +314,6 @@ def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
                 *(f"- {used.describe()}" for used in decision.used),
             ]
             if rule.remark:
-                lines.append(f"- our reading: {rule.remark}")
+                lines.append(f"- our interpretation: {rule.remark}")
             blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
-
-
-# -- the execution plan's profiling form -------------------------------------------------------------------------------
-
-TOP = 5
-LEVELS = ("minor", "moderate", "critical")
-
-
-class PhaseShare(NamedTuple):
-    """Share of a workload's time that a phase takes, percent, with its interval."""
-
-    phase: str
-    share: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Consumer:
-    """A phase and where it falls. levels: all that its interval allows, one where that is settled."""
-
-    phase: str
-    share: float
-    low: float
-    high: float
-    levels: tuple[str, ...]
-
-    def describe(self) -> str:
-        """Phase, share and interval: "mlp: 41.2 % [40.1, 42.3]"."""
-        return f"{self.phase}: {self.share:.1f} % [{self.low:.1f}, {self.high:.1f}]"
-
-
-@dataclass(frozen=True)
-class ProfilingForm:
-    """The plan's form, filled in for one variant on one workload; consumers with the largest share first."""
-
-    variant: str
-    workload: str
-    consumers: tuple[Consumer, ...]
-
-    def at(self, level: str) -> tuple[Consumer, ...]:
-        """Phases that are of this level for certain."""
-        return tuple(consumer for consumer in self.consumers if consumer.levels == (level,))
-
-    def unsettled(self) -> tuple[Consumer, ...]:
-        """Phases whose interval straddles a limit."""
-        return tuple(consumer for consumer in self.consumers if len(consumer.levels) > 1)
-
-    def targets(self) -> tuple[tuple[Consumer, str], ...]:
-        """What is critical, or may be, with what the plan would do about it."""
-        return tuple((c, REMEDIES.get(c.phase, BEYOND)) for c in self.consumers if "critical" in c.levels)
-
-
-REMEDIES: Mapping[str, str] = {
-    MASK_CREATION: "cache masks (Phase 3A)",
-    CACHE_HANDLING: "unify the caches (Phase 3B)",
-    "other": "not named by the plan: look at the flamegraph",
-}
-BEYOND = "the library's own operations: the plan says that these cannot be optimised"
-
-
-def profiling_form(variant: str, workload: str, shares: Iterable[PhaseShare]) -> ProfilingForm:
-    """Fill in the form. Raises ValueError for a phase that occurs twice, or whose numbers are not shares in percent."""
-    consumers: dict[str, Consumer] = {}
-    for phase, share, low, high in shares:
-        if phase in consumers:
-            raise ValueError(f"{variant} on {workload}: phase {phase!r} occurs twice")
-        if not 0 <= low <= share <= high <= 100:
-            raise ValueError(
-                f"{variant} on {workload}: {phase} = {share} [{low}, {high}]: expected 0 <= low <= share <= high <= 100"
-            )
-        levels = LEVELS[_level(low) : _level(high) + 1]
-        consumers[phase] = Consumer(phase, share, low, high, levels)
-    ordered = sorted(consumers.values(), key=lambda consumer: (-consumer.share, consumer.phase))
-    return ProfilingForm(variant, workload, tuple(ordered))
-
-
-def _level(percent: float) -> int:
-    return LEVELS.index(grade(percent / 100))
-
-
-def profiling_markdown(forms: Sequence[ProfilingForm]) -> str:
-    """The forms as the plan lays them out, for `workbench report --profiling`."""
-    blocks = ["# Profiling results"]
-    for form in forms:
-        blocks += [f"## {form.variant} on {form.workload}", _share_table(form)]
-        named = sum(consumer.share for consumer in form.consumers)
-        if abs(named - 100) > 1:
-            blocks.append(f"The phases named here make up {named:.0f} % of the time.")
-        top = [f"{index}. {consumer.describe()}" for index, consumer in enumerate(form.consumers[:TOP], 1)]
-        blocks += [f"### Top {len(top)} time consumers", "\n".join(top) or "- none"]
-        blocks.append("### Bottlenecks")
-        limits = (
-            (f"Critical (above {100 * CRITICAL:g} %)", form.at("critical")),
-            (f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)", form.at("moderate")),
-            (f"Minor (below {100 * MODERATE:g} %)", form.at("minor")),
-            ("Cannot tell (the interval straddles a limit)", form.unsettled()),
-        )
-        for title, found in limits:
-            names = ", ".join(f"{c.phase} ({' or '.join(c.levels)})" if len(c.levels) > 1 else c.phase for c in found)
-            if found or title.startswith("Critical"):
-                blocks.append(f"**{title}:** {names or 'none'}")
-        targets = [
-            f"{index}. {c.describe()}: {remedy}{'' if c.levels == ('critical',) else ' (may be below the limit)'}"
-            for index, (c, remedy) in enumerate(form.targets(), 1)
-        ]
-        blocks += ["### Optimisation targets", "\n".join(targets) or "None: nothing is above the limit."]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _share_table(form: ProfilingForm) -> str:
-    rows = ["| phase | share | interval | level |", "|---|---|---|---|"]
-    rows += [
-        f"| {c.phase} | {c.share:.1f} % | [{c.low:.1f}, {c.high:.1f}] | {' or '.join(c.levels)} |"
-        for c in form.consumers
-    ]
-    return "\n".join(rows)

@@ -1,0 +1,176 @@
+"""Verdicts on the terminal. Every number stands with its interval and its rounds, every colour beside its word."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from .text import STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, run_notes
+
+_PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
+
+
+def console(file: TextIO | None = None, *, width: int | None = None, stderr: bool = False) -> Console:
+    """A console of the terminal's width; where there is none, of $COLUMNS or 100 columns."""
+    target = file or (sys.stderr if stderr else sys.stdout)
+    if width is None and not target.isatty():
+        width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else 100
+    return Console(file=target, width=width, highlight=False, soft_wrap=False)
+
+
+def show(content: RenderableType, out: Console) -> None:
+    """Print `content`: without padding where no one looks at a screen, in ASCII where the encoding has no better."""
+    encoding = getattr(out.file, "encoding", None) or "utf-8"
+    if out.is_terminal and _can_write("×→±–…·", encoding):
+        out.print(content)
+        return
+    drawn = io.StringIO()
+    Console(file=drawn, width=out.width, highlight=False, color_system=None, force_terminal=False).print(content)
+    text = "".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
+    if not _can_write(text, encoding):
+        text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+    out.file.write(text)
+
+
+def _can_write(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+WITH_REASON = ("depends", "inconclusive")
+"""Verdicts whose reason is told; of the others the effects show it."""
+
+
+def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
+    """All verdicts, one block a verdict, one line an effect; below them the session's noise and what was excluded."""
+    blocks: list[RenderableType] = [
+        Text.assemble(
+            ("verdict · claim · who said it", "bold"),
+            "\n    workload, effect [interval], its verdict, rounds, seconds",
+        )
+    ]
+    widths = _widths(verdicts)
+    before: tuple[str, Sequence[Json]] = "", ()
+    for verdict in verdicts:
+        blocks += ["", *_heading(verdict)]
+        if verdict["effects"] and verdict["effects"] == before[1]:
+            blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
+            continue
+        blocks += _effects(verdict, widths)
+        before = claim_text(verdict), verdict["effects"]
+    if not verdicts:
+        blocks += ["", Text("No verdicts: nothing was measured.")]
+    blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
+    blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest)]
+    return Group(*blocks)
+
+
+def _heading(verdict: Json) -> Iterator[RenderableType]:
+    """The verdict, its claim, and the reason where the effects do not show it."""
+    word = str(verdict["verdict"])
+    heading = Text.assemble(
+        (word, f"bold {STYLES.get(word, '')}".strip()),
+        " · ",
+        (one_text_line(claim_text(verdict)), "bold"),
+        " · " + one_text_line(", ".join(verdict["who"])) if verdict.get("who") else "",
+    )
+    heading.overflow = "fold"
+    yield heading
+    if verdict["claim"] == "ad-hoc":  # a question, not a claim
+        yield Padding(Text(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})"), (0, 0, 0, 2))
+    elif verdict.get("claimed"):
+        yield Padding(Text(f"claimed: {one_text_line(verdict['claimed'])}"), (0, 0, 0, 2))
+    if word in WITH_REASON or not verdict["effects"]:
+        yield Padding(Text(one_text_line(verdict.get("reason") or "", 1000)), (0, 0, 0, 2))
+
+
+def _effects(verdict: Json, widths: Sequence[int]) -> Iterator[RenderableType]:
+    """A claim's effects by what they compare. A note that several share is told once, before them; what the verdict's
+    reason says already is not repeated."""
+    effects = verdict["effects"]
+    reason = verdict.get("reason") or "" if verdict["verdict"] in WITH_REASON else ""
+    notes = [
+        [one_text_line(note) for note in effect.get("warnings") or () if str(note) not in reason] for effect in effects
+    ]
+    shared = {note for note, count in Counter(note for each in notes for note in set(each)).items() if count > 1}
+    for note in dict.fromkeys(note for each in notes for note in each if note in shared):
+        about = [effect for effect, each in zip(effects, notes, strict=True) if note in each]
+        yield _note(f"{note}{_where_of(about, effects)}", 2)
+    pairs = [(effect["baseline"], effect["variant"]) for effect in effects]
+    for pair in dict.fromkeys(pairs):
+        if names := " → ".join(one_text_line(name) for name in pair if name):
+            yield Padding(Text(names, style="dim"), (0, 0, 0, 2))
+        for index, effect in enumerate(effects):
+            if pairs[index] == pair:
+                yield _Row(effect, widths)
+                yield from (_note(note, 6) for note in notes[index] if note not in shared)
+
+
+def _where_of(about: Sequence[Json], effects: Sequence[Json]) -> str:
+    """Which of the effects a shared note is about: by their workloads, or how many where those do not tell."""
+    if len(about) == len(effects):
+        return ""
+    if len({_where(effect) for effect in effects}) < len(effects) or len(about) > 4:
+        return f" ({len(about)} of {len(effects)} effects)"
+    return f" (on {', '.join(map(_where, about))})"
+
+
+def _note(text: str, indent: int) -> RenderableType:
+    return Padding(Text(f"! {text}", style="yellow"), (0, 0, 0, indent))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One effect. The names of workloads are broken where the terminal is too narrow; numbers never are."""
+
+    effect: Json
+    widths: Sequence[int]
+
+    def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
+        effect, (workload, *others) = self.effect, self.widths
+        room = options.max_width - INDENT - sum(width + GAP for width in others if width)
+        grid = Table.grid(padding=(0, GAP, 0, 0))
+        grid.add_column(width=min(workload, max(room, LEAST_NAME)), overflow="fold")
+        for width, justify in zip(others, JUSTIFY, strict=True):
+            grid.add_column(min_width=width, justify=justify, no_wrap=True)
+        style = STYLES.get(effect["verdict"], "")
+        cells = [Text(column(effect)) for column in COLUMNS]
+        grid.add_row(*cells[:2], Text(effect["verdict"], style=style), *cells[3:])
+        yield Padding(grid, (0, 0, 0, INDENT))
+
+
+def _where(effect: Json) -> str:
+    """The workload; of a value without one, what it is a value of."""
+    return str(effect["workload"] or effect["metric"])
+
+
+COLUMNS: tuple[Callable[[Json], str], ...] = (
+    _where,
+    effect_text,
+    lambda effect: str(effect["verdict"]),
+    lambda effect: str(effect["rounds"]),
+    lambda effect: f"{effect['seconds']:.1f} s",
+)
+JUSTIFY: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "right")
+"""Of the columns behind the first."""
+
+INDENT, GAP, LEAST_NAME = 4, 2, 12
+
+
+def _widths(verdicts: Sequence[Json]) -> tuple[int, ...]:
+    """Widths of the columns, so that the effects of all verdicts line up."""
+    effects = [effect for verdict in verdicts for effect in verdict["effects"]]
+    return tuple(max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS)

@@ -1,0 +1,129 @@
+"""The command line: its verbs, its errors and its exit codes.
+
+A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
+verbs of its own. Verbs measure nothing, and import what they need when they are called, so that help and lists come
+at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import typer
+
+from .shared import Failure, OutputLost, write
+
+VERBS = (
+    "claims", "variants", "workloads", "runs", "compare", "baseline", "judge", "report", "doctor", "speedscope",
+)  # fmt: skip
+"""Modules beside this one, in the order of the help."""
+
+HELP = """\
+Settles claims about Llama model architectures by measurement.
+
+Measuring is done by pytest (`pytest --benchmark`, or `make bench`); this command does the rest.
+
+\b
+Examples:
+  workbench claims                         what is claimed, and by whom
+  workbench variants team006_after         one variant, axis by axis
+  workbench compare BASE NEW               has anything become slower? (for CI)
+  workbench judge results/runs/ID          judge a run again, also one that was killed
+  workbench report RUN --claim ID --html F one claim's evidence as a page to share
+  workbench runs                           the runs on this disk
+  workbench baseline save RUN main         keep a run to compare with
+  workbench doctor                         is this machine fit to measure?
+  workbench speedscope                     install the viewer for raw profiles
+
+Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
+`compare`, `judge --check` and `doctor` also have 1, see there.
+"""
+
+
+def build() -> typer.Typer:
+    """The command with all its verbs."""
+    app = typer.Typer(
+        name="workbench",
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=HELP,
+    )
+    app.callback(invoke_without_command=True)(_start)
+    for name in VERBS:
+        command = import_module(f"{__package__}.{name}").command
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _start(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        write(context.get_help() + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the console script. An error is one line on stderr and exit code 2."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = _show_warning
+        sys.exit(_exit_code(lambda: build()(args=arguments, prog_name="workbench", standalone_mode=False)))
+
+
+def _exit_code(run: Callable[[], Any]) -> int:
+    try:
+        code = run()
+        return code if isinstance(code, int) else 0
+    except OutputLost as lost:
+        # What is left in the buffer must not be tried again on the way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if lost.errno == errno.EPIPE:  # whoever read our output has gone (`workbench claims | head`)
+            return 141
+        sys.stderr.write(f"workbench: cannot write the output ({os.strerror(lost.errno)})\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        lines = _message(error)
+        if lines is None:
+            raise
+        sys.stderr.writelines(f"workbench: {line}\n" for line in lines)
+        return 2
+
+
+def _message(error: Exception) -> list[str] | None:
+    """Lines about an error that the user can fix; None for a fault of ours, which keeps its traceback."""
+    if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
+        return [f"{_one_line(usage())} (see workbench --help)"]
+    from llama_workbench.datasets.cache import CacheError
+    from llama_workbench.datasets.geometries import DataError
+    from llama_workbench.harness.claims.faults import ClaimError
+    from llama_workbench.harness.report.markdown import ReadmeError
+    from llama_workbench.harness.speedscope import SpeedscopeError
+    from llama_workbench.harness.store.errors import RunError
+
+    if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):
+        return None
+    return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"workbench: warning: {_one_line(message)}\n")
+
+
+def _one_line(text: object) -> str:
+    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(text)).split())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""`workbench judge`"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .shared import AsJson, RunArgument, open_run, print_json, show, warn_changed, write
+
+
+def command(
+    run: RunArgument,
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of VERDICTS.md.")] = False,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--write", metavar="FILE", help="Put the results between the markers of this file. Repeatable."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 if a file of --write (README.md) is out of date.")
+    ] = False,
+) -> None:
+    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json and standings.json.
+
+    --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
+    "answer" (sentences about the main claims), "headlines" (a row for each), "verdicts" (every verdict).
+
+    \b
+    Exit codes:
+      0  judged (whatever the verdicts), or the files are up to date
+      1  with --check: a file is out of date
+      2  could not
+
+    --json prints the list that verdicts.json holds.
+
+    \b
+    Examples:
+      workbench judge results/runs/20260102T030405Z-1a2b
+      workbench judge results/baselines/main --write README.md --write VERDICTS.md
+      workbench judge results/baselines/main --write README.md --check     in CI
+    """
+    from llama_workbench.harness.report.markdown import markdown_table
+    from llama_workbench.harness.report.standings import write_standings
+    from llama_workbench.harness.report.terminal import verdict_report
+    from llama_workbench.harness.run import rejudge
+    from llama_workbench.harness.store.files import JUDGED, STANDINGS, VERDICTS
+
+    folder = open_run(run)
+    targets = files or ([Path("README.md")] if check else [])
+    warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS))
+    verdicts, manifest = rejudge(folder)
+    if not check:
+        folder.write_json(VERDICTS, verdicts)
+        folder.renew(VERDICTS)
+        if folder.finished_rounds():
+            write_standings(folder)
+    if markdown:
+        write(markdown_table(verdicts, manifest, command=_again(folder.path, [Path("README.md")])))
+    elif as_json:
+        print_json(verdicts)
+    elif not targets:
+        show(verdict_report(verdicts, manifest))
+    if targets:
+        _update(targets, verdicts, manifest, folder.path, check)
+
+
+def _update(
+    targets: list[Path], verdicts: list[dict[str, Any]], manifest: dict[str, Any], run: Path, check: bool
+) -> None:
+    """Write or check the files. Exit code 1 where one is out of date."""
+    from llama_workbench.harness.report.answer import answer, headlines
+    from llama_workbench.harness.report.markdown import markdown_table, update_file
+
+    stale = False
+    for file in targets:
+        blocks = {
+            "answer": answer(verdicts),
+            "headlines": headlines(verdicts),
+            "verdicts": markdown_table(verdicts, manifest, command=_again(run, [file])),
+        }
+        changed = update_file(file, blocks, check=check)
+        stale |= check and changed
+        if check and changed:
+            sys.stderr.write(f"{file}: out of date; make it anew: {_again(run, targets)}\n")
+        else:
+            sys.stderr.write(f"{file}: {'written' if changed else 'up to date'}\n")
+    if stale:
+        raise typer.Exit(1)
+
+
+def _again(run: Path, files: list[Path]) -> str:
+    """The command that fills the files again, as it is typed in the folder of the first."""
+    place = Path(os.path.relpath(run.resolve(), files[0].resolve().parent)).as_posix()
+    return f"workbench judge {place}" + "".join(f" --write {file.name}" for file in files)

@@ -1,0 +1,148 @@
+"""`workbench report`"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .shared import Failure, RunArgument, open_run, warn_changed, write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from llama_workbench.harness.store.folder import RunFolder
+
+
+def command(
+    run: RunArgument,
+    profiling: Annotated[
+        bool, typer.Option("--profiling", help="The execution plan's own form: top consumers, bottlenecks, targets.")
+    ] = False,
+    decision: Annotated[
+        bool, typer.Option("--decision", help="Which option each team's own rule picks, from this run's numbers.")
+    ] = False,
+    roofline: Annotated[
+        bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
+    ] = False,
+    claim: Annotated[
+        str | None, typer.Option("--claim", metavar="ID", help="Export this claim's evidence, to the files named.")
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option("--part", metavar="PART", help="The claim's part, where it has several.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="All its evidence as one page that needs no network.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Its figure as SVG.")] = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
+    ] = None,
+) -> None:
+    """Print a run's time shares, what the dispute's rules make of them, and its roofline; or export a claim's evidence.
+
+    Needs a run with phases or with a roofline: one that measured claims about shares of the time, or about the
+    roofline. Without an option it prints all that there is, as Markdown. With --claim it prints nothing: it writes
+    what one verdict rests on, for a pull request or a paper.
+
+    \b
+    Examples:
+      pytest --benchmark --claims mask-is-the-bottleneck,refactor-2x-3x
+      workbench report results/runs/20260102T030405Z-1a2b --profiling
+      workbench report results/baselines/reference --decision
+      workbench report results/runs/20260102T030405Z-1a2b --roofline
+      workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
+    """
+    files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
+    if claim is None and part is None and not files:
+        _print(open_run(run), profiling=profiling, decision=decision, roofline=roofline)
+        return
+    if claim is None:
+        raise Failure(f"--{next(iter(files), 'part')} is about one claim: name it with --claim ID")
+    if not files:
+        raise Failure(f"--claim {claim} needs a file to write: --html FILE, --svg FILE or --png FILE")
+    if profiling or decision or roofline:
+        raise Failure("--profiling, --decision and --roofline are about a whole run: leave them out with --claim")
+    if len(set(files.values())) < len(files):
+        raise Failure("--html, --svg and --png need a file each")
+    _export(open_run(run), claim, part, files)
+
+
+def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str, Path]) -> None:
+    """Write a claim's evidence to files, by kind ("html", "svg", "png")."""
+    from llama_workbench.dashboard import data, export  # pandas and jinja2
+    from llama_workbench.harness.store.files import MANIFEST, VERDICTS
+
+    warn_changed(folder, read=(MANIFEST, VERDICTS))
+    run = data.read_run(folder.path)
+    try:
+        export.write(run, export.find_claim(run, claim, part), files)
+    except export.ExportError as error:
+        raise Failure(str(error)) from error
+    for path in files.values():
+        sys.stderr.write(f"{path}: written\n")
+
+
+def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
+    """Print the parts that are asked for; where none is, those that the run has."""
+    from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
+    from llama_workbench.harness.run import rejudge
+    from llama_workbench.harness.store.files import JUDGED, PHASES
+
+    warn_changed(folder, read=JUDGED)
+    everything = not (profiling or decision or roofline)
+    peaks = folder.read_roofline() if roofline or everything else []
+    if roofline and not peaks:
+        raise Failure(
+            f"{folder.path}: this run has no roofline; measure one: pytest --benchmark --claims ID, "
+            "with a claim whose metric is roofline (workbench claims)"
+        )
+    table = folder.read_phases()
+    if table.empty and (profiling or decision or not peaks):
+        raise Failure(f"{folder.path}: this run has no phases; measure some: pytest --benchmark --claims qkv-61")
+    verdicts, manifest = rejudge(folder)
+    alpha = float(manifest.get("alpha") or 0.01)
+    if peaks:
+        from llama_workbench.harness.metrics.roofline.roofline import all_reached
+        from llama_workbench.harness.report.roofline import roofline_markdown
+
+        of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
+        write(roofline_markdown(*all_reached(peaks, alpha=of_each), alpha=of_each))
+    if profiling or (everything and not table.empty):
+        with _naming(folder.path / PHASES):
+            write(_profiling(table, alpha))
+    if decision or (everything and not table.empty):
+        with _naming(folder.path / PHASES):
+            decisions = decisions_of(table, verdicts, alpha)
+        if not decisions:
+            raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
+        write(decision_markdown(decisions))
+
+
+def _profiling(table: pd.DataFrame, alpha: float) -> str:
+    """The profiling form of each workload and variant in the columns of phases.parquet."""
+    from llama_workbench.harness.metrics.share.shares import top_consumers
+    from llama_workbench.harness.report.profiling import Consumer, profiling_form, profiling_markdown
+
+    forms = []
+    pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
+    for workload, variant in pairs.itertuples(index=False, name=None):
+        consumers = [
+            Consumer(phase, 100 * share.value, 100 * share.low, 100 * share.high)
+            for phase, share in top_consumers(table, workload, variant, alpha=alpha).items()
+        ]
+        forms.append(profiling_form(variant, workload, consumers))
+    return profiling_markdown(forms)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """An error in the numbers of a file names the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise Failure(f"{path}: {error}") from error

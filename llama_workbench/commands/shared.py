@@ -1,0 +1,131 @@
+"""What several verbs share: options, finding runs, printing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.store.folder import RunFolder
+
+RUNS = Path("results/runs")
+BASELINES = Path("results/baselines")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")]
+
+
+class Failure(Exception):
+    """Ends the command: one line on stderr, exit code 2."""
+
+
+class OutputLost(Exception):
+    """Standard output cannot be written to."""
+
+    def __init__(self, number: int | None) -> None:
+        self.errno = number or errno.EIO
+        super().__init__(os.strerror(self.errno))
+
+
+def open_run(name: str) -> RunFolder:
+    """A run by its folder, or by its name under results/baselines or results/runs."""
+    from llama_workbench.harness.store.folder import RunFolder
+
+    candidates = [Path(name), BASELINES / name, RUNS / name]
+    return RunFolder(next((folder for folder in candidates if folder.is_dir()), candidates[0]))
+
+
+def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection[str] = ()) -> None:
+    """Warn of files of a run that differ from what the run wrote.
+
+    `read`: files that the command reads anyway, which then fails. `rewritten`: files that the command replaces.
+    """
+    from llama_workbench.harness.store.errors import RunWarning
+
+    for error in run.changed(besides=read):
+        replaced = error.path.name in rewritten
+        text = f"{error.path}: {error.problem}. It is written anew." if replaced else str(error)
+        if error.path.name not in read:
+            warnings.warn(text, RunWarning, stacklevel=2)
+
+
+def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
+    """Print the runs in a folder, newest first. `if_none`: what to say of a `{}` without runs."""
+    from llama_workbench.harness.store.listing import describe, list_runs
+
+    summaries = [describe(run, whole=True) for run in list_runs(folder)]
+    if as_json:
+        print_json(
+            [
+                {
+                    "path": str(each.path),
+                    "id": each.id,
+                    "status": each.status,
+                    "mode": each.mode,
+                    "started": each.started,
+                    "workloads": list(each.workloads),
+                    "verdicts": dict(each.verdicts),
+                    "problem": each.problem,
+                }
+                for each in summaries
+            ]
+        )
+        return
+    if not summaries:
+        show(Text(if_none.format(folder)))
+        return
+    rows = table("run", "started", "status", "verdicts")
+    for each in summaries:
+        text = each.problem or ", ".join(f"{count} {word}" for word, count in each.verdicts.items())
+        started = each.started[:16].replace("T", " ")
+        rows.add_row(Text(each.path.name), Text(started), Text(each.status), Text(text))
+    show(rows)
+
+
+def table(*headings: str) -> Table:
+    """An empty table without lines."""
+    made = Table(box=None, padding=(0, 2, 0, 0), show_header=True, header_style="bold")
+    for index, heading in enumerate(headings):
+        made.add_column(Text(heading), overflow="fold", no_wrap=index == 0 and len(headings) > 2)
+    return made
+
+
+def show(content: RenderableType) -> None:
+    """Print to the terminal. Raises OutputLost."""
+    from llama_workbench.harness.report import terminal
+
+    with _output():
+        terminal.show(content, terminal.console())
+
+
+def print_json(value: object) -> None:
+    """Print as JSON. Raises OutputLost."""
+    write(json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def write(text: str) -> None:
+    """Print as it is. Raises OutputLost."""
+    with _output():
+        sys.stdout.write(text)
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """Turns what happens to stdout into OutputLost: typer takes a broken pipe for an exit code of 1."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        raise OutputLost(error.errno) from error

@@ -1,0 +1,33 @@
+"""`workbench workloads`"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from .shared import AsJson, print_json, show, table
+
+
+def command(as_json: AsJson = False) -> None:
+    """List the workloads: what a model is asked to do.
+
+    \b
+    --json prints a list of the workloads as in datasets/workloads.toml, families expanded:
+      [{"name", "kind": "prefill"|"decode"|"generate"|"component", "geometry", "tokens", "new_tokens", "chunk",
+        "batch", "context", "dtype", "threads", "lengths": "repeated"|"distinct"|"trace", "trace", "length_divisor",
+        "length_limit", "component", "description"}]
+
+    \b
+    Examples:
+      workbench workloads
+      pytest --benchmark --workloads prefill-15m-t128,decode-15m-c64
+    """
+    from llama_workbench.datasets.workloads import workloads
+
+    every = workloads().values()
+    if as_json:
+        print_json([workload.model_dump(mode="json") for workload in every])
+        return
+    rows = table("workload", "geometry", "what is done")
+    for workload in every:
+        rows.add_row(Text(workload.name), Text(workload.geometry), Text(workload.description))
+    show(rows)
