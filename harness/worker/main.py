@@ -47,7 +47,7 @@ from llama_workbench.datasets.workloads import (
     warmup_length,
 )
 from llama_workbench.variants import Build, Model, Variant, components, outside
-from llama_workbench.variants.memory_policy import doublings, expected, kv_bytes, policy_of, served_lengths
+from llama_workbench.variants.memory_policy import doublings, expected, kv_bytes, served_lengths
 from llama_workbench.variants.presets import presets
 
 from ..metrics.loading import loaders
@@ -935,7 +935,7 @@ class Worker:
         found = self._variant(variant)
         if found.engine is not None:
             raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
-        policy = policy_of(variant, found.factors)
+        policy = found.memory
         sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
 
         def by_kind(built: frozenset[int]) -> dict[str, int]:
