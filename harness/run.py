@@ -23,6 +23,7 @@ from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets.geometries import Geometry
+from llama_workbench.datasets.shape import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims import claims as claim_data
@@ -610,7 +611,7 @@ def _command() -> list[str]:
 
 USER_ERRORS: tuple[type[Exception], ...] = (
     claim_data.ClaimError,
-    geometries.DataError,
+    DataError,
     PlanError,
     variants.UnknownVariant,
     variants.outside.OutsideVariantError,

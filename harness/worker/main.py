@@ -54,7 +54,8 @@ from ..metrics.loading import loaders
 from ..metrics.memory.holdings import bytes_by_kind, holdings, live_tensors
 from ..metrics.roofline.kernels import Roof, matmul_roof, memory_roof
 from ..metrics.roofline.work import products, weight_bytes, work_of_call
-from ..metrics.share.phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
+from ..metrics.share.marking import PhaseError
+from ..metrics.share.phases import Instrumented, check_ops, durations, instrument, ops_of_phases
 from .channel import CUT_OFF, Channel, carry_out
 from .devices import Cuda, Device, Spent, device_of
 from .drawn import Drawn
