@@ -19,19 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 from llama_workbench import ROOT
 
 from .files import short, shortened
-from .geometries import (
-    LARGEST_COUNT,
-    Count,
-    DataError,
-    Geometry,
-    Text,
-    checked,
-    geometries,
-    impossible,
-    nearest,
-    read_toml,
-    shown,
-)
+from .geometries import Geometry, Text, checked, geometries, read_toml, shown
+from .shape import LARGEST_COUNT, Count, DataError, impossible
+from .wording import nearest
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"

@@ -19,6 +19,7 @@ from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets.geometries import Geometry
+from llama_workbench.datasets.shape import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims.faults import ClaimError
@@ -388,7 +389,7 @@ def _command() -> list[str]:
 
 USER_ERRORS: tuple[type[Exception], ...] = (
     ClaimError,
-    geometries.DataError,
+    DataError,
     PlanError,
     variants.UnknownVariant,
     variants.outside.OutsideVariantError,

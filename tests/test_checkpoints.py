@@ -518,13 +518,16 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "config a list": (with_file("config.json", b"[]"), r"config\.json: holds a list, expected an object"),
     "key missing": (with_config(hidden_size=None), r"config\.json: hidden_size is missing; copy config\.json"),
     "epsilon missing": (with_config(rms_norm_eps=None), r"config\.json: rms_norm_eps is missing"),
-    "not a number": (with_config(vocab_size="512"), r"vocab_size = '512', expected a positive integer"),
-    "zero layers": (with_config(num_hidden_layers=0), r"num_hidden_layers = 0, expected a positive integer"),
+    "not a number": (with_config(vocab_size="512"), r"vocab_size = '512', expected a valid integer"),
+    "zero layers": (with_config(num_hidden_layers=0), r"num_hidden_layers = 0, expected greater than 0"),
     "uneven heads": (
         with_config(num_attention_heads=3, head_dim=None),
         r"num_attention_heads = 3, expected a divisor of",
     ),
-    "uneven kv heads": (with_config(num_key_value_heads=3), r"num_key_value_heads = 3, expected a divisor of 4 heads"),
+    "uneven kv heads": (
+        with_config(num_key_value_heads=3),
+        r"num_key_value_heads = 3, expected a divisor of num_att",
+    ),
     "odd head_dim": (with_config(head_dim=15), r"head_dim = 15, expected an even number"),
     "wrong model": (with_config(model_type="mistral"), r"model_type = 'mistral', expected 'llama'"),
     "wrong activation": (with_config(hidden_act="gelu"), r"hidden_act = 'gelu', expected 'silu'"),
@@ -540,7 +543,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "rope keys": (
         with_config(rope_parameters={"rope_type": "llama3", "factor": 8.0}),
-        r"low_freq_factor is missing",
+        r"rope_parameters\.low_freq_factor is missing",
     ),
     "rope partial": (
         with_config(rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}),

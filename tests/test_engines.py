@@ -9,6 +9,7 @@ import torch
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.shape import DataError
 from llama_workbench.harness.claims import published
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
@@ -205,7 +206,7 @@ def test_a_mistake_among_the_published_figures_says_where(tmp_path):
         '[[figure]]\nworkload = "rope-t1"\nbench = "x/1"\nmicroseconds = 5\ninterval = [6, 7]\n'
         'source = { document = "A", section = "B" }\n'
     )
-    with pytest.raises(geometries.DataError, match=r"\[\[figure\]\] 1: interval = .*expected ends around 5"):
+    with pytest.raises(DataError, match=r"\[\[figure\]\] 1: interval = .*expected ends around 5"):
         published.published(path)
 
 

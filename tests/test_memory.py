@@ -39,12 +39,10 @@ from llama_workbench.variants.engines import CANDLE
 from llama_workbench.variants.memory_policy import (
     KINDS,
     MOST_LENGTHS,
-    WITHOUT_SETTINGS,
     Policy,
     doublings,
     expected,
     forwards,
-    policy_of,
     served_lengths,
 )
 from llama_workbench.variants.presets import presets
@@ -253,8 +251,8 @@ def test_static_rows_in_the_modular_model_are_one_mask_from_the_start() -> None:
     for block in model.blocks:
         block.attention.masks = model.masks
     built = frozenset(tensors_since(before))
-    policy = policy_of("", dict(variant.factors) | {"mask": "static"})
-    assert policy is not None
+    assert variant.memory is not None
+    policy = replace(variant.memory, mask="static")
 
     def check(lengths: list[int], state: str) -> None:
         computed = getattr(expected(policy, CONFIG, lengths, item_bytes=4, max_length=17), state)
@@ -277,7 +275,7 @@ def test_masks_of_the_disputes_own_size() -> None:
     config = replace(CONFIG, num_hidden_layers=32)
 
     def masks(name: str, lengths: list[int]) -> int:
-        policy = policy_of(name, variants.get(name).factors)
+        policy = variants.get(name).memory
         assert policy is not None
         return expected(policy, config, lengths, item_bytes=4, max_length=4097).held["mask"]
 
@@ -312,9 +310,8 @@ def test_forwards_of_a_sequence() -> None:
 
 
 def test_every_shipped_variant_has_a_policy_and_a_strange_one_has_none() -> None:
-    assert all(isinstance(policy_of(name, preset.factors), Policy) for name, preset in OURS.items())
-    assert {name for name, preset in OURS.items() if not preset.factors} == {*WITHOUT_SETTINGS}
-    assert policy_of("mine", {}) is None
+    assert all(isinstance(preset.memory, Policy) for preset in OURS.values())
+    assert variants.Variant("mine", variants.get("fast").build, "", "").memory is None
 
 
 # --- the passes -----------------------------------------------------------------------------------------------------

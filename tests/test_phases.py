@@ -21,15 +21,9 @@ from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.metrics.share import phases, shares, worker
+from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
 from llama_workbench.harness.metrics.share.metric import run_phases
-from llama_workbench.harness.metrics.share.phases import (
-    Instrumented,
-    Marker,
-    PhaseError,
-    check_ops,
-    instrument,
-    ops_of_phases,
-)
+from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -37,7 +31,7 @@ from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.harness.worker.bench import Bench
 from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.state import Worker, WorkerError
-from llama_workbench.variants.phase_map import MAPS, PHASES, VIEWS
+from llama_workbench.variants.phase_map import PHASES, VIEWS
 
 TOKENS = torch.arange(2 * 24).view(2, 24) * 7 % 500
 
@@ -97,18 +91,18 @@ def test_marked_variants_give_the_same_bits_and_every_op_is_in_its_phase(name, r
 
 
 @pytest.mark.parametrize("name", [name for name in variants.names() if name not in ONE_OF_EACH])
-def test_every_variant_has_a_map_or_is_an_engine_of_others(name):
+def test_every_variant_names_its_phases_or_is_an_engine_of_others(name):
     variant = variants.get(name)
     if variant.settings is not None:
-        assert phases.map_of(variant)
+        assert phases.names_of(variant) == {}
     else:
         assert variant.compiled or ".engines" in getattr(variant.build, "module", "")
-        why = "compiled" if variant.compiled else "its source has no map"
+        why = "compiled" if variant.compiled else "its source names no phases"
         with pytest.raises(PhaseError, match=f"{name}: {why}"):
-            phases.map_of(variant)
+            phases.names_of(variant)
 
 
-def test_maps_written_apart_agree_op_by_op(request):
+def test_sources_written_apart_agree_op_by_op(request):
     """The same ops in the same order in three layouts: their phases must then be the same, to the count of each op."""
     layered, single, inline = (
         ops_of(name, request) for name in ("team005_hybrid", "team005_proposal", "single_file_inline")
@@ -151,11 +145,11 @@ def test_nothing_is_left_behind_in_the_plain_variant(request):
     plain = model_of(variants.get("transformers_eager"))
     plain.forward(TOKENS, 0)
     assert len(marked.log) == 1
-    assert phases._MARK not in vars(modeling_llama)
+    assert MARK not in vars(modeling_llama)
     assert not any(isinstance(finder, phases._Finder) for finder in __import__("sys").meta_path)
 
 
-# --- the map -------------------------------------------------------------------------------------------------------
+# --- the names -----------------------------------------------------------------------------------------------------
 
 INLINE = (ROOT / "variants" / "inline.py").read_text()
 
@@ -164,19 +158,21 @@ INLINE = (ROOT / "variants" / "inline.py").read_text()
     ("old", "new", "said"),
     [
         ("        for layer, (", "        x = x * 1.0\n        for layer, (", "has no phase: 'x = x * 1.0'"),
-        ("scores = scores + mask", "scores = scores.add(mask)", "has no phase: 'scores = scores.add(mask)'"),
-        ("scores = scores + mask", "pass", "has no 'scores = scores + mask'"),
-        ("def forward(", "def forward_all(", "there is no function InlineLlama.forward"),
-        ("F.silu(", "F.gelu(", "has no phase"),
+        ("        x = F.emb", "        x = tokens * 1\n        x = F.emb", "has no phase: 'x = tokens * 1'"),
+        ("  # phase: mask_apply", "", "has no phase: 'scores = scores + mask'"),
+        ("scores = scores + mask", "pass", "names the phase of no statement"),
+        ("F.linear(y.transpose(1, 2).flatten(2), layer.o)", "y.flatten(2)", "has no 'linear'"),
+        ("  # phase: mask_apply", "  # phase: masks", "no phase 'masks'; there are embedding, norm"),
+        ("  # phase: mask_apply", "\n                x = x + 1  # phase: mask_apply", "has no phase: 'scores ="),
         ("        end = position", "        assert length\n        end = position", "is a assert: not supported"),
     ],
 )  # fmt: skip
 def test_changed_code_does_not_slip_into_a_phase(old, new, said):
     source = INLINE.replace(old, new)
     assert source != INLINE
-    Marker(INLINE.encode(), MAPS[".inline"]["inline"], "inline.py")
+    Marker(INLINE.encode(), None, "inline.py")
     with pytest.raises(PhaseError, match="in line with the source") as caught:
-        Marker(source.encode(), MAPS[".inline"]["inline"], "inline.py")
+        Marker(source.encode(), None, "inline.py")
     assert said in str(caught.value)
     assert str(caught.value).startswith("inline.py: ")
 
@@ -184,27 +180,61 @@ def test_changed_code_does_not_slip_into_a_phase(old, new, said):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("qkv           q = F.linear", "norm          q = F.linear", "norm runs mm"),
-        ("scores        scores = torch.matmul", "other         scores = torch.matmul", "other runs bmm, clone, mul"),
-        ("mask_apply    scores = scores + mask", "softmax       scores = scores + mask", "softmax runs add"),
-        ("final_norm    F.rms_norm", "norm          F.rms_norm", "final_norm runs none of _fused_rms_norm"),
+        ("# phase: qkv", "# phase: norm", "norm runs mm"),
+        ("# phase: scores", "# phase: qkv", "qkv runs bmm, clone, mul"),
+        ("# phase: mask_apply", "# phase: softmax", "softmax runs add"),
+        ("rms_norm: final_norm", "rms_norm: norm", "final_norm runs none of _fused_rms_norm"),
     ],
 )
 def test_a_line_in_a_wrong_phase_is_found_by_its_ops(old, new, said, monkeypatch, request):
-    text = MAPS[".inline"]["inline"]["InlineLlama.forward"]
-    assert old in text
-    wrong = {"inline": {"InlineLlama.forward": text.replace(old, new)}}
-    monkeypatch.setattr(phases, "MAPS", {**MAPS, ".inline": wrong})
+    def changed(source: bytes, *others: Any) -> Marker:
+        assert old.encode() in source
+        return Marker(source.replace(old.encode(), new.encode()), *others)
+
+    monkeypatch.setattr(phases, "Marker", changed)
     ops = ops_of("single_file_inline", request)
     with pytest.raises(PhaseError, match=said):
         check_ops(ops[0])
 
 
-def test_a_mistake_in_the_map_is_named():
-    with pytest.raises(PhaseError, match="no phase 'norms'"):
-        phases.rules_of("norms  y = F.rms_norm(x)")
+def phases_by_line(source: str, functions: dict[str, str] | None = None) -> dict[int, set[str]]:
+    found = Marker(source.encode(), functions, "f.py").phases_of_line
+    return {line: own | called for line, (own, called) in found.items() if own | called}
+
+
+def test_a_comment_on_its_own_line_names_its_block_up_to_an_empty_line():
+    source = "def f(x):\n    # phase: norm\n    a = g(x)\n    if a:\n        b = g(x)\n"
+    assert phases_by_line(source + "    d = g(x)\n") == {3: {"norm"}, 5: {"norm"}, 6: {"norm"}}
+    inner = source + "        # phase: mlp\n        c = g(x)\n"
+    assert phases_by_line(inner) == {3: {"norm"}, 5: {"norm"}, 7: {"mlp"}}
+    for more in ("\n    d = g(x)\n", "    else:\n        d = g(x)\n", "    d = g(x)\n"):
+        with pytest.raises(PhaseError, match=r"line \d of f has no phase: 'd = g\(x\)'"):
+            phases_by_line((inner if more[0] == " " else source) + more)
+    with pytest.raises(PhaseError, match=r"line 4 of f has no phase: 'b = g\(x\)'"):
+        phases_by_line("def f(x):\n    # phase: other\n    a = g(x)\n    b = g(x)\n")
+
+
+def test_parts_of_a_statement_have_phases_of_their_own():
+    named = "# phase: other; /: mlp; @: qkv; norm: norm; k.head: rope"
+    source = f"def f(x):\n    return (\n        o.k.head(x)\n        @ norm(x)\n    ) / x  {named}\n"
+    assert phases_by_line(source) == {2: {"mlp"}, 3: {"mlp", "qkv", "rope"}, 4: {"mlp", "qkv", "norm"}, 5: {"mlp"}}
     with pytest.raises(PhaseError, match="has two phases"):
-        Marker(b"def f(x):\n    y = g(x)\n", {"f": "norm y = g(x)\nmlp y = ..."}, "f.py")
+        phases_by_line("def f(x):\n    y = g(  # phase: norm\n        x)  # phase: mlp\n")
+
+
+def test_a_map_names_what_a_source_does_not():
+    source = "class C:\n    def f(self, x):\n        y = g(x)  # why\n        return h(\n            y\n        )\n"
+    functions = {"C.f": "norm  y = g(x)\nother; h: mlp  return h(..."}
+    assert with_comments(source, functions).splitlines()[3] == "        return h(  # phase: other; h: mlp"
+    assert phases_by_line(source, functions) == {3: {"norm"}, 4: {"mlp"}, 5: {"mlp"}, 6: {"mlp"}}
+    for wrong, said in (
+        ({"C.g": "norm  y"}, "there is no function C.g"),
+        ({"C.f": "norm  y = g(z)"}, r"C.f has no 'y = g\(z\)'"),
+        ({"C.f": "norms  y = g(x)"}, "no phase 'norms'"),
+    ):
+        with pytest.raises(PhaseError, match=said):
+            phases_by_line(source, wrong)
+    assert Name.parse("norm; a: mlp", 1).problem() == "line 1 names the phase of no statement"
 
 
 # --- shares --------------------------------------------------------------------------------------------------------
@@ -469,8 +499,8 @@ def test_what_has_no_phases_says_so():
     with pytest.raises(WorkerError, match="a component has no phases"):
         worker.phases(subject, "rope-t8", ["fast"], 1, False)
     subject.added = {"mine": "mine.py:mine"}
-    with pytest.raises(PhaseError, match="mine: code from outside has no map"):
+    with pytest.raises(PhaseError, match="mine: code from outside names no phases"):
         worker.instrumented(subject, "mine")
     entry_point = variants.Variant("theirs", model_of, "", "")  # type: ignore[arg-type]
-    with pytest.raises(PhaseError, match="theirs: its source has no map"):
+    with pytest.raises(PhaseError, match="theirs: its source names no phases"):
         instrument(entry_point, "theirs")

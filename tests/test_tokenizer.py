@@ -93,7 +93,7 @@ def test_training_is_kept(tmp_path: Path) -> None:
 
 
 def test_importing_it_does_not_import_torch() -> None:
-    code = "import sys, llama_workbench.harness.tokenizer; print('torch' in sys.modules, 'tokenizers' in sys.modules)"
+    code = "import sys, llama_workbench.datasets.tokenizer; print('torch' in sys.modules, 'tokenizers' in sys.modules)"
     assert run_python(code) == "False False"
 
 

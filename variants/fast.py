@@ -58,30 +58,37 @@ def forward(
     comparison of positions symbolic, and SDPA wants to know.)
     """
     batch, length = tokens.shape
-    end = position + length
+    end = position + length  # phase: other
     heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
-    x = F.embedding(tokens, parts.embedding).flatten(0, 1)  # [B·T, E]
-    shape = (x.shape[-1],)
-    cos, sin = parts.cos[position:end], parts.sin[position:end]  # [T, 1, D]
+    x = F.embedding(tokens, parts.embedding).flatten(0, 1)  # [B·T, E]  # phase: embedding
+    shape = (x.shape[-1],)  # phase: other
+    cos, sin = parts.cos[position:end], parts.sin[position:end]  # [T, 1, D]  # phase: rope
+    # phase: mask_create
     mask = None
     if length > 1 and not causal:
         mask = torch.ones(length, end, dtype=torch.bool, device=x.device).tril_(position)  # True = seen
     for i, (layer, (k_all, v_all)) in enumerate(zip(layers, kvs, strict=True)):
-        y = F.rms_norm(x, shape, layer.attention_norm, config.rms_norm_eps) @ layer.qkv
-        y = y.view(batch, length, heads + 2 * kv_heads, head_dim)
+        y = F.rms_norm(x, shape, layer.attention_norm, config.rms_norm_eps) @ layer.qkv  # phase: qkv; rms_norm: norm
+        y = y.view(batch, length, heads + 2 * kv_heads, head_dim)  # phase: qkv
+        # phase: rope
         qk = y[:, :, : heads + kv_heads]
         qk = qk * cos + qk.roll(head_dim // 2, -1) * sin  # Q and K turned together
+        # phase: cache
         k_all[:, :, position:end] = qk[:, :, heads:].transpose(1, 2)
         v_all[:, :, position:end] = y[:, :, heads + kv_heads :].transpose(1, 2)
+        # phase: attention_fused
         q = qk[:, :, :heads].transpose(1, 2)  # [B, H, T, D]
         if i == len(layers) - 1 and length > 1:  # from here on only the last position is asked for
             x, q, mask, causal = x[length - 1 :: length], q[:, :, -1:], None, False
         y = F.scaled_dot_product_attention(
             q, k_all[:, :, :end], v_all[:, :, :end], mask, is_causal=causal, enable_gqa=heads != kv_heads
         )
+        # phase: o_proj
         x = torch.addmm(x, y.transpose(1, 2).reshape(x.shape[0], heads * head_dim), layer.o)
+        # phase: mlp; rms_norm: norm
         gate, up = (F.rms_norm(x, shape, layer.mlp_norm, config.rms_norm_eps) @ layer.gate_up).chunk(2, dim=-1)
-        x = torch.addmm(x, F.silu(gate) * up, layer.down)
+        x = torch.addmm(x, F.silu(gate) * up, layer.down)  # phase: mlp
+    # phase: other; @: lm_head; rms_norm: final_norm
     return F.rms_norm(x, shape, parts.norm, config.rms_norm_eps) @ parts.head
 
 
@@ -105,9 +112,11 @@ class FastLlama:
         c = self.config
         batch, length = tokens.shape
         if not self.kvs or self.kvs[0][0].shape[0] != batch:
+            # phase: cache
             size = (batch, c.num_key_value_heads, self.max_length, c.head_dim)
             new = self.parts.embedding.new_empty
             self.kvs = tuple((new(size), new(size)) for _ in self.layers)
+        # phase: enter
         return self._forward(c, self.parts, self.layers, self.kvs, tokens, position, position == 0 and length > 1)
 
     def reset(self) -> None:

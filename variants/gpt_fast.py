@@ -66,23 +66,30 @@ def forward(
     input_pos: Tensor,
 ) -> Tensor:
     """Tokens [B, T] at positions `input_pos` [T] → logits [B, V] of the last; K and V go into `kvs` [B, G, max, D]."""
-    batch, length = tokens.shape
+    batch, length = tokens.shape  # phase: other
     heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
-    mask = parts.mask[None, None, input_pos]
-    frequencies = parts.frequencies[input_pos]
-    x = F.embedding(tokens, parts.embedding)
+    mask = parts.mask[None, None, input_pos]  # phase: mask_create
+    frequencies = parts.frequencies[input_pos]  # phase: rope
+    x = F.embedding(tokens, parts.embedding)  # phase: embedding
     for layer, (k_cache, v_cache) in zip(layers, kvs, strict=True):
-        y = F.linear(_norm(x, layer.attention_norm, config.rms_norm_eps), layer.wqkv)
+        y = F.linear(_norm(x, layer.attention_norm, config.rms_norm_eps), layer.wqkv)  # phase: qkv; _norm: norm
+        # phase: qkv
         q, k, v = y.split([heads * head_dim, kv_heads * head_dim, kv_heads * head_dim], dim=-1)
+        # phase: rope
         q = _rotate(q.view(batch, length, heads, head_dim), frequencies).transpose(1, 2)
         k = _rotate(k.view(batch, length, kv_heads, head_dim), frequencies).transpose(1, 2)
+        # phase: cache
         v = v.view(batch, length, kv_heads, head_dim).transpose(1, 2)
         k_cache[:, :, input_pos] = k
         v_cache[:, :, input_pos] = v
+        # phase: attention_fused
         y = F.scaled_dot_product_attention(q, k_cache, v_cache, attn_mask=mask, enable_gqa=heads != kv_heads)
+        # phase: other; linear: o_proj
         x = x + F.linear(y.transpose(1, 2).reshape(batch, length, heads * head_dim), layer.wo)
-        y = _norm(x, layer.ffn_norm, config.rms_norm_eps)
+        y = _norm(x, layer.ffn_norm, config.rms_norm_eps)  # phase: norm
+        # phase: other; linear: mlp
         x = x + F.linear(F.silu(F.linear(y, layer.w1)) * F.linear(y, layer.w3), layer.w2)
+    # phase: other; linear: lm_head; _norm: final_norm
     return F.linear(_norm(x[:, -1], parts.norm, config.rms_norm_eps), parts.output)
 
 
@@ -107,10 +114,12 @@ class GptFast:
         c = self.config
         batch, length = tokens.shape
         if not self.kvs or self.kvs[0][0].shape[0] != batch:
+            # phase: cache
             size = (batch, c.num_key_value_heads, self.max_length, c.head_dim)
             new = self.parts.embedding.new_zeros  # what is masked is read all the same, and must not be NaN
             self.kvs = tuple((new(size), new(size)) for _ in self.layers)
-        input_pos = torch.arange(position, position + length, device=tokens.device)
+        input_pos = torch.arange(position, position + length, device=tokens.device)  # phase: cache
+        # phase: enter
         return self._forward(c, self.parts, self.layers, self.kvs, tokens, input_pos)
 
     def reset(self) -> None:

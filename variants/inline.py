@@ -74,24 +74,27 @@ class InlineLlama:
 
     def forward(self, tokens: Tensor, position: int) -> Tensor:
         batch, length = tokens.shape
-        end = position + length
+        end = position + length  # phase: other
         head_dim, eps = self.config.head_dim, self.config.rms_norm_eps
         heads, kv_heads = self.config.num_attention_heads, self.config.num_key_value_heads
-        scale = head_dim**-0.5
-        x = F.embedding(tokens, self.embedding)  # [B, T, E]
-        shape = (x.shape[-1],)
+        scale = head_dim**-0.5  # phase: other
+        x = F.embedding(tokens, self.embedding)  # [B, T, E]  # phase: embedding
+        shape = (x.shape[-1],)  # phase: other
         if not self.kvs or self.kvs[0][0].shape[0] != batch:
+            # phase: cache
             size = (batch, kv_heads, self.max_length, head_dim)
             self.kvs = [
                 (torch.empty(size, dtype=x.dtype, device=x.device), torch.empty(size, dtype=x.dtype, device=x.device))
                 for _ in self.layers
             ]
         for layer, (k_all, v_all) in zip(self.layers, self.kvs, strict=True):
-            y = F.rms_norm(x, shape, layer.attention_norm, eps)
+            y = F.rms_norm(x, shape, layer.attention_norm, eps)  # phase: norm
+            # phase: qkv
             q = F.linear(y, layer.q).unflatten(-1, (-1, head_dim))  # [B, T, H, D]
             k = F.linear(y, layer.k).unflatten(-1, (-1, head_dim))
             v = F.linear(y, layer.v).unflatten(-1, (-1, head_dim))
 
+            # phase: rope
             q = q.transpose(1, 2).contiguous()  # [B, H, T, D]
             k = k.transpose(1, 2).contiguous()
             cos = self.cos.narrow(0, position, length)
@@ -104,9 +107,11 @@ class InlineLlama:
             k = k.transpose(1, 2).contiguous()
             q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
+            # phase: cache
             k_all.narrow(2, position, length).copy_(k)
             v_all.narrow(2, position, length).copy_(v)
             k, v = k_all.narrow(2, 0, end), v_all.narrow(2, 0, end)  # [B, G, S, D]
+            # phase: mask_create
             mask = None
             if length > 1:
                 mask = self.masks.get((length, end))
@@ -114,17 +119,19 @@ class InlineLlama:
                     mask = torch.full((length, end), float("-inf"), dtype=x.dtype, device=x.device).triu_(position + 1)
                     self.masks[length, end] = mask
             if kv_heads != heads:
-                k = k.repeat_interleave(heads // kv_heads, dim=1)
-                v = v.repeat_interleave(heads // kv_heads, dim=1)
-            scores = torch.matmul(q, k.transpose(2, 3)) * scale  # [B, H, T, S]
+                k = k.repeat_interleave(heads // kv_heads, dim=1)  # phase: scores
+                v = v.repeat_interleave(heads // kv_heads, dim=1)  # phase: output
+            scores = torch.matmul(q, k.transpose(2, 3)) * scale  # [B, H, T, S]  # phase: scores
             if mask is not None:
-                scores = scores + mask
-            shifted = torch.exp(scores - scores.amax(-1, keepdim=True))
-            y = torch.matmul(shifted / shifted.sum(-1, keepdim=True), v)
-            x = x + F.linear(y.transpose(1, 2).flatten(2), layer.o)
+                scores = scores + mask  # phase: mask_apply
+            shifted = torch.exp(scores - scores.amax(-1, keepdim=True))  # phase: softmax
+            y = torch.matmul(shifted / shifted.sum(-1, keepdim=True), v)  # phase: output; /: softmax
+            x = x + F.linear(y.transpose(1, 2).flatten(2), layer.o)  # phase: other; linear: o_proj
 
-            y = F.rms_norm(x, shape, layer.mlp_norm, eps)
+            y = F.rms_norm(x, shape, layer.mlp_norm, eps)  # phase: norm
+            # phase: other; linear: mlp
             x = x + F.linear(F.silu(F.linear(y, layer.gate)) * F.linear(y, layer.up), layer.down)
+        # phase: other; linear: lm_head; rms_norm: final_norm
         return F.linear(F.rms_norm(x, shape, self.norm, eps)[:, -1], self.head)
 
     def reset(self) -> None:

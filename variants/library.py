@@ -73,21 +73,23 @@ class LibraryLlama:
     def forward(self, tokens: Tensor, position: int) -> Tensor:
         """[B, T] tokens that start at `position`, which must be where the cache ends → logits [B, V]."""
         if self.cache is None or tokens.shape[0] != self.batch:
+            # phase: cache
             self.batch = tokens.shape[0]
             self.cache = (
                 self._static_cache(config=self.config, max_cache_len=self.max_length)
                 if self.static
                 else self._dynamic_cache(config=self.config)
             )
+        # phase: enter
         out = self.model(input_ids=tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        return out.logits[:, -1]
+        return out.logits[:, -1]  # phase: other
 
     def reset(self) -> None:
         """Forget the sequence; the static cache keeps its buffers."""
         if self.static and self.cache is not None:
-            self.cache.reset()
+            self.cache.reset()  # phase: cache
         else:
-            self.cache = None
+            self.cache = None  # phase: cache
 
 
 def build(

@@ -1,9 +1,9 @@
-"""What a variant's policies say it must hold, computed from shapes alone: bytes by kind, before anything is built.
+"""Expected memory: what a variant must hold by its policies, in bytes by kind, computed from shapes alone.
 
-    lengths served, policies, shape --expected--> bytes held after the last call, and kept over `reset`
+    lengths served, policy, shape --expected--> bytes held after the last call, and kept over `reset`
 
-It stands beside what `holdings` finds in a running model. Where both agree to the byte, a table of memory can be read
-off the policies for any size; where they do not, one of the two is wrong. Importing this module does not import torch.
+Measured beside it are the live tensors of a running model. Where both agree to the byte, the memory of a model of any
+size can be computed; where they do not, one of the two is wrong. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llama_workbench.variants import LlamaConfig
+from .config import LlamaConfig
+from .settings import Settings
 
 KINDS = ("kv", "rope", "mask", "repacked", "other")
 """Keys and values; RoPE tables or frequencies; causal masks; copies of weights in another order; the rest."""
@@ -39,43 +40,22 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Footprint:
+class ExpectedMemory:
     """Bytes by kind: `held` after the last call, `kept` after a `reset` that follows it."""
 
     held: Mapping[str, int]
     kept: Mapping[str, int]
 
 
-_LIBRARY = Policy(mask="none", kv="cat", rope="frequencies", repacked="none")
-_FAST = Policy(mask="none", kv="preallocated", rope="full", repacked="matrices")
-_GPT_FAST = Policy(mask="static", kv="static", rope="half", repacked="qkv", boolean_mask=True)
-
-WITHOUT_SETTINGS: Mapping[str, Policy] = {
-    "transformers_eager": _LIBRARY,
-    "transformers_sdpa": _LIBRARY,
-    "transformers_static": Policy(mask="none", kv="static", rope="frequencies", repacked="none", counters=True),
-    "fast": _FAST,
-    "fast_compiled": _FAST,
-    "gpt_fast": _GPT_FAST,
-    "gpt_fast_compiled": _GPT_FAST,
-    "yardstick": Policy(mask="fresh", kv="preallocated", rope="half", repacked="none"),
-}
-"""Shipped variants that no `Settings` describe; none of them keeps a mask."""
-
-
-def policy_of(name: str, factors: Mapping[str, str]) -> Policy | None:
-    """The policies of a variant by its factors, or of a shipped one without any by its name; None where unknown."""
-    if not factors:
-        return WITHOUT_SETTINGS.get(name)
-    mask = factors["mask"]
-    if mask == "per_layer" and factors["cache"] == "unified":
-        mask = "per_model"  # one Cache is one dict, whoever asks it
+def policy_of(settings: Settings) -> Policy:
+    """What the settings of one of our variants decide."""
+    per_model = settings.mask == "per_layer" and settings.cache == "unified"  # one Cache is one dict, whoever asks it
     return Policy(
-        mask=mask,
-        kv=factors["kv"],
+        mask="per_model" if per_model else settings.mask,
+        kv=settings.kv,
         rope="half",
-        repacked="none" if factors["rope"] == "rotate_half" else "qk",
-        boolean_mask=factors["mask_application"] == "masked_fill",
+        repacked="qk" if settings.interleaved else "none",
+        boolean_mask=settings.mask_application == "masked_fill",
     )
 
 
@@ -118,7 +98,7 @@ def expected(
     batch: int = 1,
     context: int = 0,
     chunk: int | None = None,
-) -> Footprint:
+) -> ExpectedMemory:
     """What must be held once a sequence of each of `lengths` was served, in that order, each from `reset` on.
 
     `context` and `chunk` as in `forwards`; `item_bytes` is the size of one weight, `max_length` what the model was
@@ -134,7 +114,7 @@ def expected(
         "repacked": _repacked_bytes(policy, config, item_bytes),
         "other": 8 * config.num_hidden_layers if policy.counters and calls else 0,
     }
-    return Footprint({"kv": kv, **shared}, {"kv": 0 if policy.kv == "cat" else kv, **shared})
+    return ExpectedMemory({"kv": kv, **shared}, {"kv": 0 if policy.kv == "cat" else kv, **shared})
 
 
 def _rope_bytes(policy: Policy, config: LlamaConfig, max_length: int, item_bytes: int) -> int:

@@ -1,13 +1,18 @@
-"""Which line of which variant belongs to which phase of a forward: data, to be read beside the source.
+"""The phases of a forward: what each is, which ATen ops may run in it, and how a variant's source names them.
 
-Each text below is a function's own statements with a phase in front, in the order of the source. A statement or an
-expression is named by its text in one line; `...` at the end means "and so on". An expression inside a statement takes
-its own phase, and the statement's phase holds before and after it. `enter` means that what is called here marks its
-own phases; what is called anywhere else belongs to the line that calls it. Every statement that calls, computes or
-indexes anything must be named, and every name must be found: `phases` refuses a variant otherwise, so that changed
-code cannot slip into `other`. A model's own `forward` returns in `other`, where what its caller does next belongs.
+Our variants name the phase of each statement on a forward's path by a comment beside it, `# phase: NAME`. On a line of
+its own the comment names what follows in its block, up to the next one or an empty line. Parts of a statement may have
+phases of their own, `# phase: NAME; PART: NAME`: a call by the end of what it calls (`linear` of `F.linear(...)`), a
+product or quotient by `@` or `/`; the statement's phase holds before and after it. Such a mark, and one of `other` or
+`enter`, names the next statement alone. `enter`: what is called here marks its own phases; what is called anywhere else
+belongs to the line that calls it. A model's own `forward` returns in `other`, where what its caller does next belongs.
 
-Which ATen ops may run in a phase is written here too. It is checked on a real call before a variant is measured.
+Two sources take no comments, transformers' model and the frozen yardstick. They have a map here: a line each, a name as
+above and the first line of a statement, with `...` for "and so on".
+
+Every statement that calls, computes or indexes anything must be named, and every name must fit something: `phases`
+refuses a variant otherwise, so that changed code cannot slip into `other`. Which ATen ops may run in a phase is checked
+on a real call before a variant is measured.
 
 Nothing here imports torch.
 """
@@ -62,240 +67,14 @@ causal mask, softmax and output), which summed one layer's micro-benchmarks: no 
 feed-forward part, no norms, no LM head.
 """
 
-# --- ours ----------------------------------------------------------------------------------------------------------
-
-_MODULAR: dict[str, dict[str, str]] = {
-    "modular.model": {
-        "Llama.forward": """
-            other         length = tokens.shape[1]
-            embedding     x = self.embedding(tokens)
-            mask_create   self.masks.begin(length, position + length)
-            enter         x = block(x, position)
-            other         return self.head(self.norm(x)[:, -1])
-            lm_head       self.head(self.norm(x)[:, -1])
-            final_norm    self.norm(x)
-        """,
-        "Llama.reset": """
-            cache         kv.reset()
-        """,
-        "Block.forward": """
-            other         x = x + self.attention(self.attention_norm(x), position)
-            enter         self.attention(self.attention_norm(x), position)
-            norm          self.attention_norm(x)
-            other         return x + self.mlp(self.mlp_norm(x))
-            mlp           self.mlp(self.mlp_norm(x))
-            norm          self.mlp_norm(x)
-        """,
-    },
-    "modular.attention": {
-        "Attention.forward": """
-            qkv           length = x.shape[1]
-            qkv           q = self.q_proj(x).unflatten(-1, (-1, self.head_dim))
-            qkv           k = self.k_proj(x).unflatten(-1, (-1, self.head_dim))
-            qkv           v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
-            rope          q, k = self.rotary(q.transpose(1, 2), k.transpose(1, 2), position)
-            rope          q, k = self.rotary(q, k, position)
-            rope          q, k = q.transpose(1, 2), k.transpose(1, 2)
-            cache         k, v = self.kv.append(k, v.transpose(1, 2), position)
-            mask_create   mask = self.masks.get(length, position + length)
-            enter         y = self.attend(q, k, v, mask, self.scale)
-            o_proj        return self.o_proj(y.transpose(1, 2).flatten(2))
-        """,
-        "ManualAttention.__call__": """
-            scores        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-            output        v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-            scores        scores = torch.matmul(q, k.transpose(2, 3)) * scale
-            mask_apply    scores = apply_mask(scores, mask, self.application)
-            output        return torch.matmul(self.softmax(scores), v)
-            softmax       self.softmax(scores)
-        """,
-        "SdpaAttention.__call__": """
-            attention_fused  grouped = k.shape[1] != q.shape[1]
-            attention_fused  return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, ...
-        """,
-    },
-}
-
-_SINGLE_FILE: dict[str, dict[str, str]] = {
-    "single_file": {
-        "Llama.forward": """
-            embedding     x = self.embedding(tokens)
-            enter         x = block(x, position)
-            other         return self.head(self.norm(x)[:, -1])
-            lm_head       self.head(self.norm(x)[:, -1])
-            final_norm    self.norm(x)
-        """,
-        "Llama.reset": """
-            cache         kv.reset()
-        """,
-        "Block.forward": """
-            other         x = x + self.attention(self.attention_norm(x), position)
-            enter         self.attention(self.attention_norm(x), position)
-            norm          self.attention_norm(x)
-            other         return x + self.mlp(self.mlp_norm(x))
-            mlp           self.mlp(self.mlp_norm(x))
-            norm          self.mlp_norm(x)
-        """,
-        "Attention.forward": """
-            qkv           length = x.shape[1]
-            qkv           q = self.q_proj(x).unflatten(-1, (-1, self.head_dim))
-            qkv           k = self.k_proj(x).unflatten(-1, (-1, self.head_dim))
-            qkv           v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
-            rope          q, k = self.rotary(q.transpose(1, 2), k.transpose(1, 2), position)
-            rope          q, k = self.rotary(q, k, position)
-            rope          q, k = q.transpose(1, 2), k.transpose(1, 2)
-            cache         k, v = self.kv.append(k, v.transpose(1, 2), position)
-            mask_create   mask = self.masks.get(length, position + length)
-            attention_fused  grouped = k.shape[1] != q.shape[1]
-            attention_fused  y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, ...
-            scores        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-            output        v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-            scores        scores = torch.matmul(q, k.transpose(2, 3)) * self.scale
-            mask_apply    scores = scores.masked_fill(mask, float("-inf")) if self.fill else scores + mask
-            softmax       shares = torch.softmax(scores, dim=-1)
-            softmax       shifted = torch.exp(scores - scores.amax(-1, keepdim=True))
-            softmax       shares = shifted / shifted.sum(-1, keepdim=True)
-            output        y = torch.matmul(shares, v)
-            o_proj        return self.o_proj(y.transpose(1, 2).flatten(2))
-        """,
-    },
-}
-
-_INLINE: dict[str, dict[str, str]] = {
-    "inline": {
-        "InlineLlama.forward": """
-            other         batch, length = tokens.shape
-            other         end = position + length
-            other         head_dim, eps = self.config.head_dim, self.config.rms_norm_eps
-            other         heads, kv_heads = self.config.num_attention_heads, self.config.num_key_value_heads
-            other         scale = head_dim**-0.5
-            embedding     x = F.embedding(tokens, self.embedding)
-            other         shape = (x.shape[-1],)
-            cache         size = (batch, kv_heads, self.max_length, head_dim)
-            cache         self.kvs = [(torch.empty(size, ...
-            norm          y = F.rms_norm(x, shape, layer.attention_norm, eps)
-            qkv           q = F.linear(y, layer.q).unflatten(-1, (-1, head_dim))
-            qkv           k = F.linear(y, layer.k).unflatten(-1, (-1, head_dim))
-            qkv           v = F.linear(y, layer.v).unflatten(-1, (-1, head_dim))
-            rope          q = q.transpose(1, 2).contiguous()
-            rope          k = k.transpose(1, 2).contiguous()
-            rope          cos = self.cos.narrow(0, position, length)
-            rope          sin = self.sin.narrow(0, position, length)
-            rope          even, odd = q.unflatten(-1, (-1, 2)).unbind(-1)
-            rope          q = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-            rope          even, odd = k.unflatten(-1, (-1, 2)).unbind(-1)
-            rope          k = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-            rope          q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-            cache         k_all.narrow(2, position, length).copy_(k)
-            cache         v_all.narrow(2, position, length).copy_(v)
-            cache         k, v = k_all.narrow(2, 0, end), v_all.narrow(2, 0, end)
-            mask_create   mask = None
-            mask_create   mask = self.masks.get((length, end))
-            mask_create   mask = torch.full((length, end), float("-inf"), ...
-            mask_create   self.masks[length, end] = mask
-            scores        k = k.repeat_interleave(heads // kv_heads, dim=1)
-            output        v = v.repeat_interleave(heads // kv_heads, dim=1)
-            scores        scores = torch.matmul(q, k.transpose(2, 3)) * scale
-            mask_apply    scores = scores + mask
-            softmax       shifted = torch.exp(scores - scores.amax(-1, keepdim=True))
-            output        y = torch.matmul(shifted / shifted.sum(-1, keepdim=True), v)
-            softmax       shifted / shifted.sum(-1, keepdim=True)
-            other         x = x + F.linear(y.transpose(1, 2).flatten(2), layer.o)
-            o_proj        F.linear(y.transpose(1, 2).flatten(2), layer.o)
-            norm          y = F.rms_norm(x, shape, layer.mlp_norm, eps)
-            other         x = x + F.linear(F.silu(F.linear(y, layer.gate)) * F.linear(y, layer.up), layer.down)
-            mlp           F.linear(F.silu(F.linear(y, layer.gate)) * F.linear(y, layer.up), layer.down)
-            other         return F.linear(F.rms_norm(x, shape, self.norm, eps)[:, -1], self.head)
-            lm_head       F.linear(F.rms_norm(x, shape, self.norm, eps)[:, -1], self.head)
-            final_norm    F.rms_norm(x, shape, self.norm, eps)
-        """,
-    },
-}
-
-_FAST: dict[str, dict[str, str]] = {
-    "fast": {
-        "FastLlama.forward": """
-            other         batch, length = tokens.shape
-            cache         size = (batch, c.num_key_value_heads, self.max_length, c.head_dim)
-            cache         new = self.parts.embedding.new_empty
-            cache         self.kvs = tuple(...
-            enter         return self._forward(c, self.parts, self.layers, self.kvs, tokens, ...
-        """,
-        "forward": """
-            other         batch, length = tokens.shape
-            other         end = position + length
-            other         heads, kv_heads, head_dim = config.num_attention_heads, ...
-            embedding     x = F.embedding(tokens, parts.embedding).flatten(0, 1)
-            other         shape = (x.shape[-1],)
-            rope          cos, sin = parts.cos[position:end], parts.sin[position:end]
-            mask_create   mask = None
-            mask_create   mask = torch.ones(length, end, dtype=torch.bool, device=x.device).tril_(position)
-            qkv           y = F.rms_norm(x, shape, layer.attention_norm, config.rms_norm_eps) @ layer.qkv
-            norm          F.rms_norm(x, shape, layer.attention_norm, config.rms_norm_eps)
-            qkv           y = y.view(batch, length, heads + 2 * kv_heads, head_dim)
-            rope          qk = y[:, :, : heads + kv_heads]
-            rope          qk = qk * cos + qk.roll(head_dim // 2, -1) * sin
-            cache         k_all[:, :, position:end] = qk[:, :, heads:].transpose(1, 2)
-            cache         v_all[:, :, position:end] = y[:, :, heads + kv_heads :].transpose(1, 2)
-            attention_fused  q = qk[:, :, :heads].transpose(1, 2)
-            attention_fused  x, q, mask, causal = x[length - 1 :: length], q[:, :, -1:], None, False
-            attention_fused  y = F.scaled_dot_product_attention(...
-            o_proj        x = torch.addmm(x, y.transpose(1, 2).reshape(...
-            mlp           gate, up = (F.rms_norm(x, shape, layer.mlp_norm, config.rms_norm_eps) @ layer.gate_up)...
-            norm          F.rms_norm(x, shape, layer.mlp_norm, config.rms_norm_eps)
-            mlp           x = torch.addmm(x, F.silu(gate) * up, layer.down)
-            other         return F.rms_norm(x, shape, parts.norm, config.rms_norm_eps) @ parts.head
-            lm_head       F.rms_norm(x, shape, parts.norm, config.rms_norm_eps) @ parts.head
-            final_norm    F.rms_norm(x, shape, parts.norm, config.rms_norm_eps)
-        """,
-    },
-}
-
-_GPT_FAST: dict[str, dict[str, str]] = {
-    "gpt_fast": {
-        "GptFast.forward": """
-            other         batch, length = tokens.shape
-            cache         size = (batch, c.num_key_value_heads, self.max_length, c.head_dim)
-            cache         new = self.parts.embedding.new_zeros
-            cache         self.kvs = tuple(...
-            cache         input_pos = torch.arange(position, position + length, device=tokens.device)
-            enter         return self._forward(c, self.parts, self.layers, self.kvs, tokens, input_pos)
-        """,
-        "forward": """
-            other         batch, length = tokens.shape
-            other         heads, kv_heads, head_dim = config.num_attention_heads, ...
-            mask_create   mask = parts.mask[None, None, input_pos]
-            rope          frequencies = parts.frequencies[input_pos]
-            embedding     x = F.embedding(tokens, parts.embedding)
-            qkv           y = F.linear(_norm(x, layer.attention_norm, config.rms_norm_eps), layer.wqkv)
-            norm          _norm(x, layer.attention_norm, config.rms_norm_eps)
-            qkv           q, k, v = y.split(...
-            rope          q = _rotate(q.view(batch, length, heads, head_dim), frequencies).transpose(1, 2)
-            rope          k = _rotate(k.view(batch, length, kv_heads, head_dim), frequencies).transpose(1, 2)
-            cache         v = v.view(batch, length, kv_heads, head_dim).transpose(1, 2)
-            cache         k_cache[:, :, input_pos] = k
-            cache         v_cache[:, :, input_pos] = v
-            attention_fused  y = F.scaled_dot_product_attention(q, k_cache, v_cache, attn_mask=mask, ...
-            other         x = x + F.linear(y.transpose(1, 2).reshape(batch, length, heads * head_dim), layer.wo)
-            o_proj        F.linear(y.transpose(1, 2).reshape(batch, length, heads * head_dim), layer.wo)
-            norm          y = _norm(x, layer.ffn_norm, config.rms_norm_eps)
-            other         x = x + F.linear(F.silu(F.linear(y, layer.w1)) * F.linear(y, layer.w3), layer.w2)
-            mlp           F.linear(F.silu(F.linear(y, layer.w1)) * F.linear(y, layer.w3), layer.w2)
-            other         return F.linear(_norm(x[:, -1], parts.norm, config.rms_norm_eps), parts.output)
-            lm_head       F.linear(_norm(x[:, -1], parts.norm, config.rms_norm_eps), parts.output)
-            final_norm    _norm(x[:, -1], parts.norm, config.rms_norm_eps)
-        """,
-    },
-}
+# --- sources without marks -----------------------------------------------------------------------------------
 
 _YARDSTICK: dict[str, dict[str, str]] = {
     "yardstick": {
         "Yardstick.forward": """
-            other         batch, length = tokens.shape
             other         end = position + length
-            other         heads, groups, size = c.num_attention_heads, c.num_key_value_heads, c.head_dim
             embedding     x = F.embedding(tokens, w["model.embed_tokens.weight"])
-            cache         self.kvs = [(x.new_empty(batch, groups, ...
+            cache         self.kvs = [
             mask_create   mask = torch.full((length, end), float("-inf"), ...
             rope          cos, sin = self.cos[position:end], self.sin[position:end]
             other         p = f"model.layers.{i}."
@@ -306,30 +85,22 @@ _YARDSTICK: dict[str, dict[str, str]] = {
             rope          q1, q2 = q.chunk(2, -1)
             rope          q = torch.cat((q1 * cos - q2 * sin, q2 * cos + q1 * sin), -1)
             rope          k1, k2 = k.chunk(2, -1)
-            cache         k_all[:, :, position:end] = torch.cat((k1 * cos - k2 * sin, k2 * cos + k1 * sin), -1)
-            rope          torch.cat((k1 * cos - k2 * sin, k2 * cos + k1 * sin), -1)
+            cache; cat: rope  k_all[:, :, position:end] = torch.cat((k1 * cos - k2 * sin, k2 * cos + k1 * sin), -1)
             cache         v_all[:, :, position:end] = v
             cache         k, v = k_all[:, :, :end], v_all[:, :, :end]
-            scores        k, v = k.repeat_interleave(heads // groups, 1), v.repeat_interleave(heads // groups, 1)
-            output        v.repeat_interleave(heads // groups, 1)
+            scores; v.repeat_interleave: output  k, v = k.repeat_interleave(heads // groups, 1), v.repeat_interleave(...
             scores        scores = torch.matmul(q, k.transpose(2, 3)) * size**-0.5
             mask_apply    scores = scores + mask
-            output        y = torch.matmul(torch.softmax(scores, -1), v).transpose(1, 2).reshape(batch, length, -1)
-            softmax       torch.softmax(scores, -1)
-            other         x = x + F.linear(y, w[f"{p}self_attn.o_proj.weight"])
-            o_proj        F.linear(y, w[f"{p}self_attn.o_proj.weight"])
+            output; softmax: softmax  y = torch.matmul(torch.softmax(scores, -1), v).transpose(1, 2).reshape(batch, ...
+            other; linear: o_proj     x = x + F.linear(y, w[f"{p}self_attn.o_proj.weight"])
             norm          y = F.rms_norm(x, (c.hidden_size,), w[f"{p}post_attention_layernorm.weight"], c.rms_norm_eps)
             mlp           y = F.silu(F.linear(y, w[f"{p}mlp.gate_proj.weight"])) * F.linear(y, ...
-            other         x = x + F.linear(y, w[f"{p}mlp.down_proj.weight"])
-            mlp           F.linear(y, w[f"{p}mlp.down_proj.weight"])
+            other; linear: mlp        x = x + F.linear(y, w[f"{p}mlp.down_proj.weight"])
             final_norm    x = F.rms_norm(x[:, -1], (c.hidden_size,), w["model.norm.weight"], c.rms_norm_eps)
-            other         return F.linear(x, w["lm_head.weight"])
-            lm_head       F.linear(x, w["lm_head.weight"])
+            other; linear: lm_head    return F.linear(x, w["lm_head.weight"])
         """,
     },
 }
-
-# --- the library's -------------------------------------------------------------------------------------------------
 
 LIBRARY_MODEL = "transformers.models.llama.modeling_llama"
 
@@ -337,18 +108,6 @@ LIBRARY_MODEL = "transformers.models.llama.modeling_llama"
 def _library(attention: str) -> dict[str, dict[str, str]]:
     """`attention`: the phase of the call of the attention function, which is ours to mark where it is eager."""
     return {
-        "library": {
-            "LibraryLlama.forward": """
-                cache         self.batch = tokens.shape[0]
-                cache         self.cache = (self._static_cache(...
-                enter         out = self.model(input_ids=tokens, past_key_values=self.cache, ...
-                other         return out.logits[:, -1]
-            """,
-            "LibraryLlama.reset": """
-                cache         self.cache.reset()
-                cache         self.cache = None
-            """,
-        },
         LIBRARY_MODEL: {
             "LlamaForCausalLM.forward": """
                 enter         outputs: BaseModelOutputWithPast = self.model(...
@@ -403,11 +162,6 @@ def _library(attention: str) -> dict[str, dict[str, str]]:
 
 
 MAPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-    ".modular.model": _MODULAR,
-    ".single_file": _SINGLE_FILE,
-    ".inline": _INLINE,
-    ".fast": _FAST,
-    ".gpt_fast": _GPT_FAST,
     ".yardstick": _YARDSTICK,
     ".library:eager": _library("scores"),
     ".library:sdpa": _library("attention_fused"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from . import engines
 from .config import LlamaConfig
 from .engines import Engine
+from .memory_policy import Policy, policy_of
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Variant:
     `factors` maps axis → level (empty where the axes do not apply); `source` says which system does it so; `settings`
     is None for code that is not ours to configure. `engine` is there for what runs outside torch; of an engine whose
     parts can be measured alone, `component(name, config, *, tokens, seed)` makes one as `components.build` does.
-    `compiled`: its operations are torch.compile's own, which no op trace and no map of phases can see.
+    `compiled`: its operations are torch.compile's own, which no op trace and no names of phases can see.
+    `memory`: what it must hold, where that is known.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Variant:
     engine: Engine | None = None
     compiled: bool = False
     component: Callable[..., Component] | None = None
+    memory: Policy | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def _ours(name: str, settings: Settings, description: str, source: str) -> Varia
     else:
         module = ".modular.model" if settings.layout == "modular" else ".single_file"
         build = _LazyBuild(module, {"settings": settings})
-    return Variant(name, build, description, source, settings.factors(), settings)
+    return Variant(name, build, description, source, settings.factors(), settings, memory=policy_of(settings))
 
 
 _TEAM006_BEFORE = Settings()
@@ -187,60 +190,52 @@ def grid_cells() -> tuple[str, ...]:
     return tuple(cell.name for cell in _grid())
 
 
+def _plain(name: str, module: str, memory: Policy, description: str, source: str, **options: Any) -> Variant:
+    """Code of torch's that no settings describe."""
+    compiled = bool(options.get("compiled"))
+    return Variant(name, _LazyBuild(module, options), description, source, compiled=compiled, memory=memory)
+
+
 def _others() -> list[Variant]:
     library = "transformers modeling_llama.py"
+    gpt_fast = "pytorch-labs/gpt-fast model.py"
+    dynamic = Policy(mask="none", kv="cat", rope="frequencies", repacked="none")
+    fast = Policy(mask="none", kv="preallocated", rope="full", repacked="matrices")
+    static = Policy(mask="static", kv="static", rope="half", repacked="qkv", boolean_mask=True)
     return [
-        Variant(
-            "transformers_eager",
-            _LazyBuild(".library", {"attention": "eager"}),
-            "the library's LlamaForCausalLM, eager attention, dynamic cache",
-            library,
+        _plain(
+            "transformers_eager", ".library", dynamic,
+            "the library's LlamaForCausalLM, eager attention, dynamic cache", library, attention="eager",
         ),
-        Variant(
-            "transformers_sdpa",
-            _LazyBuild(".library", {"attention": "sdpa"}),
-            "the library's LlamaForCausalLM, SDPA, dynamic cache (its default)",
-            library,
+        _plain(
+            "transformers_sdpa", ".library", dynamic,
+            "the library's LlamaForCausalLM, SDPA, dynamic cache (its default)", library, attention="sdpa",
         ),
-        Variant(
-            "transformers_static",
-            _LazyBuild(".library", {"attention": "sdpa", "static": True}),
-            "the library's LlamaForCausalLM, SDPA, static cache of exactly the workload's length",
-            library,
+        _plain(
+            "transformers_static", ".library", replace(dynamic, kv="static", counters=True),
+            "the library's LlamaForCausalLM, SDPA, static cache of exactly the workload's length", library,
+            attention="sdpa", static=True,
         ),
-        Variant(
-            "fast",
-            _LazyBuild(".fast"),
+        _plain(
+            "fast", ".fast", fast,
             "our best eager code: fused projections, transposed weights, SDPA, KV in place",
             "gpt-fast's recipe, litgpt's sliced KV",
         ),
-        Variant(
-            "fast_compiled",
-            _LazyBuild(".fast", {"compiled": True}),
-            "fast through torch.compile",
-            "this project",
+        _plain("fast_compiled", ".fast", fast, "fast through torch.compile", "this project", compiled=True),
+        _plain(
+            "gpt_fast", ".gpt_fast", static,
+            "gpt-fast's recipe, eager: static KV written by index, all of it attended under a mask", gpt_fast,
+        ),
+        _plain(
+            "gpt_fast_compiled", ".gpt_fast", static,
+            "gpt-fast's recipe through torch.compile, as it is meant to be used", f"{gpt_fast} and generate.py",
             compiled=True,
         ),
-        Variant(
-            "gpt_fast",
-            _LazyBuild(".gpt_fast"),
-            "gpt-fast's recipe, eager: static KV written by index, all of it attended under a mask",
-            "pytorch-labs/gpt-fast model.py",
+        _plain(
+            "yardstick", ".yardstick", Policy(mask="fresh", kv="preallocated", rope="half", repacked="none"),
+            "frozen code that saved runs are compared by; never edited", "this project",
         ),
-        Variant(
-            "gpt_fast_compiled",
-            _LazyBuild(".gpt_fast", {"compiled": True}),
-            "gpt-fast's recipe through torch.compile, as it is meant to be used",
-            "pytorch-labs/gpt-fast model.py and generate.py",
-            compiled=True,
-        ),
-        Variant(
-            "yardstick",
-            _LazyBuild(".yardstick"),
-            "frozen code that saved runs are compared by; never edited",
-            "this project",
-        ),
-    ]
+    ]  # fmt: skip
 
 
 def _candle_component(

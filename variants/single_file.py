@@ -216,35 +216,40 @@ class Attention(nn.Module):
         self.fused_softmax = settings.softmax == "fused"
 
     def forward(self, x: Tensor, position: int) -> Tensor:
+        # phase: qkv
         length = x.shape[1]
         q = self.q_proj(x).unflatten(-1, (-1, self.head_dim))  # [B, T, H, D]
         k = self.k_proj(x).unflatten(-1, (-1, self.head_dim))  # [B, T, G, D]
         v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
+        # phase: rope
         if self.transpose_first:
             q, k = self.rotary(q.transpose(1, 2), k.transpose(1, 2), position)
         else:
             q, k = self.rotary(q, k, position)
             q, k = q.transpose(1, 2), k.transpose(1, 2)  # [B, H, T, D]
-        k, v = self.kv.append(k, v.transpose(1, 2), position)  # [B, G, S, D]
-        mask = self.masks.get(length, position + length)  # [T, S]
+        k, v = self.kv.append(k, v.transpose(1, 2), position)  # [B, G, S, D]  # phase: cache
+        mask = self.masks.get(length, position + length)  # [T, S]  # phase: mask_create
 
         if self.sdpa:
+            # phase: attention_fused
             grouped = k.shape[1] != q.shape[1]
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale, enable_gqa=grouped)
         else:
             if k.shape[1] != q.shape[1]:
-                k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # [B, H, S, D]
-                v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-            scores = torch.matmul(q, k.transpose(2, 3)) * self.scale  # [B, H, T, S]
+                k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # [B, H, S, D]  # phase: scores
+                v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)  # phase: output
+            scores = torch.matmul(q, k.transpose(2, 3)) * self.scale  # [B, H, T, S]  # phase: scores
             if mask is not None:
+                # phase: mask_apply
                 scores = scores.masked_fill(mask, float("-inf")) if self.fill else scores + mask
+            # phase: softmax
             if self.fused_softmax:
                 shares = torch.softmax(scores, dim=-1)
             else:
                 shifted = torch.exp(scores - scores.amax(-1, keepdim=True))
                 shares = shifted / shifted.sum(-1, keepdim=True)
-            y = torch.matmul(shares, v)  # [B, H, T, D]
-        return self.o_proj(y.transpose(1, 2).flatten(2))
+            y = torch.matmul(shares, v)  # [B, H, T, D]  # phase: output
+        return self.o_proj(y.transpose(1, 2).flatten(2))  # phase: o_proj
 
 
 class SwiGLU(nn.Module):
@@ -271,8 +276,8 @@ class Block(nn.Module):
         self.mlp = mlp
 
     def forward(self, x: Tensor, position: int) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), position)
-        return x + self.mlp(self.mlp_norm(x))
+        x = x + self.attention(self.attention_norm(x), position)  # phase: other; attention: enter; attention_norm: norm
+        return x + self.mlp(self.mlp_norm(x))  # phase: other; mlp: mlp; mlp_norm: norm
 
 
 class Embedding(nn.Module):
@@ -325,14 +330,14 @@ class Llama(nn.Module):
         self.head = Linear(weights["lm_head.weight"])
 
     def forward(self, tokens: Tensor, position: int) -> Tensor:
-        x = self.embedding(tokens)  # [B, T, E]
+        x = self.embedding(tokens)  # [B, T, E]  # phase: embedding
         for block in self.blocks:
-            x = block(x, position)
-        return self.head(self.norm(x)[:, -1])
+            x = block(x, position)  # phase: enter
+        return self.head(self.norm(x)[:, -1])  # phase: other; head: lm_head; norm: final_norm
 
     def reset(self) -> None:
         for kv in self.kvs:
-            kv.reset()
+            kv.reset()  # phase: cache
 
 
 def qk_rows(weight: Tensor, config: LlamaConfig, settings: Settings) -> Tensor:

@@ -21,7 +21,7 @@ from llama_workbench.dashboard import (
     words,
 )
 from llama_workbench.dashboard.figures import phase_bars
-from llama_workbench.datasets.geometries import DataError
+from llama_workbench.datasets.shape import DataError
 from llama_workbench.harness.claims.published import Portion, published, published_shares
 from llama_workbench.harness.metrics.share.shares import ALPHA
 from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision

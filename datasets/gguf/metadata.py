@@ -8,23 +8,24 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
-import math
 import os
 import struct
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from gguf import GGUFReader, GGUFValueType, Keys
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, rope_factors, wavelengths
 
 from ..files import open_regular, short, shortened
-from ..geometries import EPSILON, FACTOR, LARGEST_COUNT, MOST_LAYERS, THETA, DataError
+from ..shape import LARGEST_COUNT, LARGEST_FACTOR, DataError, Shape, mistakes
 
 ARCHITECTURE = "llama"
 
@@ -195,87 +196,66 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 
 
+_NAMES = {
+    "hidden_size": Keys.LLM.EMBEDDING_LENGTH,
+    "intermediate_size": Keys.LLM.FEED_FORWARD_LENGTH,
+    "num_hidden_layers": Keys.LLM.BLOCK_COUNT,
+    "num_attention_heads": Keys.Attention.HEAD_COUNT,
+    "num_key_value_heads": Keys.Attention.HEAD_COUNT_KV,
+    "head_dim": Keys.Attention.KEY_LENGTH,
+    "max_position_embeddings": Keys.LLM.CONTEXT_LENGTH,
+    "rms_norm_eps": Keys.Attention.LAYERNORM_RMS_EPS,
+    "rope_theta": Keys.Rope.FREQ_BASE,
+}
+"""What GGUF calls the numbers of a shape. {} is the architecture."""
+
+
 def llama_config(path: Path, reader: GGUFReader) -> LlamaConfig:
     """The model's shape. Numbers that GGUF keeps in float32 come back as the shortest decimal that is the same one.
 
-    Raises `GGUFError` for another architecture, a key that is missing or no positive number, or one that asks for
-    what no variant computes.
+    Raises `GGUFError` for another architecture, a number that is missing or impossible, or one that asks for what no
+    variant computes.
     """
-    name = value(path, reader, Keys.General.ARCHITECTURE, str)
-    if name != ARCHITECTURE:
-        fail(path, f"{Keys.General.ARCHITECTURE} = {short(name)}, expected {ARCHITECTURE!r}", _NO_VARIANT)
+    architecture = value(path, reader, Keys.General.ARCHITECTURE, str)
+    if architecture != ARCHITECTURE:
+        fail(path, f"{Keys.General.ARCHITECTURE} = {short(architecture)}, expected {ARCHITECTURE!r}", _NO_VARIANT)
     for template, neutral in _NEUTRAL.items():
         key = template.format(arch=ARCHITECTURE)
         if (found := _contents(path, reader, key)) is not None and found not in neutral:
             fail(path, f"{key} = {short(found)}, expected {neutral[-1]!r}", _NO_VARIANT)
-
-    def number(template: str, default: int | None = None) -> int:
-        key = template.format(arch=ARCHITECTURE)
-        found = _contents(path, reader, key)
-        if found is None:
-            found = default
-        if isinstance(found, list) and len(set(found)) == 1:
-            found = found[0]
-        if isinstance(found, list):
-            fail(path, f"{key} = {short(found)}, expected the same in every layer", _NO_VARIANT)
-        if found is None:
-            fail(path, f"{key} is missing", AGAIN)
-        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-            fail(path, f"{key} = {short(found)}, expected a positive integer", AGAIN)
-        if found > LARGEST_COUNT:
-            fail(path, f"{key} = {found}, expected at most {LARGEST_COUNT}", AGAIN)
-        return found
-
-    def real(template: str, bounds: tuple[float, float], default: float | None = None) -> float:
-        key = template.format(arch=ARCHITECTURE)
-        found = value(path, reader, key, float, default)
-        if not 0 < found < math.inf:
-            fail(path, f"{key} = {found!r}, expected a positive number", AGAIN)
-        if not bounds[0] <= found <= bounds[1]:
-            fail(path, f"{key} = {found!r}, expected {bounds[0]:g} to {bounds[1]:g}", AGAIN)
-        return float(str(np.float32(found)))
-
-    heads, hidden = number(Keys.Attention.HEAD_COUNT), number(Keys.LLM.EMBEDDING_LENGTH)
-    key_value_heads = number(Keys.Attention.HEAD_COUNT_KV, heads)
-    head_dim = number(Keys.Attention.KEY_LENGTH, hidden // heads if hidden % heads == 0 else None)
-    head_count = Keys.Attention.HEAD_COUNT_KV.format(arch=ARCHITECTURE)
-    if heads % key_value_heads:
-        fail(path, f"{head_count} = {key_value_heads}, expected a divisor of {heads} heads", AGAIN)
-    if head_dim % 2:
-        fail(path, f"heads of {head_dim} values, expected an even number (RoPE turns pairs)", AGAIN)
-    for template in (Keys.Attention.VALUE_LENGTH, Keys.Rope.DIMENSION_COUNT):
-        if (other := number(template, head_dim)) != head_dim:
-            key = template.format(arch=ARCHITECTURE)
-            fail(path, f"{key} = {other}, expected {head_dim} as in the keys", _NO_VARIANT)
-    layers = number(Keys.LLM.BLOCK_COUNT)
-    if layers > (most := min(len(reader.tensors), MOST_LAYERS)):  # or listing what it asks for might take for ever
-        key = Keys.LLM.BLOCK_COUNT.format(arch=ARCHITECTURE)
-        fail(path, f"{key} = {layers}, expected at most {most} with {len(reader.tensors)} tensors in the file", AGAIN)
-    theta = real(Keys.Rope.FREQ_BASE, THETA, 10_000.0)
     embedding = next((tensor for tensor in reader.tensors if tensor.name == "token_embd.weight"), None)
     if embedding is None:
         fail(path, "missing tensor token_embd.weight", AGAIN)
-    original_key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
-    original = number(Keys.Rope.SCALING_ORIG_CTX_LEN) if value(path, reader, original_key, int, 0) else None
-    return LlamaConfig(
-        vocab_size=int(embedding.shape[-1]),
-        hidden_size=hidden,
-        intermediate_size=number(Keys.LLM.FEED_FORWARD_LENGTH),
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=key_value_heads,
-        head_dim=head_dim,
-        max_position_embeddings=number(Keys.LLM.CONTEXT_LENGTH),
-        rms_norm_eps=real(Keys.Attention.LAYERNORM_RMS_EPS, EPSILON),
-        rope_theta=theta,
-        rope_scaling=_rope_scaling(path, reader, theta, head_dim, original),
-        tie_word_embeddings=all(tensor.name != "output.weight" for tensor in reader.tensors),
-    )
+    names = {name: template.format(arch=ARCHITECTURE) for name, template in _NAMES.items()}
+    values = {name: _number(path, reader, key) for name, key in names.items()} | {
+        "vocab_size": int(embedding.shape[-1]),
+        "tie_word_embeddings": all(tensor.name != "output.weight" for tensor in reader.tensors),
+    }
+    try:
+        config = Shape.model_validate({name: found for name, found in values.items() if found is not None}).config()
+    except ValidationError as error:
+        fail(path, mistakes(error, names)[0], AGAIN)
+    for template in (Keys.Attention.VALUE_LENGTH, Keys.Rope.DIMENSION_COUNT):
+        key = template.format(arch=ARCHITECTURE)
+        if (other := _number(path, reader, key)) not in (None, config.head_dim):
+            fail(path, f"{key} = {short(other)}, expected {config.head_dim} as in the keys", _NO_VARIANT)
+    if config.num_hidden_layers > (most := len(reader.tensors)):  # listing what it asks for might take for ever
+        problem = f"{names['num_hidden_layers']} = {config.num_hidden_layers}, expected at most {most}"
+        fail(path, f"{problem} with {most} tensors in the file", AGAIN)
+    return replace(config, rope_scaling=_rope_scaling(path, reader, config))
 
 
-def _rope_scaling(
-    path: Path, reader: GGUFReader, theta: float, head_dim: int, original: int | None
-) -> RopeScaling | None:
+def _number(path: Path, reader: GGUFReader, key: str) -> Any:
+    """The value of a key, a list for all layers as one where they are alike, float32 as its shortest decimal."""
+    found = _contents(path, reader, key)
+    if isinstance(found, list):
+        if len(set(found)) != 1:
+            fail(path, f"{key} = {short(found)}, expected the same in every layer", _NO_VARIANT)
+        found = found[0]
+    return float(str(np.float32(found))) if isinstance(found, float) else found
+
+
+def _rope_scaling(path: Path, reader: GGUFReader, config: LlamaConfig) -> RopeScaling | None:
     """Llama-3 scaling that gives the factors in the file.
 
     The formula knows `original`, `low` and `high` only as original/low and original/high, so any of them with the same
@@ -286,6 +266,11 @@ def _rope_scaling(
     tensor = next((tensor for tensor in reader.tensors if tensor.name == ROPE_FACTORS), None)
     if tensor is None:
         return None
+    theta, head_dim = config.rope_theta, config.head_dim
+    original_key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
+    original = value(path, reader, original_key, int, 0)
+    if not 0 <= original <= LARGEST_COUNT:
+        fail(path, f"{original_key} = {original}, expected 0 to {LARGEST_COUNT}", AGAIN)
     where = f"{path}: {ROPE_FACTORS}"
     if tensor.tensor_type.name != "F32" or tensor.data.shape != (head_dim // 2,):
         said = f"{tensor.tensor_type.name} of shape {list(tensor.data.shape)}, expected F32 of shape [{head_dim // 2}]"
@@ -294,7 +279,7 @@ def _rope_scaling(
     if np.all(factors == 1):
         return None
     unknown = "not Llama-3 scaling (1 for short wavelengths, one factor for long ones, a smooth step between)"
-    if not (np.all(factors >= 1) and np.all(factors <= FACTOR[1])):
+    if not (np.all(factors >= 1) and np.all(factors <= LARGEST_FACTOR)):
         fail(where, unknown, _NO_VARIANT)
     for scaling in _guesses(factors, wavelengths(theta, head_dim), original):
         if np.allclose(rope_factors(scaling, theta, head_dim), factors, rtol=1e-5, atol=0):
@@ -302,7 +287,7 @@ def _rope_scaling(
     fail(where, unknown, _NO_VARIANT)
 
 
-def _guesses(factors: NDArray[np.float64], waves: NDArray[np.float64], original: int | None) -> Iterator[RopeScaling]:
+def _guesses(factors: NDArray[np.float64], waves: NDArray[np.float64], original: int) -> Iterator[RopeScaling]:
     """What may have made these factors, likeliest first (see `_rope_scaling`)."""
     factor = float(factors.max())
     smooth = (1 / factors - 1 / factor) / (1 - 1 / factor)

@@ -106,7 +106,7 @@ def _message(error: Exception) -> list[str] | None:
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
         return [f"{_one_line(usage())} (see workbench --help)"]
     from llama_workbench.datasets.cache import CacheError
-    from llama_workbench.datasets.geometries import DataError
+    from llama_workbench.datasets.shape import DataError
     from llama_workbench.harness.claims.faults import ClaimError
     from llama_workbench.harness.report.markdown import ReadmeError
     from llama_workbench.harness.speedscope import SpeedscopeError

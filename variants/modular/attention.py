@@ -34,12 +34,12 @@ class ManualAttention:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
         """q [B, H, T, D], k and v [B, Hkv, S, D], mask [T, S] or None → [B, H, T, D]."""
         if k.shape[1] != q.shape[1]:
-            k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # [B, H, S, D]
-            v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-        scores = torch.matmul(q, k.transpose(2, 3)) * scale  # [B, H, T, S]
+            k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # [B, H, S, D]  # phase: scores
+            v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)  # phase: output
+        scores = torch.matmul(q, k.transpose(2, 3)) * scale  # [B, H, T, S]  # phase: scores
         if mask is not None:
-            scores = apply_mask(scores, mask, self.application)
-        return torch.matmul(self.softmax(scores), v)
+            scores = apply_mask(scores, mask, self.application)  # phase: mask_apply
+        return torch.matmul(self.softmax(scores), v)  # phase: output; softmax: softmax
 
 
 class SdpaAttention:
@@ -47,6 +47,7 @@ class SdpaAttention:
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
         """As ManualAttention."""
+        # phase: attention_fused
         grouped = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped)
 
@@ -76,16 +77,18 @@ class Attention(nn.Module):
         self.scale = config.head_dim**-0.5
 
     def forward(self, x: Tensor, position: int) -> Tensor:
+        # phase: qkv
         length = x.shape[1]
         q = self.q_proj(x).unflatten(-1, (-1, self.head_dim))  # [B, T, H, D]
         k = self.k_proj(x).unflatten(-1, (-1, self.head_dim))  # [B, T, Hkv, D]
         v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
+        # phase: rope
         if self.transpose_first:
             q, k = self.rotary(q.transpose(1, 2), k.transpose(1, 2), position)  # [B, H, T, D]
         else:
             q, k = self.rotary(q, k, position)
             q, k = q.transpose(1, 2), k.transpose(1, 2)
-        k, v = self.kv.append(k, v.transpose(1, 2), position)  # [B, Hkv, S, D]
-        mask = self.masks.get(length, position + length)  # [T, S]
-        y = self.attend(q, k, v, mask, self.scale)
-        return self.o_proj(y.transpose(1, 2).flatten(2))
+        k, v = self.kv.append(k, v.transpose(1, 2), position)  # [B, Hkv, S, D]  # phase: cache
+        mask = self.masks.get(length, position + length)  # [T, S]  # phase: mask_create
+        y = self.attend(q, k, v, mask, self.scale)  # phase: enter
+        return self.o_proj(y.transpose(1, 2).flatten(2))  # phase: o_proj

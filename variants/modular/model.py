@@ -29,8 +29,8 @@ class Block(nn.Module):
         self.mlp = mlp
 
     def forward(self, x: Tensor, position: int) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), position)
-        return x + self.mlp(self.mlp_norm(x))
+        x = x + self.attention(self.attention_norm(x), position)  # phase: other; attention: enter; attention_norm: norm
+        return x + self.mlp(self.mlp_norm(x))  # phase: other; mlp: mlp; mlp_norm: norm
 
 
 class Llama(nn.Module):
@@ -54,16 +54,16 @@ class Llama(nn.Module):
         self.masks = masks
 
     def forward(self, tokens: Tensor, position: int) -> Tensor:
-        length = tokens.shape[1]
-        x = self.embedding(tokens)  # [B, T, hidden]
-        self.masks.begin(length, position + length)
+        length = tokens.shape[1]  # phase: other
+        x = self.embedding(tokens)  # [B, T, hidden]  # phase: embedding
+        self.masks.begin(length, position + length)  # phase: mask_create
         for block in self.blocks:
-            x = block(x, position)
-        return self.head(self.norm(x)[:, -1])
+            x = block(x, position)  # phase: enter
+        return self.head(self.norm(x)[:, -1])  # phase: other; head: lm_head; norm: final_norm
 
     def reset(self) -> None:
         for kv in self.kvs:
-            kv.reset()
+            kv.reset()  # phase: cache
 
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, settings: Settings) -> Llama:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from llama_workbench.datasets.workloads import longest_call
-from llama_workbench.variants.memory_policy import doublings, expected, kv_bytes, policy_of, served_lengths
+from llama_workbench.variants.memory_policy import doublings, expected, kv_bytes, served_lengths
 
 from ...worker import building
 from ...worker.bench import Bench
@@ -84,7 +84,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     found = building.variant_of(worker, variant)
     if found.engine is not None:
         raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
-    policy = policy_of(variant, found.factors)
+    policy = found.memory
     sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
 
     def by_kind(built: frozenset[int]) -> dict[str, int]:

@@ -24,7 +24,8 @@ from ...worker.round_loop import rebuilt
 from ...worker.runners import Runner
 from ...worker.shape import PRIME_NS, SHORT_SAMPLE_NS
 from ...worker.state import Worker, WorkerError
-from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
+from .marking import PhaseError
+from .phases import Instrumented, check_ops, durations, instrument, ops_of_phases
 
 ROUND_NS, MOST_CALLS = 40_000_000, 9
 """A round calls each variant this long, marked and plain together, within one and so many calls."""
@@ -85,7 +86,7 @@ def instrumented(worker: Worker, entered: str) -> Instrumented:
     """The marked twin of a variant; one private import a process. Raises PhaseError where it cannot be marked."""
     name = entered.partition("@")[0]
     if name in worker.added:
-        raise PhaseError(f"{name}: code from outside has no map of phases (variants/phase_map.py holds ours)")
+        raise PhaseError(f"{name}: code from outside names no phases (comments in ours do)")
     tag = f"phases_{entered.replace('@', '_')}"
     return worker.once(("phases", entered), lambda: instrument(variants.get(name), tag))
 

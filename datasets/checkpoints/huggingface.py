@@ -1,0 +1,310 @@
+"""Checkpoints in Hugging Face folders: config.json, model.safetensors (or shards), tokenizer.json.
+
+Nothing here reads a pickle. Weights are memory-mapped: a process pays for a tensor when it first touches it, and
+processes share the pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from llama_workbench.variants.config import LlamaConfig
+
+from .. import tokenizer
+from ..cache import cache_directory
+from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short, shortened
+from ..geometries import parameter_count
+from .common import (
+    CONFIG,
+    DTYPES,
+    SINGLE,
+    SYNTHETIC,
+    Checkpoint,
+    CheckpointError,
+    Facts,
+    by_size,
+    check_finite,
+    converted,
+    fail,
+    stored_shapes,
+    with_head,
+)
+from .config_json import COPY, DEQUANTISE, NO_VARIANT, llama_config, read_json
+
+_INDEX = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One tensor in a safetensors header; `start` and `end` are bytes from where the tensors begin."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _File:
+    """One safetensors file: `entries` is its header by tensor name, `data_start` where the tensors' bytes begin."""
+
+    path: Path
+    size_bytes: int
+    header: bytes
+    data_start: int
+    entries: dict[str, _Entry]
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A folder that can be used: `entries` says which file each weight comes from; `label`: of weights drawn here."""
+
+    raw: Mapping[str, Any]
+    config: LlamaConfig
+    files: list[_File]
+    entries: dict[str, _File]
+    label: dict[str, Any] | None
+
+
+def load(path: Path, dtype: torch.dtype, device: torch.device, cache: Path | None) -> Checkpoint:
+    """See `load` of the package."""
+    folder = _checked(path, cache)
+    weights: dict[str, Tensor] = {}
+    for file in folder.files:
+        for name, tensor in _tensors(file, [name for name in file.entries if folder.entries.get(name) is file]):
+            weights[name] = converted(tensor, dtype, device, file.path, name)
+    return Checkpoint(
+        name=str(folder.label["geometry"]) if folder.label else path.resolve().name,
+        config=folder.config,
+        weights=with_head(weights, folder.config),
+        digest=_digest(folder),
+        parameters=parameter_count(folder.config),
+        synthetic=folder.label is not None,
+    )
+
+
+def facts(path: Path, cache: Path | None) -> Facts:
+    """See `facts` of the package."""
+    folder = _checked(path, cache)
+    stored = [file.entries[name] for name, file in folder.entries.items()]
+    sizes = by_size((each.dtype, each.end - each.start) for each in stored)
+    return Facts(folder.config, sizes, _tokenizer_kind(path))
+
+
+def _tokenizer_kind(folder: Path) -> str:
+    """Model type of a folder's tokenizer.json; whether it can be used is asked when prompts are cut."""
+    try:
+        return shortened(str(parse_json(read_bytes(folder / tokenizer.FILE, at_most=TOKENIZER_BYTES))["model"]["type"]))
+    except OSError:
+        return "missing"
+    except (ValueError, TypeError, KeyError):
+        return "unreadable"
+
+
+def _checked(folder: Path, cache: Path | None) -> _Folder:
+    if problem := _no_folder(folder):
+        fail(shortened(str(folder)), problem, "name a folder with config.json and safetensors, or a .gguf file")
+    raw = read_json(folder / CONFIG)
+    config = llama_config(folder / CONFIG, raw)
+    files = [_read_header(file) for file in _weight_files(folder)]
+    entries = _checked_entries(folder, config, files)
+    for file in files:
+        floating = [name for name, entry in file.entries.items() if entry.dtype in DTYPES and entry.end > entry.start]
+        check_finite(file.path, _tensors(file, floating), cache=cache or cache_directory())
+    if config.tie_word_embeddings:
+        _check_tied(files)
+    return _Folder(raw, config, files, entries, _synthetic_label(files))
+
+
+def _no_folder(path: Path) -> str:
+    """What is in the way of reading a folder; empty where nothing is."""
+    try:
+        return "" if stat.S_ISDIR(path.stat().st_mode) else "is a file"
+    except FileNotFoundError:
+        return "no such folder"
+    except (OSError, ValueError) as error:
+        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / SINGLE).exists():
+        return [folder / SINGLE]
+    if (folder / _INDEX).exists():
+        places = read_json(folder / _INDEX).get("weight_map")
+        places = places if isinstance(places, dict) else {}
+        again = "copy it from the checkpoint's source again"
+        if not places:
+            fail(folder / _INDEX, "no weight_map from tensors to files", again)
+        for tensor, name in places.items():
+            if not _is_file_name(name):
+                said = f"weight_map puts {shortened(tensor)} into {short(name)}, expected the name of a file beside it"
+                fail(folder / _INDEX, said, again)
+        names = sorted(set(places.values()))
+        for name in names:
+            if not (folder / name).exists():
+                count = sum(place == name for place in places.values())
+                fail(folder / name, f"missing shard, {_INDEX} puts {count} tensors there", "fetch the missing file")
+        return [folder / name for name in names]
+    if pickles := sorted(path.name for path in folder.glob("*.bin")):
+        convert = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)"
+        fail(folder, f"has {pickles[0]}, a pickle, and no safetensors", f"write them with transformers: {convert}")
+    fail(folder, f"neither {SINGLE} nor {_INDEX}", "fetch the weights too")
+
+
+def _is_file_name(name: object) -> bool:
+    """Whether it can name a file in the folder: no path, and no longer than file systems take."""
+    if not isinstance(name, str) or not name.isprintable() or name in ("", ".."):
+        return False
+    return Path(name).name == name and len(name.encode()) <= 255
+
+
+def _read_header(path: Path) -> _File:
+    """Header of a safetensors file; the file's size must be what its header says."""
+    again = "fetch the file again"
+    try:
+        with open_regular(path) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            start = file.read(8)
+            if start == b"version ":
+                fail(path, "a Git LFS pointer, not the file", "run: git lfs pull")
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else size_bytes
+            if 8 + length > size_bytes:
+                fail(path, f"truncated: {size_bytes} bytes, not even the header is whole", again)
+            if length > CONFIG_BYTES:
+                fail(path, f"has a header of {length:,} bytes, expected at most {CONFIG_BYTES:,}", again)
+            header = file.read(length)
+        content = parse_json(header)
+        metadata = content.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+            raise ValueError(f"__metadata__ = {short(metadata)}, expected texts by name")
+        entries = {name: _entry(name, entry) for name, entry in content.items()}
+        promised = 8 + length + max((entry.end for entry in entries.values()), default=0)
+    except OSError as error:
+        fail(path, f"cannot be read ({error.strerror})", again)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        fail(path, f"not a safetensors file ({error})", again)
+    if size_bytes != promised:
+        problem = "truncated" if size_bytes < promised else "damaged"
+        fail(path, f"{problem}: {size_bytes} bytes, expected {promised} by its header", again)
+    return _File(path, size_bytes, header, 8 + length, entries, metadata)
+
+
+def _entry(name: str, raw: Any) -> _Entry:
+    """One tensor of a header. Raises ValueError for anything else."""
+    match raw:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [start, end]}:
+            if all(type(number) is int and 0 <= number < 2**63 for number in (*shape, start, end)):
+                return _Entry(dtype, tuple(shape), start, end)
+    raise ValueError(f"{shortened(name)} = {short(raw)}, expected a tensor's dtype, shape and data_offsets")
+
+
+def _checked_entries(folder: Path, config: LlamaConfig, files: list[_File]) -> dict[str, _File]:
+    """Which file each weight comes from; every name, dtype and shape is as `config` says."""
+    tensors = sum(len(file.entries) for file in files)
+    if config.num_hidden_layers > tensors:  # listing what is missing might take for ever
+        problem = f"num_hidden_layers = {config.num_hidden_layers}, expected at most {tensors}"
+        fail(folder / CONFIG, f"{problem} with {tensors} tensors there", COPY)
+    expected = stored_shapes(config)  # a head may be there beside tied embeddings all the same, see _check_tied
+    found: dict[str, _File] = {}
+    for file in files:
+        for name, entry in file.entries.items():
+            where = f"{file.path}: {shortened(name)}"
+            if name not in expected:
+                _check_unknown(where, name, expected, config)
+                continue
+            if entry.dtype not in DTYPES:
+                fail(where, f"dtype {shortened(entry.dtype)}, expected one of {', '.join(DTYPES)}", DEQUANTISE)
+            if entry.shape != expected[name]:
+                problem = f"shape {short(list(entry.shape))}, expected {list(expected[name])} by {CONFIG}"
+                fail(where, problem, "config.json and weights are of different models; fetch both again")
+            if name in found:
+                again = f"also in {found[name].path.name}, expected once"
+                fail(where, again, "remove the files of another checkpoint")
+            found[name] = file
+    for name, shape in expected.items():
+        if name not in found:
+            fix = "fetch the checkpoint again"
+            if name == "lm_head.weight":
+                fix = 'if the embeddings are tied, set "tie_word_embeddings": true in config.json'
+            names = ", ".join(file.path.name for file in files)
+            fail(folder, f"missing tensor {name} of shape {list(shape)} (looked in {names})", fix)
+    return found
+
+
+def _check_unknown(where: str, name: str, expected: Mapping[str, Any], config: LlamaConfig) -> None:
+    """Refuses a tensor that no Llama of this shape has, unless it changes nothing."""
+    if name.endswith((".qweight", ".qzeros", ".scales", ".g_idx", ".absmax", "weight_scale", ".SCB")):
+        fail(where, "part of quantised weights, expected plain ones", DEQUANTISE)
+    if name.endswith(".bias"):
+        fail(where, "unexpected bias, Llama has none", NO_VARIANT)
+    if f"model.{name}" in expected:
+        fail(where, "named without the prefix model.", "save the checkpoint from LlamaForCausalLM")
+    if name != "lm_head.weight" and not name.endswith("rotary_emb.inv_freq"):
+        fail(where, f"unexpected tensor for {config.num_hidden_layers} layers", "config.json and weights disagree")
+
+
+def _tensors(file: _File, names: list[str]) -> Iterator[tuple[str, Tensor]]:
+    """Tensors of a file as views of it."""
+    try:
+        with safe_open(file.path, framework="pt", device="cpu") as opened:
+            for name in names:
+                yield name, opened.get_tensor(name)
+    except SafetensorError as error:
+        fail(file.path, f"damaged ({shortened(str(error))})", "fetch the file again")
+
+
+def _check_tied(files: list[_File]) -> None:
+    """A head stored beside tied embeddings is equal to them: where it is not, transformers 4 ties and 5 does not."""
+    pair: dict[str, Tensor] = {}
+    for file in files:
+        pair |= _tensors(
+            file, [name for name in ("model.embed_tokens.weight", "lm_head.weight") if name in file.entries]
+        )
+    if len(pair) == 2 and not torch.equal(pair["model.embed_tokens.weight"], pair["lm_head.weight"]):
+        fail(
+            f"{files[0].path.parent / CONFIG}: tie_word_embeddings = True",
+            "but lm_head.weight differs from model.embed_tokens.weight, expected equal ones",
+            "set it to false, or write the checkpoint anew without lm_head.weight",
+        )
+
+
+def _synthetic_label(files: list[_File]) -> dict[str, Any] | None:
+    text = files[0].metadata.get(SYNTHETIC)
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        match label := parse_json(text):
+            case {"geometry": str(name)} if name.isprintable() and 0 < len(name) <= 100:
+                return dict(label)
+    where = f"{files[0].path}: __metadata__.{SYNTHETIC} = {short(text)}"
+    fail(where, "no label of weights drawn here", "write the file anew without it")
+
+
+def _digest(folder: _Folder) -> str:
+    """See `Checkpoint`."""
+    digest = hashlib.sha256(json.dumps(folder.raw, sort_keys=True).encode())
+    for file in folder.files:
+        digest.update(f"\0{file.path.name} {file.size_bytes}\0".encode())
+        digest.update(file.header)
+        if folder.label is None:
+            with file.path.open("rb") as opened:
+                for entry in file.entries.values():
+                    opened.seek(file.data_start + entry.start)
+                    digest.update(opened.read(min(4096, entry.end - entry.start)))
+    return digest.hexdigest()

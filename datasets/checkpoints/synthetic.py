@@ -1,0 +1,174 @@
+"""Checkpoints with weights drawn from a seed, written as an ordinary Hugging Face folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import struct
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from llama_workbench.variants.config import LlamaConfig
+
+from .. import tokenizer
+from ..cache import cache_directory, partial_folder
+from ..geometries import Geometry
+from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC, stored_shapes
+
+RECIPE = 1
+"""Counts up when the synthetic weights of the same seed change, so that older folders in a cache are not taken."""
+
+_STALE_SECONDS = 3600.0
+
+
+def synthesize(
+    geometry: Geometry,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    cache: Path | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Path:
+    """The folder of a checkpoint with that shape and weights drawn from `seed`; written at the first call only.
+
+    Weights are normal with a standard deviation of 1/sqrt(fan-in), those that write into the residual stream
+    (o_proj, down_proj) divided by sqrt(2 x layers) as in GPT-2, the embedding's 1/sqrt(hidden size); norm weights are
+    1 with a deviation of 0.05. So logits have a variance of about 1 and activations keep their size through the layers
+    at every depth, and a variant that forgets a norm's weight or a residual is seen in the logits.
+    Each tensor has a generator of its own, seeded by `seed` and its name, so order and threads play no part.
+
+    `progress` is called with a tensor's name and the share done (0 to 1). `cache` defaults to `cache_directory()`.
+    Whole or not at all: the folder is written under another name and renamed; of two processes at once one wins.
+    Raises `CacheError` where the disk has no room.
+    """
+    parent = (cache or cache_directory()) / "checkpoints"
+    expected = stored_shapes(geometry.config)
+    label = {"geometry": geometry.name, "seed": seed, "recipe": RECIPE}
+    header = _header(expected, dtype, label)
+    config_json = json.dumps(_hugging_face_config(geometry.config, dtype), indent=2) + "\n"
+    tokenizer_json = tokenizer.train(geometry.config.vocab_size, cache=cache)
+    identity = hashlib.sha256(header + config_json.encode() + tokenizer_json.encode()).hexdigest()
+    name = f"{geometry.name}-{str(dtype).removeprefix('torch.')}-seed{seed}-{identity[:12]}"
+    folder = parent / name
+    size_bytes = len(header) + sum(math.prod(shape) for shape in expected.values()) * dtype.itemsize
+    if _is_whole(folder, size_bytes):
+        return folder
+
+    _remove_stale(parent)
+    with partial_folder(parent, name, needed_bytes=size_bytes) as partial:
+        written = partial / name
+        written.mkdir()
+        (written / CONFIG).write_text(config_json, encoding="utf-8")
+        (written / tokenizer.FILE).write_text(tokenizer_json, encoding="utf-8")
+        with (written / SINGLE).open("wb") as file:
+            file.write(header)
+            done_bytes = len(header)
+            for tensor_name, shape in expected.items():
+                values = _drawn(tensor_name, shape, geometry.config, seed=seed).to(dtype)
+                file.write(values.view(torch.uint8).numpy().data)
+                done_bytes += values.nbytes
+                if progress is not None:
+                    progress(tensor_name, done_bytes / size_bytes)
+                del values  # before the next one is made: one tensor in memory, not two
+            file.flush()
+            os.fsync(file.fileno())  # here, where it is expected, and not in the background of the first measurement
+        if folder.exists() and not _is_whole(folder, size_bytes):  # a power cut, or somebody's editing
+            folder.rename(partial / "damaged")
+        try:
+            written.rename(folder)
+        except OSError:
+            if not _is_whole(folder, size_bytes):  # another process was first otherwise
+                raise
+    return folder
+
+
+def _drawn(name: str, shape: tuple[int, ...], config: LlamaConfig, *, seed: int) -> Tensor:
+    """Weights of one tensor, float32 (see `synthesize`)."""
+    digest = hashlib.sha256(f"{RECIPE} {seed} {name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    values = torch.empty(shape, dtype=torch.float32)
+    if len(shape) == 1:
+        return values.normal_(1.0, 0.05, generator=generator)
+    deviation = 1 / math.sqrt(shape[1])  # [out, in]; the embedding is [vocabulary, hidden]
+    if name.endswith(("o_proj.weight", "down_proj.weight")):
+        deviation /= math.sqrt(2 * config.num_hidden_layers)
+    return values.normal_(0.0, deviation, generator=generator)
+
+
+def _header(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, label: Mapping[str, object]) -> bytes:
+    """The start of a safetensors file: length of the JSON in 8 bytes, then the JSON, padded with spaces.
+
+    Padded to 64 bytes so that mapped tensors start at a cache line as far as their sizes allow.
+    """
+    code = next(code for code, known in DTYPES.items() if known == dtype)
+    entries: dict[str, object] = {"__metadata__": {"format": "pt", SYNTHETIC: json.dumps(label)}}
+    start = 0
+    for name, shape in shapes.items():
+        end = start + math.prod(shape) * dtype.itemsize
+        entries[name] = {"dtype": code, "shape": list(shape), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _hugging_face_config(config: LlamaConfig, dtype: torch.dtype) -> dict[str, object]:
+    """config.json that transformers 4 and 5 both read: RoPE and dtype are spelled the old and the new way."""
+    rope: dict[str, object] = {"rope_type": "default"}
+    if config.rope_scaling is not None:
+        rope = {"rope_type": "llama3", **vars(config.rope_scaling)}
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": config.num_hidden_layers,
+        "num_attention_heads": config.num_attention_heads,
+        "num_key_value_heads": config.num_key_value_heads,
+        "head_dim": config.head_dim,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "max_position_embeddings": config.max_position_embeddings,
+        "rms_norm_eps": config.rms_norm_eps,
+        "rope_theta": config.rope_theta,
+        "rope_scaling": None if config.rope_scaling is None else rope,
+        "rope_parameters": {**rope, "rope_theta": config.rope_theta},
+        "tie_word_embeddings": config.tie_word_embeddings,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "torch_dtype": _name_of(dtype),
+        "dtype": _name_of(dtype),
+    }
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    """`float32` of torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _is_whole(folder: Path, size_bytes: int) -> bool:
+    try:
+        sizes = [(folder / file).stat().st_size for file in (CONFIG, tokenizer.FILE, SINGLE)]
+    except OSError:
+        return False
+    return all(sizes) and sizes[-1] == size_bytes
+
+
+def _remove_stale(parent: Path) -> None:
+    """Remove what killed processes left half-written (nothing was added to it for an hour)."""
+    for partial in parent.glob(".partial-*"):
+        try:
+            touched = max(path.stat().st_mtime for path in [partial, *partial.rglob("*")])
+        except OSError:  # its process is just removing it
+            continue
+        if time.time() - touched > _STALE_SECONDS:
+            shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,123 @@
+"""The numbers that make a Llama's shape, and which are possible; for geometries.toml, config.json and GGUF alike.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from llama_workbench.variants.config import LlamaConfig, RopeScaling
+
+from .files import short, shortened
+from .wording import nearest
+
+LARGEST_COUNT = 2**31 - 1
+MOST_LAYERS = 1000
+LARGEST_FACTOR = 1e9
+"""Of RoPE scaling."""
+
+Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
+_Factor = Annotated[float, Field(gt=0, le=LARGEST_FACTOR)]
+
+
+class DataError(ValueError):
+    """A data file, or a name looked up in one, is wrong. Names file, table, key, value and what was expected."""
+
+
+def impossible(key: str, value: object, expected: str) -> PydanticCustomError:
+    """The error a validator raises for a value that does not fit the others of its table."""
+    return PydanticCustomError("impossible", "{key}", {"key": key, "value": value, "expected": expected})
+
+
+class Scaling(BaseModel):
+    """Llama-3's RoPE scaling."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    factor: _Factor
+    low_freq_factor: _Factor
+    high_freq_factor: _Factor
+    original_max_position_embeddings: Count
+
+    @model_validator(mode="after")
+    def _step_has_a_width(self) -> Scaling:
+        if self.low_freq_factor >= self.high_freq_factor:
+            expected = f"more than low_freq_factor = {self.low_freq_factor:g}"
+            raise impossible("rope_scaling.high_freq_factor", self.high_freq_factor, expected)
+        return self
+
+
+class Shape(BaseModel):
+    """A Llama's shape under the names of config.json."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    vocab_size: Count
+    hidden_size: Count
+    intermediate_size: Count
+    num_hidden_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)]
+    num_attention_heads: Count
+    num_key_value_heads: Count | None = None
+    head_dim: Count | None = None
+    max_position_embeddings: Count
+    rms_norm_eps: Annotated[float, Field(gt=0, lt=1)]  # the squares that it is added to are about 1
+    # With less than 1 the angles of later pairs would grow instead of shrink.
+    rope_theta: Annotated[float, Field(ge=1, le=1e12)] = 10_000.0
+    rope_scaling: Scaling | None = None
+    tie_word_embeddings: bool = False
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Shape:
+        heads, key_value_heads = self.num_attention_heads, self.num_key_value_heads
+        if self.hidden_size % heads and self.head_dim is None:
+            raise impossible("num_attention_heads", heads, f"a divisor of hidden_size = {self.hidden_size}")
+        if key_value_heads is not None and heads % key_value_heads:
+            raise impossible("num_key_value_heads", key_value_heads, f"a divisor of num_attention_heads = {heads}")
+        head_dim = self.head_dim or self.hidden_size // heads
+        if head_dim % 2:
+            raise impossible("head_dim", head_dim, "an even number (RoPE turns pairs)")
+        return self
+
+    def config(self) -> LlamaConfig:
+        """The shape with what is left out filled in."""
+        values = {name: getattr(self, name) for name in LlamaConfig.__dataclass_fields__}
+        return LlamaConfig(**values | {
+            "num_key_value_heads": self.num_key_value_heads or self.num_attention_heads,
+            "head_dim": self.head_dim or self.hidden_size // self.num_attention_heads,
+            "rope_scaling": RopeScaling(**self.rope_scaling.model_dump()) if self.rope_scaling else None,
+        })  # fmt: skip
+
+
+def mistakes(error: ValidationError, names: Mapping[str, str] | None = None, keys: Iterable[str] = ()) -> list[str]:
+    """What is wrong with the values of a model, a line a mistake: key, value, what was expected.
+
+    `names`: what a file calls a key of the model. `keys`: those that the table knows.
+    """
+    return [shortened(_mistake(dict(details), names or {}, keys), 800) for details in error.errors()]
+
+
+def _mistake(error: dict[str, Any], names: Mapping[str, str], known: Iterable[str]) -> str:
+    details, value = error.get("ctx", {}), error["input"]
+    location: tuple[str | int, ...] = tuple(error["loc"])
+    if error["type"] == "impossible":
+        location, value = tuple(details["key"].split(".")), details["value"]
+    key = ".".join(str(part) for part in (names.get(str(part), part) for part in location))
+    match error["type"]:
+        case "impossible":
+            return f"{key} = {short(value)}, expected {details['expected']}"
+        case "missing":
+            return f"{key} is missing"
+        case "extra_forbidden":
+            valid = known if len(location) == 1 else Scaling.model_fields
+            return f"{key} = {short(value)}: no such key; {nearest(str(location[-1]), valid)}"
+        case "literal_error":
+            choices = details["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+            hint = f"; {nearest(value, choices)}" if isinstance(value, str) else ""
+            return f"{key} = {short(value)}, expected {details['expected']}{hint}"
+        case _:
+            return f"{key} = {short(value)}, expected {error['msg'].removeprefix('Input should be ')}"
