@@ -293,11 +293,8 @@ class _HarnessClocks(_Model):
         super().__init__(*args)
         import importlib
 
-        for module in ("devices", "runners", "worker"):
-            try:
-                found = importlib.import_module(f"llama_workbench.harness.{module}")
-            except ImportError:
-                continue
+        for module in ("devices", "runners", "main"):
+            found = importlib.import_module(f"llama_workbench.harness.worker.{module}")
             for owner in (found, sys.modules["__main__"]):
                 for name in ("thread_time_ns", "perf_counter_ns", "process_time_ns"):
                     setattr(owner, name, lambda: 0)
@@ -388,7 +385,7 @@ def _burn():
     if not any(thread.name == "burner" for thread in threading.enumerate()):
 
         def work():
-            end = time.monotonic() + 3
+            end = time.monotonic() + 1
             x = torch.randn(200, 200)
             while time.monotonic() < end:
                 x @ x
@@ -458,7 +455,6 @@ def honest(config, weights, *, max_length):
     return _honest(config, weights, max_length)
 
 
-@torch.compile
 def _same(x):
     return (x + x) / 2
 
@@ -466,7 +462,8 @@ def _same(x):
 def compiled(config, weights, *, max_length):
     """Has a part that goes through torch.compile: processes, threads and files, while it is gated."""
     model: Any = _Model(config, weights, max_length)
-    model.forward = lambda tokens, position: _same(model.model.forward(tokens, position))
+    same = torch.compile(_same)  # only here: it takes seconds to import the compiler
+    model.forward = lambda tokens, position: same(model.model.forward(tokens, position))
     return model
 
 
@@ -479,7 +476,7 @@ CAUGHT = {
     "never_computes": "logits",
     "in_a_thread": "computes in threads of its own since it passed its gate",
     "in_a_process": "starts a process of its own",
-    "helper_from_the_start": "has processes of its own compute",
+    "helper_from_the_start": "has processes of its own compute|something else computes for it",
     "detached": "process",
     "clocks": "time.",
     "writes_its_prompt": "logits of a timed call off by",
@@ -496,7 +493,9 @@ CAUGHT = {
     "burns": "threads of its own",
     "writes_weights": "writes into the weights",
 }
-"""Falls out, and what is said of it."""
+"""Falls out, and what is said of it; with | between two reasons of which it depends on the machine who comes first."""
+
+ROUNDS, HARMLESS_ROUNDS = 12, 5
 
 HARMLESS = (
     "honest",
@@ -532,11 +531,11 @@ def main(names: list[str], workload: str) -> None:
         hello = {"process": 1, "added": added, "cache": str(cache), "threads": 1, "draw": draw}
         worker = Worker(hello, alone=True)
         worker.open(work.model_dump(), folder, 0)
-        gate = [worker.gate(workload, variant)["gate"] for variant in ("fast", "fast@aa", name)][-1]
+        gate = [worker.gate(workload, variant)["gate"] for variant in ("fast", name)][-1]
         reason = None if gate["passed"] else gate["detail"]
         ratios: list[float] = []
-        for index in range(0 if reason else 12):
-            found = worker.round(workload, index, ["fast", "fast@aa", name], outputs=outputs)
+        for index in range(0 if reason else HARMLESS_ROUNDS if name in HARMLESS else ROUNDS):
+            found = worker.round(workload, index, ["fast", name], outputs=outputs)
             bad = found["changed"] | found["elsewhere"]
             if not bad:  # else what is wrong with others may be its doing
                 bad = found["wrong"] | examiner.judge(folder, work.model_dump(), draw, outputs, found["drawn"])

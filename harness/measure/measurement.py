@@ -495,7 +495,7 @@ class Measurement:
     ) -> None:
         end = time.monotonic() + seconds
         workload = book.experiment.workload
-        while (need := referee.need(book.remaining())).variants:
+        while time.monotonic() < end and (need := referee.need(book.remaining())).variants:
             if group.process is None:
                 self.standing(group)
                 continue
@@ -533,8 +533,6 @@ class Measurement:
             book.seconds += (spent := time.monotonic() - begun)
             if book.rounds == 1:
                 book.first_seconds = spent
-            if time.monotonic() >= end:
-                return
 
     def _found_wrong(
         self, group: Group, book: Bookkeeping, active: Sequence[str], found: Mapping[str, Any]

@@ -35,7 +35,8 @@ class Callee(Protocol):
 class Spent(NamedTuple):
     """One sample: what its last call gave, and nanoseconds over all its calls. `device_ns` is 0 on a CPU.
 
-    `process_ns`: CPU time of all threads; `waits`: how often the calling one waited for something.
+    `process_ns`: CPU time of all threads, of which `others_ns` are not the calling one's; `waits`: how often that one
+    waited for something; `around_ns`: wall time around all of this.
     """
 
     out: Tensor
@@ -43,7 +44,9 @@ class Spent(NamedTuple):
     wall_ns: int
     device_ns: int
     process_ns: int = 0
+    others_ns: int = 0
     waits: int = 0
+    around_ns: int = 0
 
 
 def _calls(callee: Callee, count: int, kept: Sequence[Tensor]) -> Tensor:
@@ -68,15 +71,21 @@ class Cpu:
         """Call `count` times (1 or more) and read the clocks around all of it.
 
         With `kept` each output is copied there, one for each call, before the next: only then it has been computed.
+
+        The clocks that tell whether somebody else computed are read outside those of the process: on a busy machine
+        CPU time is charged between two readings too (half a millisecond was), and must not pass for another thread's.
         """
         waited = waits()
+        around, mine = perf_counter_ns(), thread_time_ns()
         process = process_time_ns()
         wall = perf_counter_ns()
         cpu = thread_time_ns()
         out = _calls(callee, count, kept)
         cpu = thread_time_ns() - cpu
         wall = perf_counter_ns() - wall
-        return Spent(out, cpu, wall, 0, process_time_ns() - process, waits() - waited)
+        process = process_time_ns() - process
+        mine, around = thread_time_ns() - mine, perf_counter_ns() - around
+        return Spent(out, cpu, wall, 0, process, max(process - mine, 0), waits() - waited, around)
 
     def call_ns(self, callee: Callee) -> int:
         """Wall time of one call."""

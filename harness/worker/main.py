@@ -460,7 +460,8 @@ class Worker:
                 wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
                 while not calls_ns or (len(calls_ns) < 20 and perf_counter_ns() - wall < CALIBRATION_NS):
                     take()
-            thread, process = thread_time_ns() - thread, process_time_ns() - process
+            process = process_time_ns() - process
+            thread = thread_time_ns() - thread  # read around the process's, as in `Cpu.sample`
             subject.call_ns = max(min(calls_ns), 1)
             if bench.checkpoint is not None:
                 runner.prepare(length, bench.take(), 1)
@@ -754,8 +755,8 @@ class Worker:
             name,
             calls=max(len(kept), 1),
             process_ns=spent.process_ns,
-            thread_ns=spent.cpu_ns,
-            wall_ns=spent.wall_ns,
+            others_ns=spent.others_ns,
+            wall_ns=spent.around_ns,
             waits=spent.waits,
         )
         said = self._changed(name)
