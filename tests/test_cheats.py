@@ -57,7 +57,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(confirmation, "BLOCK_SECONDS", 0.1)
-        return run(tmp_path_factory.mktemp("cheated"), request, most_rounds=24)[0]
+        return run(tmp_path_factory.mktemp("cheated"), request, most_rounds=18)[0]
 
 
 @pytest.mark.parametrize(
