@@ -389,9 +389,8 @@ def _burn():
     if not any(thread.name == "burner" for thread in threading.enumerate()):
 
         def work():
-            end = time.monotonic() + 3
             x = torch.randn(200, 200)
-            while time.monotonic() < end:
+            while time.thread_time() < 1.5:  # of its processor time: on a busy machine a round takes longer, too
                 x @ x
 
         threading.Thread(target=work, name="burner", daemon=True).start()
@@ -459,7 +458,6 @@ def honest(config, weights, *, max_length):
     return _honest(config, weights, max_length)
 
 
-@torch.compile
 def _same(x):
     return (x + x) / 2
 
@@ -467,7 +465,8 @@ def _same(x):
 def compiled(config, weights, *, max_length):
     """Has a part that goes through torch.compile: processes, threads and files, while it is gated."""
     model: Any = _Model(config, weights, max_length)
-    model.forward = lambda tokens, position: _same(model.model.forward(tokens, position))
+    same = torch.compile(_same)  # only here: it takes seconds to import the compiler
+    model.forward = lambda tokens, position: same(model.model.forward(tokens, position))
     return model
 
 
@@ -480,7 +479,7 @@ CAUGHT = {
     "never_computes": "logits",
     "in_a_thread": "computes in threads of its own since it passed its gate",
     "in_a_process": "starts a process of its own",
-    "helper_from_the_start": "has processes of its own compute",
+    "helper_from_the_start": "has processes of its own compute|something else computes for it",
     "detached": "process",
     "clocks": "time.",
     "writes_its_prompt": "logits of a timed call off by",
@@ -497,7 +496,9 @@ CAUGHT = {
     "burns": "threads of its own",
     "writes_weights": "writes into the weights",
 }
-"""Falls out, and what is said of it."""
+"""Falls out, and what is said of it; with | between two reasons of which it depends on the machine who comes first."""
+
+ROUNDS, HARMLESS_ROUNDS = 12, 5
 
 HARMLESS = (
     "honest",
@@ -536,11 +537,11 @@ def main(names: list[str], workload: str) -> None:
         hello = {"process": 1, "added": added, "cache": str(cache), "threads": 1, "draw": draw}
         worker = Worker(hello, alone=True)
         open_workload(worker, work.model_dump(), folder, 0)
-        result = [gate(worker, workload, variant)["gate"] for variant in ("fast", "fast@aa", name)][-1]
+        result = [gate(worker, workload, variant)["gate"] for variant in ("fast", name)][-1]
         reason = None if result["passed"] else result["detail"]
         ratios: list[float] = []
-        for index in range(0 if reason else 12):
-            found = measure_round(worker, workload, index, ["fast", "fast@aa", name], outputs=outputs)
+        for index in range(0 if reason else HARMLESS_ROUNDS if name in HARMLESS else ROUNDS):
+            found = measure_round(worker, workload, index, ["fast", name], outputs=outputs)
             bad = found["changed"] | found["elsewhere"]
             if not bad:  # else what is wrong with others may be its doing
                 bad = found["wrong"] | examiner.judge(folder, work.model_dump(), draw, outputs, found["drawn"])

@@ -30,7 +30,7 @@ FIX = "make room, or set WORKBENCH_CACHE to a folder on another disk"
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("given")
-    return Path(shutil.copytree(synthesize(geometries.get("tiny"), cache=folder), folder / "my-llama"))
+    return Path(shutil.copytree(synthesize(geometries.get("tiny"), cache=folder), folder / "My Llama"))
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_run_measures_without_a_cache_and_says_so_once(checkpoint: Path, tmp_p
     (tmp_path / "file").touch()
     code, said = benchmark(
         tmp_path / "file", tmp_path / "run", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16",
-        f"--checkpoint={checkpoint}", "--budget=3",
+        f"--checkpoint={checkpoint}", "--budget=2",
     )  # fmt: skip
     assert code == 0, said
     assert said.count("cannot be written (") == 1
@@ -130,7 +130,10 @@ def test_a_run_measures_without_a_cache_and_says_so_once(checkpoint: Path, tmp_p
     assert FIX in said
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     assert manifest["excluded"] == [item for each in manifest["experiments"] for item in each["excluded"]] == []
-    assert manifest["experiments"][0]["rounds"] > 0
+    [experiment] = manifest["experiments"]
+    assert experiment["rounds"] > 0
+    # in place of the synthetic one
+    assert list(manifest["checkpoints"]) == [experiment["workload"]["geometry"]] == ["my-llama"]
     # and what was taken from the checkpoint: at the start, in the run, under the verdicts
     (facts,) = [each["facts"] for each in manifest["checkpoints"].values()]
     assert facts.startswith("2 layers, width 64 (feed-forward 176), 4 heads of 16, 4 KV heads, context 128")

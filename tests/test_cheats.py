@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness import run as session
+from llama_workbench.harness.measure import confirmation
 from llama_workbench.harness.plan.selection import Request
 from tests import cheats
 from tests.test_measure import run
@@ -36,51 +38,61 @@ def tried() -> dict[str, dict]:
 @pytest.mark.parametrize("name", cheats.CAUGHT)
 def test_a_cheat_falls_out_with_its_reason(tried, name):
     assert tried[name]["reason"] is not None, tried[name]
-    assert cheats.CAUGHT[name] in tried[name]["reason"]
+    assert any(said in tried[name]["reason"] for said in cheats.CAUGHT[name].split("|")), tried[name]
 
 
 @pytest.mark.parametrize("name", cheats.HARMLESS)
 def test_what_only_looks_fast_gains_nothing(tried, name):
-    """Medians of a dozen short rounds; the gains that were once believed were 17 to 178 times."""
+    """Medians of a few short rounds; the gains that were once believed were 17 to 178 times."""
     assert tried[name]["reason"] is None, tried[name]
     assert tried[name]["ratio"] < 2
+
+
+@pytest.fixture(scope="module")
+def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
+    """A real run with several of them side by side."""
+    names = ("honest", "clocks_by_frame", "old_buffer", "closes_files")
+    request = Request(
+        variants=("candle", *names), added=tuple(f"{CHEATS}:{name}" for name in names), workloads=("prefill-tiny-t16",)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(confirmation, "BLOCK_SECONDS", 0.1)
+        return run(tmp_path_factory.mktemp("cheated"), request, most_rounds=18)[0]
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("old_buffer", "logits of a timed call off by"),
-        ("scribbles", "writes into the pipe by which its process answers"),
         ("closes_files", "closes files that it did not open"),
+        ("clocks_by_frame", "alone and timed from outside"),
     ],
 )
-def test_the_run_goes_on_without_it(tmp_path, name, said):
-    request = Request(
-        variants=("fast", "yardstick", name), added=(f"{CHEATS}:{name}",), workloads=("prefill-tiny-t16",)
-    )
-    result, _ = run(tmp_path, request, budget_seconds=60.0)
-    (excluded,) = result.manifest["excluded"]
-    assert excluded["variant"] == name and said in excluded["reason"], excluded
-    verdicts = {verdict.title: verdict.verdict for verdict in result.verdicts}
-    assert verdicts[f"{name} against fast"] == "not evidence"
-    assert verdicts["yardstick against fast"] in {"slower", "inconclusive"}
-    assert set(result.folder.read_samples()["variant"].unique()) >= {"fast", "yardstick"}
+def test_the_run_goes_on_without_it(cheated, name, said):
+    """Nothing in the process can tell clocks that were found by way of the stack, but the parent reads other clocks."""
+    reasons = {item["variant"]: item["reason"] for item in cheated.manifest["excluded"]}
+    assert reasons.keys() == {"old_buffer", "closes_files", "clocks_by_frame"}
+    assert said in reasons[name]
+    verdicts = {verdict.title: verdict.verdict for verdict in cheated.verdicts}
+    assert verdicts[f"{name} against candle"] == "not evidence"
+    assert set(cheated.folder.read_samples()["variant"].unique()) >= {"candle", "honest"}
 
 
-def test_large_gains_are_timed_from_outside_too(tmp_path):
-    """An honest one is confirmed and marked. One by clocks that were found by way of the stack is not: nothing in the
-    process could tell, but the parent reads other clocks."""
-    request = Request(
-        variants=("candle", "honest", "clocks_by_frame"),
-        added=(f"{CHEATS}:honest", f"{CHEATS}:clocks_by_frame"),
-        workloads=("prefill-tiny-t16",),
-    )
-    result, _ = run(tmp_path, request, budget_seconds=40.0)
-    (excluded,) = result.manifest["excluded"]
-    assert excluded["variant"] == "clocks_by_frame" and "alone and timed from outside" in excluded["reason"], excluded
-    verdicts = {verdict.title: verdict for verdict in result.verdicts}
-    assert verdicts["clocks_by_frame against candle"].verdict == "not evidence"
-    (effect,) = verdicts["honest against candle"].effects
+def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
+    [verdict] = [verdict for verdict in cheated.verdicts if verdict.title == "honest against candle"]
+    (effect,) = verdict.effects
     assert effect.verdict == "faster" and effect.warnings[-1].startswith("measured again, alone in fresh processes")
-    found = {entry["variant"]: entry for entry in result.manifest["experiments"][0]["confirmations"]}
+    found = {entry["variant"]: entry for entry in cheated.manifest["experiments"][0]["confirmations"]}
     assert found["honest"]["ratio"] == pytest.approx(effect.ratio, rel=0.3) and found["honest"]["calls"] > 100
+
+
+def test_who_writes_answers_into_the_pipe_is_left_out(tmp_path):
+    """Alone: it writes into whatever is open, and what is in the pipe does not say by whom."""
+    request = Request(
+        variants=("fast", "yardstick", "scribbles"), added=(f"{CHEATS}:scribbles",), workloads=("prefill-tiny-t16",)
+    )
+    result, _ = run(tmp_path, request, most_rounds=2)
+    (excluded,) = result.manifest["excluded"]
+    assert excluded["variant"] == "scribbles"
+    assert "writes into the pipe by which its process answers" in excluded["reason"]
+    assert set(result.folder.read_samples()["variant"].unique()) == {"fast", "fast@aa", "fast@copy", "yardstick"}

@@ -20,6 +20,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness import run as session
+from llama_workbench.harness.machine.environment import granted_cores
 from llama_workbench.harness.machine.interrupts import Interrupts
 from llama_workbench.harness.machine.lifeline import tied
 from llama_workbench.harness.machine.locks import LOCK, Lock
@@ -73,10 +74,17 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     ids=["starting, kill -9", "gates, Ctrl-C twice", "profiles, kill -9"],
 )
 def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, capsys, stage, signals):
-    """tests/test_measure.py has more: kill -9 and Ctrl-C between rounds, one Ctrl-C between gates."""
-    words = ("--budget=1", "--profile") if stage == "profiles" else ("--budget=600",)
-    with kills.begun(tmp_path, *words, component=stage != "gates") as run:
-        run.wait_until(lambda: kills.STAGES[stage](run))
+    """tests/test_measure.py has more: kill -9 and Ctrl-C between rounds. Gates are those of two checkpoints at once."""
+    words = {
+        "starting": ["--budget=600"],
+        "gates": ["--budget=600", "--workloads=prefill-tiny-t16,decode-width-256-c1"],
+        "profiles": ["--budget=1", "--profile"],
+    }
+    workers = min(2, granted_cores()) if stage == "gates" else 0
+    with kills.begun(tmp_path, *words[stage], component=stage != "gates") as run:
+        run.wait_until(
+            lambda: kills.STAGES[stage](run) and len([*(run.folder / "log").glob("worker-*.log")]) >= workers
+        )
         rounds = end(run, signals, capsys)
         assert (rounds > 0) == (stage == "profiles")
 

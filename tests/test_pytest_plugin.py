@@ -1,4 +1,4 @@
-"""The pytest face, in real pytest processes."""
+"""The pytest face: one real pytest process that measures, and sessions within this one, which start at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,21 +16,46 @@ from llama_workbench import ROOT
 QUICK = ("--compare", "team006_before", "team006_after", "--workloads", "mask-create-apply-t32,mask-get-t8")
 
 
-def pytest_run(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Said:
+    """What a session of pytest came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def pytest_process(*words: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own."""
     # What pytest-xdist tells its workers is not for a pytest of its own: pytest-benchmark would switch itself off.
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=cwd, capture_output=True, text=True, check=False, env=ours | environment, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, check=False, env=ours, timeout=300,
     )  # fmt: skip
+
+
+@pytest.fixture
+def pytest_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """A session of pytest within this process."""
+    monkeypatch.chdir(ROOT)
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+
+    def session(*words: str) -> Said:
+        capsys.readouterr()
+        code = pytest.main(["-p", "no:cacheprovider", *words])
+        return Said(int(code), *capsys.readouterr())
+
+    return session
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     """One measured run with everything saved."""
     folder = tmp_path_factory.mktemp("quick")
-    result = pytest_run(
-        "--benchmark", *QUICK, "--budget=15", f"--run-dir={folder / 'run'}",
+    result = pytest_process(
+        "--benchmark", *QUICK, "--budget=100", f"--run-dir={folder / 'run'}",
         f"--benchmark-json={folder / 'out.json'}", f"--benchmark-storage=file://{folder / 'storage'}",
         "--benchmark-save=first",
     )  # fmt: skip
@@ -78,7 +104,7 @@ def test_the_replayed_times_are_the_measured_ones(quick):
         assert benchmark["group"] == facts["workload"]
 
 
-def test_pytest_benchmarks_own_compare_reads_it(quick):
+def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, pytest_run):
     folder, _ = quick
     compared = subprocess.run(
         [sys.executable, "-m", "pytest_benchmark", f"--storage=file://{folder / 'storage'}", "compare"],
@@ -87,29 +113,22 @@ def test_pytest_benchmarks_own_compare_reads_it(quick):
     assert compared.returncode == 0, compared.stderr
     assert "team006_after" in compared.stdout
     again = pytest_run(
-        "--benchmark", *QUICK[:3], "--workloads=mask-get-t8", "--budget=3", f"--run-dir={folder / 'again'}",
+        "--benchmark", *QUICK, "-k", "mask-get", "--budget=3", f"--run-dir={folder / 'again'}",
         f"--benchmark-storage=file://{folder / 'storage'}", "--benchmark-compare",
     )  # fmt: skip
     assert again.returncode == 0, again.stdout + again.stderr
     assert "(0001_first)" in again.stdout
-
-
-def test_k_selects(tmp_path):
-    result = pytest_run(
-        "--benchmark", *QUICK, "-k", "mask-get", "--budget=3", f"--run-dir={tmp_path / 'run'}"
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout
-    workloads = {e["workload"] for e in json.loads((tmp_path / "run" / "verdicts.json").read_text())[0]["effects"]}
+    workloads = {e["workload"] for e in json.loads((folder / "again" / "verdicts.json").read_text())[0]["effects"]}
     assert workloads == {"mask-get-t8"}
 
 
-def test_k_that_leaves_one_side_says_so(tmp_path):
+def test_k_that_leaves_one_side_says_so(pytest_run, tmp_path):
     result = pytest_run("--benchmark", *QUICK, "-k", "team006_after", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 5
     assert "select both sides" in result.stdout + result.stderr
 
 
-def test_claims_with_nothing_to_time_here_are_answered(tmp_path):
+def test_claims_with_nothing_to_time_here_are_answered(pytest_run, tmp_path):
     result = pytest_run("--benchmark", "--claims=gpu-kernels", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "not measurable here" in result.stdout
@@ -119,26 +138,31 @@ def test_claims_with_nothing_to_time_here_are_answered(tmp_path):
     }
 
 
-def test_benchmark_disable_passes_gates_only(tmp_path):
+def test_benchmark_disable_passes_gates_only(pytest_run, tmp_path):
+    """And claims on architecture have their traces then."""
     result = pytest_run(
-        "--benchmark", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16", "--benchmark-disable",
+        "--benchmark", "--claims=single-file-faster", "--workloads=prefill-tiny-t16", "--benchmark-disable",
         f"--run-dir={tmp_path / 'run'}",
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
     assert "gates only" in result.stdout
-    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert manifest["experiments"][0]["gates"]["fast"]["passed"]
+    [experiment] = json.loads((tmp_path / "run" / "run.json").read_text())["experiments"]
+    assert experiment["gates"]["team005_hybrid"]["passed"]
+    assert experiment["trace_differences"] == [
+        {"baseline": "team005_hybrid", "variant": "team005_proposal", "same": True, "detail": "", "counts": []}
+    ]
+    assert experiment["traces"]["team005_hybrid"]["digest"] == experiment["traces"]["team005_proposal"]["digest"]
     assert not (tmp_path / "run" / "samples.parquet").exists()
 
 
-def test_collecting_measures_nothing(tmp_path):
+def test_collecting_measures_nothing(pytest_run, tmp_path):
     result = pytest_run("--benchmark", *QUICK, "--collect-only", "-q", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 0
     assert "mask-get-t8-team006_after" in result.stdout
     assert not (tmp_path / "run").exists()
 
 
-def test_plain_pytest_runs_no_benchmarks():
+def test_plain_pytest_runs_no_benchmarks(pytest_run):
     result = pytest_run("--collect-only", "-q", "tests/test_plan.py")
     assert result.returncode == 0
     assert "test_variant[" not in result.stdout
@@ -158,7 +182,7 @@ def test_plain_pytest_runs_no_benchmarks():
         (("--claims-dir", "no/such/folder"), "no/such/folder"),
     ],
 )
-def test_a_mistake_is_one_clear_line(words, said, tmp_path):
+def test_a_mistake_is_one_clear_line(pytest_run, words, said, tmp_path):
     result = pytest_run("--benchmark", *words, f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 4
     assert said in result.stderr
@@ -166,7 +190,7 @@ def test_a_mistake_is_one_clear_line(words, said, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_malformed_claim_names_file_and_key(tmp_path):
+def test_a_malformed_claim_names_file_and_key(pytest_run, tmp_path):
     (tmp_path / "mine.toml").write_text('id = "mine"\ntitel = "x"\n')
     result = pytest_run("--benchmark", f"--claims-dir={tmp_path}")
     assert result.returncode == 4
@@ -174,7 +198,7 @@ def test_a_malformed_claim_names_file_and_key(tmp_path):
     assert 'did you mean "title"' in result.stderr
 
 
-def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(tmp_path):
+def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(pytest_run, tmp_path):
     import shutil
 
     from safetensors.torch import load_file, save_file
@@ -194,7 +218,7 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(tmp_path):
     assert "model.norm.weight" in result.stderr
 
 
-def test_profiles_and_memory_are_recorded(tmp_path):
+def test_profiles_and_memory_are_recorded(pytest_run, tmp_path):
     result = pytest_run(
         "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3",
         "--profile", f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",

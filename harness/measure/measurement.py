@@ -63,7 +63,7 @@ class Measurement(Gating):
     ) -> None:
         end = time.monotonic() + seconds
         workload = book.experiment.workload
-        while (remaining := rule.remaining(book.remaining())).variants:
+        while time.monotonic() < end and (remaining := rule.remaining(book.remaining())).variants:
             if group.process is None:
                 self.standing(group)
                 continue
@@ -99,8 +99,6 @@ class Measurement(Gating):
             book.seconds += (spent := time.monotonic() - begun)
             if book.rounds == 1:
                 book.first_seconds = spent
-            if time.monotonic() >= end:
-                return
 
     def _found_wrong(
         self, group: Group, book: ExperimentState, active: Sequence[str], found: Mapping[str, Any]

@@ -40,7 +40,8 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
             wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
             while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - wall < CALIBRATION_NS):
                 take()
-        thread, process = thread_time_ns() - thread, process_time_ns() - process
+        process = process_time_ns() - process
+        thread = thread_time_ns() - thread  # read around the process's, as in `Cpu.sample`
         subject.call_ns = max(min(calls_ns), 1)
         if bench.checkpoint is not None:
             runner.prepare(length, bench.take(), 1)

@@ -35,8 +35,8 @@ class Callee(Protocol):
 class Spent(NamedTuple):
     """One sample: the output of its last call, and nanoseconds over all its calls.
 
-    cpu_ns: CPU time of the calling thread. process_ns: of all threads. device_ns: 0 on a CPU. waits: how often the
-    calling thread waited for something.
+    cpu_ns: CPU time of the calling thread. process_ns: of all threads, of which `others_ns` are not the calling one's.
+    device_ns: 0 on a CPU. waits: how often the calling thread waited for something. around_ns: wall time around all.
     """
 
     out: Tensor
@@ -44,7 +44,9 @@ class Spent(NamedTuple):
     wall_ns: int
     device_ns: int
     process_ns: int = 0
+    others_ns: int = 0
     waits: int = 0
+    around_ns: int = 0
 
 
 def _calls(callee: Callee, count: int, kept: Sequence[Tensor]) -> Tensor:
@@ -69,15 +71,21 @@ class Cpu:
         """Call `count` times (1 or more) and read the clocks around all calls.
 
         With `kept`, one tensor for each call, each output is copied before the next call: a copy needs real values.
+
+        The clocks that tell whether other threads computed are read outside those of the process: on a busy machine
+        CPU time is charged between two readings too (half a millisecond was), and must not pass for another thread's.
         """
         waited = waits()
+        around, mine = perf_counter_ns(), thread_time_ns()
         process = process_time_ns()
         wall = perf_counter_ns()
         cpu = thread_time_ns()
         out = _calls(callee, count, kept)
         cpu = thread_time_ns() - cpu
         wall = perf_counter_ns() - wall
-        return Spent(out, cpu, wall, 0, process_time_ns() - process, waits() - waited)
+        process = process_time_ns() - process
+        mine, around = thread_time_ns() - mine, perf_counter_ns() - around
+        return Spent(out, cpu, wall, 0, process, max(process - mine, 0), waits() - waited, around)
 
     def call_ns(self, callee: Callee) -> int:
         """Wall time of one call."""

@@ -165,8 +165,8 @@ class _Round:
             name,
             calls=max(len(kept), 1),
             process_ns=spent.process_ns,
-            thread_ns=spent.cpu_ns,
-            wall_ns=spent.wall_ns,
+            others_ns=spent.others_ns,
+            wall_ns=spent.around_ns,
             waits=spent.waits,
         )
         change = self.worker.changed(name)

@@ -163,7 +163,7 @@ class Turn:
 
     calls: int = 0
     process_ns: int = 0
-    thread_ns: int = 0
+    others_ns: int = 0
     wall_ns: int = 0
     waits: int = 0
 
@@ -280,12 +280,12 @@ class Watch:
         known = self._weights.setdefault(id(weights), found)
         return found != known
 
-    def spent(self, name: str, *, calls: int, process_ns: int, thread_ns: int, wall_ns: int, waits: int) -> None:
-        """Note what a sample of `name` used: CPU time of the process and of the calling thread, wall time, waits."""
+    def spent(self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int) -> None:
+        """Note what a sample of `name` used: CPU time of the process and of its other threads, wall time, waits."""
         turn = self.turns.setdefault(name, Turn())
         turn.calls += calls
         turn.process_ns += process_ns
-        turn.thread_ns += thread_ns
+        turn.others_ns += others_ns
         turn.wall_ns += wall_ns
         turn.waits += waits
 
@@ -296,14 +296,13 @@ class Watch:
         """
         found: dict[str, str] = {}
         for name, turn in self.turns.items():
-            others_ns = turn.process_ns - turn.thread_ns
             if name in by_wall and turn.process_ns > MOST_CORES * turn.wall_ns + OWN_THREADS_NS:
                 cores = turn.process_ns / turn.wall_ns
                 found[name] = f"computes on {cores:.1f} cores at once, and the workload gives it one"
-            elif others_ns > max(OWN_THREADS_SHARE * turn.process_ns, OWN_THREADS_NS) and name not in by_wall:
+            elif turn.others_ns > max(OWN_THREADS_SHARE * turn.process_ns, OWN_THREADS_NS) and name not in by_wall:
                 busy = {self.threads_of[thread] for thread in _listed("task") if thread in self.threads_of} - by_wall
                 for owner in busy or {name}:
-                    share = others_ns / turn.process_ns
+                    share = turn.others_ns / turn.process_ns
                     found[owner] = (
                         f"computes in threads of its own since it passed its gate ({share:.0%} of the processor time)"
                         if owner == name or not busy
@@ -318,7 +317,8 @@ class Watch:
                     f"waits for {(turn.wall_ns - turn.process_ns) / turn.wall_ns:.0%} of its time, in every call: "
                     "something else computes for it"
                 )
-        self.turns = {name: turn for name, turn in self.turns.items() if turn.wall_ns < LOOKED_AT_NS}
+        # What was found is told once: the variant gets no turns any more that would make its old ones be forgotten.
+        self.turns = {} if found else {name: turn for name, turn in self.turns.items() if turn.wall_ns < LOOKED_AT_NS}
         return found
 
 
