@@ -16,7 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def export_claim(run: Path, claim: str, part: str | None, files: Mapping[str, Path]) -> None:
     """Write a claim's evidence out of the run folder `run`. Raises RunError and cli.Failure."""
-    from . import data, export  # pandas and jinja2, which the lists do without
+    from .export import evidence as export  # pandas and jinja2, which the lists do without
+    from .views import data
 
     opened = data.read_run(run)
     try:

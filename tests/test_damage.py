@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_workbench.dashboard import data
+from llama_workbench.dashboard.views import data
 from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.report.baselines import save
 from llama_workbench.harness.report.standings import measure_standings, read_standings

@@ -30,10 +30,13 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import checks, data, words
-from llama_workbench.dashboard.figures import colours, drawing, forest, forest_rows, memory_bars
+from llama_workbench.dashboard import words
+from llama_workbench.dashboard.figures import colours, drawing, forest, memory_bars
+from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views import forest as forest_rows
+from llama_workbench.dashboard.views import gates as checks
 
-APP = Path(data.__file__).with_name("app.py")
+APP = ROOT / "dashboard" / "app.py"
 
 
 def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> data.Effect:

@@ -26,10 +26,12 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard import data, grids
-from llama_workbench.dashboard.figures import cells, colours, forest
+from llama_workbench.dashboard.figures import attribution as cells
+from llama_workbench.dashboard.figures import colours, forest
+from llama_workbench.dashboard.views import attribution as grids
+from llama_workbench.dashboard.views import data
 
-PAGE = Path(data.__file__).with_name("app_pages") / "attribution.py"
+PAGE = ROOT / "dashboard" / "pages" / "attribution.py"
 CELLS = GRID.cells()
 ONLY = ("prefill-15m-t128", "decode-15m-c64")
 

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.evidence.judge import Noise
 from llama_workbench.harness.store.folder import RunError, RunFolder
 from tests import runs
@@ -24,11 +25,13 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import answers, checks, data, rounds
-from llama_workbench.dashboard.figures import paired_rounds
+from llama_workbench.dashboard.figures import rounds as paired_rounds
+from llama_workbench.dashboard.views import answers, data
+from llama_workbench.dashboard.views import gates as checks
+from llama_workbench.dashboard.views import samples as rounds
 from tests.test_dashboard import a_claim, an_effect
 
-APP = Path(data.__file__).with_name("app.py")
+APP = ROOT / "dashboard" / "app.py"
 SHORT = ("prefill-15m-t128", "decode-15m-c64")
 
 
@@ -60,7 +63,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(sys, "argv", ["app.py"])
         app = AppTest.from_file(str(APP), default_timeout=30)
         if name != "verdicts":
-            app.run().switch_page(f"app_pages/{name}.py")
+            app.run().switch_page(f"pages/{name}.py")
         for key, value in link.items():
             app.query_params[key] = value
         return app.run()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.dashboard_pages import everything, open_page
@@ -20,11 +21,12 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard import crossovers, data, timings
 from llama_workbench.dashboard.figures import colours
-from llama_workbench.dashboard.figures import crossover as figures
+from llama_workbench.dashboard.figures import scaling as figures
+from llama_workbench.dashboard.views import data, timings
+from llama_workbench.dashboard.views import scaling as crossovers
 
-PAGE = Path(data.__file__).parent / "app_pages" / "crossover.py"
+PAGE = ROOT / "dashboard" / "pages" / "scaling.py"
 SIDES = ("new", "old", "cpu time")
 WIDTHS = (256, 512, 1024, 2048)
 

@@ -33,10 +33,19 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, frame_difference, frames, raw_profile
-from llama_workbench.dashboard.figures import flamegraphs
+from llama_workbench.dashboard.flames import (
+    difference as frame_difference,
+)
+from llama_workbench.dashboard.flames import picture as flamegraphs
+from llama_workbench.dashboard.flames import (
+    speedscope as raw_profile,
+)
+from llama_workbench.dashboard.flames import (
+    tree as frames,
+)
+from llama_workbench.dashboard.views import data
 
-APP = Path(data.__file__).with_name("app.py")
+APP = ROOT / "dashboard" / "app.py"
 LINK = {"run": "all", "claim": "mask-caching-helps"}
 
 
@@ -275,7 +284,7 @@ def test_a_picture_travels_as_packed_columns() -> None:
 
 
 def test_the_canvas_puts_names_into_the_page_as_text_alone() -> None:
-    script = (APP.parent / "flame_canvas" / "flame.js").read_text()
+    script = (APP.parent / "flames" / "flame.js").read_text()
     assert not [
         word for word in ("innerHTML", "outerHTML", "insertAdjacent", "eval(", "://", "import ") if word in script
     ]
@@ -381,7 +390,7 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     def opened(results: Path, **link: str) -> AppTest:
         monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
         monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(APP), default_timeout=30).run().switch_page("app_pages/claim.py")
+        app = AppTest.from_file(str(APP), default_timeout=30).run().switch_page("pages/claim.py")
         for name, value in (LINK | link).items():
             app.query_params[name] = value
         return app.run()

@@ -25,10 +25,12 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard import data, histories
-from llama_workbench.dashboard.figures import colours, timeline
+from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.figures import history as timeline
+from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views import history as histories
 
-PAGE = Path(data.__file__).with_name("app_pages") / "history.py"
+PAGE = ROOT / "dashboard" / "pages" / "history.py"
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 SLOWER = {"team005_proposal": 1.09 * 1.12}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.dashboard_pages import everything, open_page
@@ -19,10 +20,12 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard import data, memory_parts, sweeps, timings
 from llama_workbench.dashboard.figures import colours, memory_time
+from llama_workbench.dashboard.sections import memory as memory_parts
+from llama_workbench.dashboard.views import data, timings
+from llama_workbench.dashboard.views import memory as sweeps
 
-PAGE = Path(data.__file__).parent / "app_pages" / "memory.py"
+PAGE = ROOT / "dashboard" / "pages" / "memory.py"
 WORKLOAD = "prefill-15m-t128"
 
 

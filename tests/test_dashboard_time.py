@@ -15,8 +15,11 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard import data, noise, phase_shares, published_times
-from llama_workbench.dashboard.figures import colours, phase_bars
+from llama_workbench.dashboard.figures import breakdown as phase_bars
+from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.views import breakdown as phase_shares
+from llama_workbench.dashboard.views import data, noise
+from llama_workbench.dashboard.views import published as published_times
 from llama_workbench.harness.claims.claims import Reading, load_claims
 from llama_workbench.harness.claims.published import published, published_shares
 from llama_workbench.harness.store.folder import RunFolder
@@ -25,7 +28,7 @@ from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
-PAGE = Path(data.__file__).with_name("app_pages") / "where_time_goes.py"
+PAGE = ROOT / "dashboard" / "pages" / "breakdown.py"
 SHORT, LONG = "prefill-15m-t128", "prefill-7b-1layer-t128"
 BEFORE = "team006_before"
 

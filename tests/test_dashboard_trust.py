@@ -16,14 +16,15 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, noise
+from llama_workbench import ROOT
 from llama_workbench.dashboard.figures import noise as charts
+from llama_workbench.dashboard.views import noise
 from llama_workbench.harness.store.folder import SCHEMA
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
-PAGE = Path(data.__file__).with_name("app_pages") / "trust.py"
+PAGE = ROOT / "dashboard" / "pages" / "trust.py"
 
 
 def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: int = 0) -> pd.DataFrame:

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_workbench.dashboard import data, export
 from llama_workbench.dashboard.command import main
+from llama_workbench.dashboard.export.evidence import evidence as export
+from llama_workbench.dashboard.export.svg import MARKERS, forest_svg
 from llama_workbench.dashboard.figures.colours import LIGHT
-from llama_workbench.dashboard.figures.forest_svg import MARKERS, forest_svg
+from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.words import LOOKS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_runs import HOSTILE, deface

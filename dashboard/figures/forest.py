@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.data import Claim, Effect, Floor
+from llama_workbench.dashboard.views.data import Claim, Effect, Floor
 from llama_workbench.harness.report.text import duration_text
 
+from ..views.forest import linear_span, region, region_name, rows, span
 from .colours import LIGHT, Palette
 from .drawing import FLOOR, SMALL, TRACK_PX, Layout, box, note, ratio_ticks, rule
-from .forest_rows import linear_span, region, region_name, rows, span
 
 LEGEND_PX = 34
 FOOT_PX = 66  # tick labels and title

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.data import Memory
+from llama_workbench.dashboard.views.data import Memory
 
 from .colours import LIGHT, Palette
 from .drawing import Layout, byte_unit, note, round_step

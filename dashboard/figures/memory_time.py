@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.sweeps import FRONT, HELD, Policy, Spot
+from llama_workbench.dashboard.views.memory import FRONT, HELD, Policy, Spot
 
 from .colours import LIGHT, Palette
 from .drawing import SMALL, Layout, byte_unit, ratio_ticks

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.noise import Control, smallest
+from llama_workbench.dashboard.views.noise import Control, smallest
 
 from .colours import LIGHT, Palette
 from .drawing import SMALL, Layout, box, legend, note, ratio_ticks

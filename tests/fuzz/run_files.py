@@ -14,18 +14,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.dashboard import (
+from llama_workbench.dashboard.export.evidence import evidence as export
+from llama_workbench.dashboard.views import (
     answers,
-    checks,
-    crossovers,
     data,
-    export,
     noise,
-    phase_shares,
-    rounds,
-    sweeps,
 )
-from llama_workbench.dashboard.timings import read_evidence
+from llama_workbench.dashboard.views import (
+    breakdown as phase_shares,
+)
+from llama_workbench.dashboard.views import (
+    gates as checks,
+)
+from llama_workbench.dashboard.views import (
+    memory as sweeps,
+)
+from llama_workbench.dashboard.views import (
+    samples as rounds,
+)
+from llama_workbench.dashboard.views import (
+    scaling as crossovers,
+)
+from llama_workbench.dashboard.views.timings import read_evidence
 from llama_workbench.harness.claims.claims import ClaimError, check_claim
 from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.metrics.roofline.roofline import all_reached

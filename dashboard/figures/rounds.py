@@ -1,0 +1,210 @@
+"""Round by round: the paired ratios of one comparison, and how the interval closed in on what they say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+
+from llama_workbench.dashboard import words
+from llama_workbench.dashboard.figures.colours import LIGHT, Palette
+from llama_workbench.dashboard.figures.drawing import SMALL, Layout, ratio_ticks
+from llama_workbench.dashboard.views.samples import Paired
+
+HEIGHT_PX = 360
+NEAR = 1.0  # a claimed range is drawn where it begins no further from the rounds than this many times their span
+
+
+def paired_rounds(
+    paired: Paired,
+    *,
+    verdict: str = "",
+    claimed: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    colours: Palette = LIGHT,
+) -> go.Figure:
+    """A dot a round, the interval as it closed in, and where it ended.
+
+    `low` to `high` is the region of ratios that is claimed, `claimed` its name; both None where nothing is. A region
+    far from all rounds is not drawn, and an arrow says where it lies: it would press the rounds into one line.
+    Raises ValueError without rounds.
+    """
+    if not len(paired.ratios):
+        raise ValueError("no rounds to draw")
+    count = len(paired.ratios)
+    bottom, top, beyond = _span(paired, low, high)
+    look = words.look(verdict)
+    colour = colours.verdict[look.colour]
+    numbers = np.arange(1, count + 1)
+    known = np.isfinite(paired.highs) & (paired.lows > 0) & (paired.lows <= paired.highs)
+    end = count + max(1.0, 0.04 * count)
+    traces: list[go.Scatter] = []
+    if known.any():
+        x = numbers[known]
+        band = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
+        traces.append(go.Scatter(x=x, y=paired.highs[known], showlegend=False, **band))
+        traces.append(
+            go.Scatter(
+                x=x, y=paired.lows[known], fill="tonexty", fillcolor=colours.floor, name="interval so far", **band
+            )
+        )
+        traces.append(
+            go.Scatter(
+                x=x,
+                y=paired.estimates[known],
+                mode="lines",
+                line={"color": colours.text, "width": 1.5},
+                name="estimate so far",
+                showlegend=False,
+                hoverinfo="skip",
+            )
+        )
+    traces.append(
+        go.Scatter(
+            x=numbers,
+            y=paired.ratios,
+            mode="markers",
+            marker={"size": 6, "color": colours.sides[1], "symbol": "circle-open", "line": {"width": 1.5}},
+            name="one round",
+            hovertext=[f"round {k}: {ratio:.4f}×" for k, ratio in enumerate(paired.ratios, 1)],
+            hoverinfo="text",
+        )
+    )
+    if paired.ratio is not None:
+        reach = (paired.low or bottom, paired.high or top)
+        traces.append(
+            go.Scatter(
+                x=[end],
+                y=[paired.ratio],
+                mode="markers",
+                marker={"symbol": look.symbol, "size": 10, "color": colour, "line": {"width": 2, "color": colour}},
+                error_y={
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [reach[1] - paired.ratio],
+                    "arrayminus": [paired.ratio - reach[0]],
+                    "color": colour,
+                    "thickness": 2.5,
+                    "width": 6,
+                },
+                name=f"after {count} rounds",
+                showlegend=False,
+                hovertext=[words.label(words.effect(paired.ratio, paired.low, paired.high))],
+                hoverinfo="text",
+            )
+        )
+    shapes = [_across(1.0, colours.muted, "solid")]
+    if paired.median is not None:
+        shapes.append(
+            _across(paired.median, colours.sides[1], "dash") | {"name": "median of the rounds", "showlegend": True}
+        )
+    if not beyond and (low is not None or high is not None):
+        shapes.append(
+            {
+                "type": "rect",
+                "xref": "paper",
+                "x0": 0,
+                "x1": 1,
+                "y0": max(low or 0, bottom),
+                "y1": min(high or math.inf, top),
+                "fillcolor": colours.region,
+                "line": {"width": 0},
+                "layer": "below",
+                "name": words.label(claimed, 40),
+                "showlegend": True,
+            }
+        )
+        shapes += [_across(edge, colours.region_edge, "dot") for edge in (low, high) if edge and bottom < edge < top]
+    ticks = ratio_ticks(bottom, top)
+    return go.Figure(
+        data=traces,
+        layout={
+            "shapes": shapes,
+            "annotations": [_arrow(beyond, claimed, colours)] if beyond else [],
+            "xaxis": {
+                "title": {"text": "round, in the order of measuring", "font": {"size": SMALL + 1}},
+                "range": [0.5, end + max(0.7, 0.02 * count)],
+                "showgrid": False,
+                "zeroline": False,
+                "fixedrange": True,
+                "ticks": "outside",
+                "nticks": 7,
+            },
+            "yaxis": {
+                "type": "log",
+                "range": [math.log10(bottom), math.log10(top)],
+                "tickvals": list(ticks),
+                "ticktext": list(ticks.values()),
+                "title": {"text": "t_baseline / t_variant, log scale", "font": {"size": SMALL + 1}},
+                "gridcolor": colours.rule,
+                "zeroline": False,
+                "fixedrange": True,
+            },
+            "height": HEIGHT_PX,
+            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": SMALL}},
+            "hovermode": "closest",
+            "dragmode": False,
+        },
+    )
+
+
+def in_words(paired: Paired, baseline: str, variant: str, workload: str) -> str:
+    """The picture in a sentence, for those who do not see it."""
+    if not len(paired.ratios):
+        return f"No rounds of {variant} against {baseline} on {workload}."
+    least, most = float(paired.ratios.min()), float(paired.ratios.max())
+    return (
+        f"Paired rounds of {variant} against {baseline} on {workload}: {len(paired.ratios)} rounds from {least:.3f}× "
+        f"to {most:.3f}×, median {paired.median:.3f}×, after all of them "
+        f"{words.effect(paired.ratio, paired.low, paired.high)}."
+    )
+
+
+def _span(paired: Paired, low: float | None, high: float | None) -> tuple[float, float, str]:
+    """Ends of the axis, and where a claimed region lies that is too far away to be drawn: "above", "below" or ""."""
+    shown = [1.0, *paired.ratios.tolist(), *(end for end in (paired.low, paired.high) if end)]
+    least, most = math.log(min(shown)), math.log(max(shown))
+    reach = max(most - least, 0.01)
+    beyond = ""
+    if low is not None and math.log(low) > most + NEAR * reach:
+        beyond = "above"
+    elif high is not None and math.log(high) < least - NEAR * reach:
+        beyond = "below"
+    else:
+        for edge in (low, high):
+            if edge is not None and least - NEAR * reach <= math.log(edge) <= most + NEAR * reach:
+                least, most = min(least, math.log(edge)), max(most, math.log(edge))
+    air = 0.08 * max(most - least, 0.01)
+    return math.exp(least - air), math.exp(most + air), beyond
+
+
+def _across(y: float, colour: str, dash: str) -> Layout:
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": y,
+        "y1": y,
+        "line": {"color": colour, "width": 1.5 if dash == "dash" else 1, "dash": dash},
+        "layer": "below",
+    }
+
+
+def _arrow(beyond: str, claimed: str, colours: Palette) -> Layout:
+    mark, edge = ("▲", "top") if beyond == "above" else ("▼", "bottom")
+    return {
+        "x": 0.01,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 1 if edge == "top" else 0,
+        "yref": "paper",
+        "yanchor": edge,
+        "text": f"{mark} {words.label(claimed, 40)}, {beyond} this picture",
+        "showarrow": False,
+        "bgcolor": colours.page,
+        "font": {"size": SMALL, "color": colours.text},
+    }

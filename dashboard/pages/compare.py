@@ -1,0 +1,189 @@
+"""Compare: any two variants that a run timed in the same rounds, whether or not anybody claimed anything about them.
+
+The URL holds every choice (`?run=…&baseline=…&variant=…&workload=…`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from llama_workbench.dashboard import state as parts
+from llama_workbench.dashboard import words
+from llama_workbench.dashboard.flames import section as flame_parts
+from llama_workbench.dashboard.sections import (
+    claim as claim_parts,
+)
+from llama_workbench.dashboard.sections import (
+    gates as trace_parts,
+)
+from llama_workbench.dashboard.sections import (
+    memory as memory_parts,
+)
+from llama_workbench.dashboard.sections import (
+    rounds as round_parts,
+)
+from llama_workbench.dashboard.views import data, values
+from llama_workbench.dashboard.views import gates as checks
+from llama_workbench.dashboard.views import samples as rounds
+from llama_workbench.harness.evidence.judge import tokens_per_second
+from llama_workbench.harness.store.folder import RunError
+
+
+def main() -> None:
+    opened = parts.open_run("Compare")
+    if opened is None:
+        return
+    try:
+        timed = round_parts.read_timed(opened.run.path, opened.stamp)
+    except RunError as error:
+        round_parts.show_error(error)
+        return
+    names = variants(opened.run, timed)
+    if len(names) < 2:
+        st.info("This run timed no two variants, so there is nothing to compare.", icon=":material/info:")
+        return
+    left, right = st.columns(2, gap="large")
+    with left:
+        baseline = parts.choose("Baseline", names, "baseline")
+    together = {name for entered in timed.values() if baseline in entered for name in entered}
+    others = sorted((name for name in names if name != baseline), key=lambda name: name not in together)
+    with right:
+        if st.query_params.get("variant") == baseline:  # the other side was set to what this one was
+            st.query_params.pop("variant")
+        variant = parts.choose("Variant", others, "variant")
+    if variant not in together:
+        st.info(
+            f"{words.markdown(variant)} and {words.markdown(baseline)} were never timed in the same rounds of this "
+            "run, so there is no sound ratio between them. This command makes a run that times them together:",
+            icon=":material/info:",
+        )
+        st.code(shlex.join(["pytest", "--benchmark", "--compare", baseline, variant]), language="bash", wrap_lines=True)
+        return
+    try:
+        versus = round_parts.read_versus(opened.run.path, opened.stamp, baseline, variant)
+    except RunError as error:
+        round_parts.show_error(error)
+        return
+    show_comparison(opened, versus, baseline, variant)
+
+
+def variants(run: data.Run, timed: Mapping[str, Sequence[str]]) -> list[str]:
+    """Everything that the run timed: the baselines of its workloads first, controls last."""
+    found = {name for entered in timed.values() for name in entered}
+    baselines = {values.text(entry.get("baseline")) for entry in values.records(run.manifest.get("experiments"))}
+    return sorted(found, key=lambda name: ("@" in name, name not in baselines, name))
+
+
+def show_comparison(opened: parts.Opened, versus: rounds.Versus, baseline: str, variant: str) -> None:
+    run, claim = opened.run, versus.claim
+    show_standing(claim)
+    claim_parts.show_forest(claim, run.floors, None)
+    show_table(run, versus)
+    st.header("Inside one workload", anchor="inside")
+    workload = parts.choose("Workload", [effect.workload for effect in claim.effects], "workload")
+    [effect] = [effect for effect in claim.effects if effect.workload == workload]
+    st.subheader("Round by round", anchor="rounds")
+    round_parts.show(versus.rounds[workload], claim, effect)
+    st.subheader("Operations of both sides", anchor="operations")
+    trace_parts.show(run, workload, baseline, variant)
+    checked = checks.row(run, effect)
+    st.caption(
+        words.markdown(
+            f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}"
+        )
+    )
+    st.subheader("Where the time goes", anchor="time")
+    flame_parts.show(run, opened.stamp, workload, [baseline, variant], baseline)
+    st.subheader("Memory", anchor="memory")
+    memory_parts.show(run, workload, [baseline, variant], baseline)
+    st.header("Measure these two again", anchor="again")
+    st.code(data.reproduce(run, claim), language="bash", wrap_lines=True)
+
+
+def show_standing(claim: data.Claim) -> None:
+    """What such a ratio is worth: which confidence it has, and that it belongs to no claim."""
+    count = len(claim.effects)
+    each, together = words.percent(1 - claim.alpha), words.percent(1 - claim.alpha * count)
+    intervals = (
+        f"Each of the {count} intervals, one for each workload that timed both," if count > 1 else "The interval"
+    )
+    st.markdown(
+        f"Nobody claimed anything about these two. {intervals} has {each} confidence"
+        f"{f', so that all shown here hold at once with {together}' if count > 1 else ''}. That is no part of the "
+        "report's verdicts and of its error rate: who looks at many pairs and picks the most striking will find "
+        "something by chance. To settle it, make a claim of it and measure again."
+    )
+
+
+def throughput(run: data.Run, workload: str, call_ns: float | None) -> float | None:
+    """Tokens generated per second by a call of that time; None for a workload that generates none."""
+    shape = values.mapping(data.experiment(run, workload).get("workload"))
+    tokens, batch = values.number(shape.get("new_tokens")), values.number(shape.get("batch"))
+    if not (call_ns and tokens and batch):
+        return None
+    return tokens_per_second(call_ns, new_tokens=int(tokens), batch=int(batch))
+
+
+def show_table(run: data.Run, versus: rounds.Versus) -> None:
+    """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
+    rows, differing = [], []
+    for effect in versus.claim.effects:
+        paired = versus.rounds[effect.workload]
+        traces = checks.traces(run, effect.workload, effect.baseline, effect.variant).state
+        floor = run.floors.get(effect.workload)
+        if traces == "differ":
+            differing.append(effect.workload)
+        rows.append(
+            {
+                "workload": effect.workload,
+                "speed-up": effect.value,
+                "low": effect.low,
+                "high": effect.high,
+                "verdict": words.look(effect.verdict).word,
+                "rounds": effect.rounds,
+                "A/A floor": f"{floor.low:.4f} – {floor.high:.4f}" if floor else "–",
+                "op traces": traces,
+                "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
+                "variant, here": (paired.variant_ns or 0) / 1e6 or None,
+                "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
+                "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
+                "clock": paired.clock,
+                "note": "; ".join(effect.warnings),
+            }
+        )
+    table = pd.DataFrame(rows)
+    if table["baseline, tokens/s"].isna().all():  # no generation among them
+        table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
+    number, time = st.column_config.NumberColumn(format="%.4f×"), st.column_config.NumberColumn(format="%.4g ms")
+    rate = st.column_config.NumberColumn(format="%.4g")
+    st.dataframe(
+        table,
+        hide_index=True,
+        row_height=30,
+        column_config={
+            "baseline, tokens/s": rate,
+            "variant, tokens/s": rate,
+            "speed-up": number,
+            "low": number,
+            "high": number,
+            "baseline, here": time,
+            "variant, here": time,
+        },
+        alt="The comparison, one row for each workload",
+    )
+    st.caption(
+        "“Here” is the median time of a call in the same rounds. It holds for this machine in this state only: compare "
+        "ratios, never milliseconds of two runs."
+    )
+    if differing:
+        st.markdown(
+            f"The op traces differ on {words.markdown(words.listing(differing))}: there the ratio is no evidence on "
+            "architecture, since the two sides do different work."
+        )
+
+
+main()
