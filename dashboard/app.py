@@ -13,7 +13,7 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 if (_CHECKOUT / "llama_workbench" / "__init__.py").is_file() and str(_CHECKOUT) not in sys.path:
     sys.path.insert(0, str(_CHECKOUT))
 
-from llama_workbench.dashboard import state as parts  # noqa: E402, the path is set first
+from llama_workbench.dashboard.sections import head  # noqa: E402, the path is set first
 
 st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 
@@ -46,6 +46,7 @@ st.navigation(
         ),
         st.Page(
             "pages/breakdown.py",
+            url_path="where_time_goes",
             title="Where time goes",
             icon=":material/local_fire_department:",
             help="Shares of a forward by phase and length, and the flamegraph.",
@@ -58,7 +59,8 @@ st.navigation(
         ),
         st.Page(
             "pages/scaling.py",
-            title="Crossover",
+            url_path="crossover",
+            title="Scaling",
             icon=":material/trending_up:",
             help="How an effect changes with width, length and position.",
         ),
@@ -77,4 +79,4 @@ st.navigation(
     ],
     position="top",
 ).run()
-parts.show_skipped()
+head.show_skipped()

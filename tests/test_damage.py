@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views import data, entries
 from llama_workbench.harness.cli import rejudge
 from llama_workbench.harness.report.baselines import save
 from llama_workbench.harness.report.standings import measure_standings, read_standings
@@ -103,7 +103,7 @@ def test_a_list_checks_what_it_shows_and_reads_no_samples(run: RunFolder) -> Non
     assert run.describe().problem is None
     assert CHANGED in str(run.describe(whole=True).problem)
     change(run, "verdicts.json")
-    [entry] = data.RunList(run.path.parent).entries()
+    [entry] = entries.RunList(run.path.parent).entries()
     assert entry.summary.problem == f"verdicts.json: {CHANGED}. Judge the run again: workbench judge {run.path}"
 
 

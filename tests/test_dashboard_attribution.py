@@ -29,7 +29,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from llama_workbench.dashboard.figures import attribution as cells
 from llama_workbench.dashboard.figures import colours, forest
 from llama_workbench.dashboard.views import attribution as grids
-from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views import data, samples
 
 PAGE = ROOT / "dashboard" / "pages" / "attribution.py"
 CELLS = GRID.cells()
@@ -110,7 +110,7 @@ def test_effects_are_those_of_the_verdicts_in_groups(home: Path) -> None:
 
 def test_the_share_is_what_the_judge_said(home: Path) -> None:
     claim = a_claim(home)
-    measured = grids.read_grid(home / "runs" / "both", ONLY[0], claim.alpha)
+    measured = samples.read_grid(home / "runs" / "both", ONLY[0], claim.alpha)
     share = measured.attribution.share
     assert share is not None and share[1] < 0.25 < share[2]  # 0.03 of 0.12
     assert "architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share) in claim.reason
@@ -120,7 +120,7 @@ def test_the_share_is_what_the_judge_said(home: Path) -> None:
 
 
 def test_a_cell_is_its_time_against_the_all_old_one(home: Path) -> None:
-    measured = grids.read_grid(home / "runs" / "both", ONLY[0], 0.01)
+    measured = samples.read_grid(home / "runs" / "both", ONLY[0], 0.01)
     first, last = measured.cells[0], measured.cells[-1]
     assert (first.ratio, first.low, first.variant) == (1.0, None, CELLS[0])
     assert last.low is not None and last.high is not None and last.low < math.exp(0.12) < last.high
@@ -180,7 +180,7 @@ def test_without_samples_what_was_judged_is_still_shown(
     assert not app.exception and "holds no samples" in everything(app)
     assert len(alts(app)) == 1
     with pytest.raises(RunError, match="no cell"):
-        grids.read_grid(home / "runs" / "both", "prefill-7b-1layer-t128", 0.01)
+        samples.read_grid(home / "runs" / "both", "prefill-7b-1layer-t128", 0.01)
 
 
 def test_hostile_names_are_text(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,9 +26,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
-from llama_workbench.dashboard.views import answers, data
-from llama_workbench.dashboard.views import gates as checks
-from llama_workbench.dashboard.views import samples as rounds
+from llama_workbench.dashboard.views import answers, data, gates, samples
 from tests.test_dashboard import a_claim, an_effect
 
 APP = ROOT / "dashboard" / "app.py"
@@ -83,8 +81,8 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
     timed = [(claim, effect) for claim in run.claims for effect in claim.effects if effect.value is not None]
     assert len(timed) > 8
     for claim, effect in timed[:5]:
-        metric = rounds.metric_of(effect)
-        found = rounds.pair(RunFolder(run.path), effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
+        metric = samples.metric_of(effect)
+        found = samples.pair(RunFolder(run.path), effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
         assert len(found.ratios) == effect.rounds
         assert (found.ratio, found.low, found.high) == pytest.approx((effect.value, effect.low, effect.high))
         assert (found.lows[-1], found.highs[-1]) == pytest.approx((effect.low, effect.high))
@@ -100,12 +98,12 @@ def test_a_dot_is_the_median_of_the_paired_turns_of_its_round(run: data.Run) -> 
         for name, side in here.groupby("variant", observed=True)
     }
     by_hand = np.exp(np.median(np.log(call["team006_before"] / call["team006_after"])))
-    found = rounds.pair(RunFolder(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+    found = samples.pair(RunFolder(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
     assert found.ratios[7] == pytest.approx(by_hand)
 
 
 def test_any_two_variants_are_judged_at_alpha_over_the_workloads_shown(run: data.Run) -> None:
-    found = rounds.versus(RunFolder(run.path), "team005_hybrid", "team006_after")
+    found = samples.versus(RunFolder(run.path), "team005_hybrid", "team006_after")
     assert [effect.workload for effect in found.claim.effects] == [
         name for name in runs.WORKLOADS if "mask" not in name
     ]
@@ -124,7 +122,7 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
     for control in noise["controls"]:
         control |= {"fired": True, "low": 1.2, "high": 1.3}
     run.write_json("run.json", run.read_manifest() | {"noise": noise})
-    [effect] = rounds.versus(run, "yardstick", "team006_after").claim.effects
+    [effect] = samples.versus(run, "yardstick", "team006_after").claim.effects
     assert effect.verdict == "inconclusive" and "a control fired" in effect.warnings[0]
 
 
@@ -159,11 +157,11 @@ def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:
 # -- the figure --------------------------------------------------------------------------------------------------------
 
 
-def a_series(centre: float = 1.02, count: int = 40) -> rounds.Paired:
+def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
     ratios = centre * np.exp(np.random.default_rng(0).normal(0, 0.01, count))
     lows, highs = np.full(count, 0.0), np.full(count, np.inf)
     lows[20:], highs[20:] = 0.99 * centre, 1.01 * centre
-    return rounds.Paired(
+    return samples.Paired(
         "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs,
         centre, 0.99 * centre, 1.01 * centre, False, 2e6, 2e6 / centre, 0.0,
     )  # fmt: skip
@@ -274,14 +272,14 @@ def test_traces_are_compared_by_words_or_by_digest(tmp_path: Path) -> None:
     ]
     folder.write_json("run.json", content)
     run = data.read_run(folder.path)
-    there = checks.traces(run, "decode-15m-c64", "team006_before", "team006_after")
-    back = checks.traces(run, "decode-15m-c64", "team006_after", "team006_before")
+    there = gates.traces(run, "decode-15m-c64", "team006_before", "team006_after")
+    back = gates.traces(run, "decode-15m-c64", "team006_after", "team006_before")
     assert there.state == back.state == "differ"
     assert there.rows[-1] == ("first that differs: number 64", "full.default([8, 8], -inf)", "add.Tensor(x, 2)")
     assert back.rows[-1][1:] == there.rows[-1][:0:-1]
     assert (there.counts, back.counts) == ((("full.default", 2, 0),), (("full.default", 0, 2),))
-    assert checks.traces(run, "decode-15m-c64", "team005_hybrid", "team005_proposal").state == "the same"
-    assert checks.traces(run, "decode-15m-c64", "team005_hybrid", "nobody").state == "not compared"
+    assert gates.traces(run, "decode-15m-c64", "team005_hybrid", "team005_proposal").state == "the same"
+    assert gates.traces(run, "decode-15m-c64", "team005_hybrid", "nobody").state == "not compared"
 
 
 # -- Verdicts ----------------------------------------------------------------------------------------------------------
@@ -423,7 +421,7 @@ def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) ->
     content["noise"]["controls"][0]["ratio"] = "much"
     run.write_json("run.json", content)
     with pytest.raises(RunError, match=r"run\.json"):
-        rounds.pair(run, "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+        samples.pair(run, "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
     for name in ("claim", "compare"):
         app = page(name, tmp_path)
         assert not app.exception

@@ -20,9 +20,9 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard.figures import colours, memory_time
-from llama_workbench.dashboard.sections import memory as memory_parts
-from llama_workbench.dashboard.views import data, timings
+from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.figures import memory as memory_time
+from llama_workbench.dashboard.views import data, loading, samples
 from llama_workbench.dashboard.views import memory as sweeps
 
 PAGE = ROOT / "dashboard" / "pages" / "memory.py"
@@ -86,7 +86,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def a_spot(variant: str, amount: float, low: float, ratio: float, high: float) -> sweeps.Spot:
-    return sweeps.Spot(variant, amount, timings.Timing(ratio, low, high, 30, judged=True, alpha=0.01))
+    return sweeps.Spot(variant, amount, samples.Timing(ratio, low, high, 30, judged=True, alpha=0.01))
 
 
 def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settled() -> None:
@@ -97,7 +97,7 @@ def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settle
         a_spot("slow", 200, 1.0, 1.1, 1.2),
         a_spot("smallest", 50, 0.9, 1.0, 1.1),
     ]
-    standings = {spot.variant: sweeps._standing(spot, spots) for spot in spots}
+    standings = {spot.variant: sweeps._rank(spot, spots) for spot in spots}
     assert standings == {
         "fast but large": sweeps.FRONT,
         "small": sweeps.FRONT,
@@ -109,15 +109,15 @@ def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settle
 
 def test_a_speed_up_is_the_judged_one_or_says_that_it_is_this_page_s_own(home: Path) -> None:
     run = data.read_run(home / "runs" / "full")
-    evidence = timings.read_evidence(run)
-    judged = timings.timing(run, evidence, WORKLOAD, "team005_proposal", "team006_before")
-    own = timings.timing(run, evidence, WORKLOAD, "team005_hybrid", "team006_before")
+    evidence = samples.read_evidence(run)
+    judged = samples.timing(run, evidence, WORKLOAD, "team005_proposal", "team006_before")
+    own = samples.timing(run, evidence, WORKLOAD, "team005_hybrid", "team006_before")
     effect = timings.judged_effect(run, WORKLOAD, "team005_proposal", "team006_before")
     assert effect is not None
     assert (judged.ratio, judged.low, judged.judged) == (effect.value, effect.low, True)
     assert not own.judged and own.low is not None and own.high is not None
     assert own.low < 1.10 / 1.09 < own.high
-    assert timings.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before").ratio is None
+    assert samples.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before").ratio is None
     spots, missing = sweeps.tradeoff(run, evidence, WORKLOAD, "peak_transient_bytes")
     assert {spot.variant for spot in spots} == {"team006_before", "team006_after"}
     assert missing == ["team005_hybrid: the memory pass ran into its time limit"]
@@ -126,9 +126,9 @@ def test_a_speed_up_is_the_judged_one_or_says_that_it_is_this_page_s_own(home: P
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_the_front_is_filled_and_every_dot_has_its_number(palette: colours.Palette) -> None:
     spots = [
-        sweeps.Spot("a <b>", 3e6, timings.Timing(2.0, 1.9, 2.1, 9, judged=True, alpha=0.01), sweeps.FRONT),
+        sweeps.Spot("a <b>", 3e6, samples.Timing(2.0, 1.9, 2.1, 9, judged=True, alpha=0.01), sweeps.FRONT),
         sweeps.Spot(
-            "c", 4e6, timings.Timing(1.5, None, None, 2, judged=False, alpha=0.01), "behind a <b>, not settled"
+            "c", 4e6, samples.Timing(1.5, None, None, 2, judged=False, alpha=0.01), "behind a <b>, not settled"
         ),
     ]
     figure = memory_time.tradeoff(spots, "Caches", "old", palette)
@@ -189,7 +189,7 @@ def test_a_damaged_sweep_is_shown_as_far_as_it_goes(page: Any, tmp_path: Path, d
 
 
 def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None:
-    loads, problem = sweeps.read_loads(data.read_run(home / "runs" / "full"))
+    loads, problem = loading.read_loads(data.read_run(home / "runs" / "full"))
     assert problem == ""
     mapped, plain, once = loads
     assert mapped.times["open"].value == pytest.approx(4.04, rel=0.01)
@@ -252,7 +252,7 @@ def test_the_difference_between_two_sides_is_told_with_its_percent() -> None:
         data.Memory("new", 3 * 2**20, 60e6, 2.0**20, ""),
         data.Memory("gone", None, None, None, "timed out"),
     ]
-    assert memory_parts.differences(rows, "peak_transient_bytes", "old") == ["new: 1 MiB less than old (-25 %)"]
-    assert memory_parts.differences(rows, "parameter_bytes", "old") == ["new: the same as old"]
-    assert memory_parts.differences(rows, "cache_bytes", "old") == ["new: 1 MiB more than old"]
-    assert memory_parts.differences(rows, "cache_bytes", "gone") == []
+    assert sweeps.differences(rows, "peak_transient_bytes", "old") == ["new: 1 MiB less than old (-25 %)"]
+    assert sweeps.differences(rows, "parameter_bytes", "old") == ["new: the same as old"]
+    assert sweeps.differences(rows, "cache_bytes", "old") == ["new: 1 MiB more than old"]
+    assert sweeps.differences(rows, "cache_bytes", "gone") == []

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench.dashboard.command import main
-from llama_workbench.dashboard.export.evidence import evidence as export
+from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.export.svg import MARKERS, forest_svg
 from llama_workbench.dashboard.figures.colours import LIGHT
 from llama_workbench.dashboard.views import data

@@ -1,4 +1,4 @@
-"""A claim's evidence as files to hand on: one HTML page, or its figure as SVG or PNG.
+"""A claim's evidence as files to share: one HTML page, or its figure as SVG or PNG.
 
 The page is whole by itself: no script, no request, nothing beside it. What a run says is text in it and nothing else.
 """
@@ -17,14 +17,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from llama_workbench import __version__
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.export.svg import FIGURE_PX, forest_svg, verdict_mark
-from llama_workbench.dashboard.figures.colours import DARK, LIGHT, Palette
-from llama_workbench.dashboard.views import data, values
-from llama_workbench.dashboard.views import gates as checks
-from llama_workbench.dashboard.views.forest import region
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.report.text import duration_text
+
+from .. import words
+from ..figures.colours import DARK, LIGHT, Palette
+from ..views import data, forest, gates
+from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 TEMPLATES = Path(__file__).parent
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -66,7 +65,7 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
         )
     said = ", ".join(claim.who)
     claimed = f"{said} claimed: {claim.claimed}" if said and claim.claimed else claim.claimed or said
-    environment = values.mapping(run.manifest.get("environment"))
+    environment = run.manifest.environment or {}
     return forest_svg(
         claim,
         run.floors,
@@ -108,8 +107,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
     )
     jinja.filters["breakable"] = _breakable
     colours = _variables()
-    command = run.manifest.get("command")
-    environment = values.mapping(run.manifest.get("environment"))
+    command, environment = run.manifest.command, run.manifest.environment or {}
     look = words.look(claim.verdict)
     page = jinja.get_template("evidence.html").render(
         claim=claim,
@@ -121,17 +119,20 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
             text for text in (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source) if text
         ),
         sentence=data.sentence(claim),
-        warnings=_warnings(run),
+        warnings=run.doubts,
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
-        caption=_caption(run, claim),
+        caption=("" if claim.unit else "Above 1 the variant is faster. ")
+        + forest.caption(claim, run.floors, run.alpha),
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
-        notes=_notes(claim),
+        notes=claim.notes,
         checks=_check_rows(run, claim),
         reproduce=data.reproduce(run, claim),
-        command=shlex.join(values.text(part) for part in command) if isinstance(command, list) else "",
+        command=shlex.join(command) if command else "",
         facts=_facts(run, claim),
-        environment={name.replace("_", " "): _plain(value) for name, value in environment.items() if value is not None},
+        environment={
+            name.replace("_", " "): words.one_line(value) for name, value in environment.items() if value is not None
+        },
     )
     return page.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character, and a file may not
 
@@ -185,46 +186,15 @@ def _variables() -> Palette:
     return Palette(**(names | {"verdict": verdict, "frames": LIGHT.frames, "sides": LIGHT.sides}))  # type: ignore[arg-type]
 
 
-def _warnings(run: data.Run) -> list[str]:
-    """What is wrong with the run as a whole, and so with all of its numbers."""
-    lines = []
-    status = run.manifest.get("status")
-    if status != "complete":
-        lines.append(
-            f"This run is {values.text(status) or 'of unknown status'}: what it had measured by then is shown."
-        )
-    fired = [name for name, floor in run.floors.items() if floor.fired]
-    if fired:
-        lines.append(
-            f"The machine told identical code apart on {words.listing(fired)}: a verdict there stands only if it "
-            "survives a bias of that size."
-        )
-    return [*lines, *(f"Left out: {problem}" for problem in run.problems)]
-
-
-def _caption(run: data.Run, claim: data.Claim) -> str:
-    known = "the margin within which two variants count as the same" if claim.is_comparison else "the claimed range"
-    blue = f" Blue is {known}." if region(claim) is not None else ""
-    if claim.unit:
-        return f"{blue} A value without a line was counted or tried, and is exact.".strip()
-    floor = (
-        "Grey is the A/A floor: what this machine made of identical code on that workload."
-        if any(effect.workload in run.floors for effect in claim.effects)
-        else "This run has no A/A control on these workloads, so no floor is drawn."
-    )
-    together = f" With {words.percent(1 - run.alpha)} confidence all of this run hold at once." if run.alpha else ""
-    return f"Above 1 the variant is faster.{blue} {floor}{together}"
-
-
 def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
-    """The table of effects, a column a key; without the columns that say nothing. Readings have no floor."""
+    """The table of effects, a column a key; without the columns that say nothing. Values with a unit have no floor."""
     rows = []
     for effect in claim.effects:
         floor = run.floors.get(effect.workload)
         row = {"workload": effect.workload, "variant": effect.variant, "baseline": effect.baseline}
         row |= {"verdict": words.look(effect.verdict).word, "what": effect.metric, "value [interval]": effect.text}
         if not claim.unit:
-            row["A/A floor"] = f"{floor.low:.4f} – {floor.high:.4f}" if floor else "not measured"
+            row["A/A floor"] = floor.text if floor else "not measured"
         seconds = "not recorded" if effect.seconds is None else f"{effect.seconds:.1f}"
         rows.append(row | {"rounds": str(effect.rounds), "seconds": seconds})
     return [{name: row[name] for name in row if any(each[name] for each in rows)} for row in rows]
@@ -232,20 +202,12 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
 
 def _check_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
     """The gates of what was timed; of the other side and its trace where there is another side."""
-    timed = [effect for effect in claim.effects if effect.variant and data.experiment(run, effect.workload)]
-    rows = [checks.row(run, effect) for effect in timed]
+    known = {experiment.workload.name for experiment in run.manifest.experiments}
+    timed = [effect for effect in claim.effects if effect.variant and effect.workload in known]
+    rows = [gates.row(run, effect) for effect in timed]
     if any(effect.baseline for effect in claim.effects):
         return rows
     return [{name: row[name] for name in ("workload", "variant", "logits")} for row in rows]
-
-
-def _notes(claim: data.Claim) -> list[str]:
-    """Warnings of the effects, each once, after the names of those that have it."""
-    found: dict[str, list[str]] = {}
-    for effect in claim.effects:
-        for note in effect.warnings:
-            found.setdefault(note, []).append(effect.where)
-    return [f"{words.listing(list(dict.fromkeys(where)))}: {note}" for note, where in found.items()]
 
 
 def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
@@ -258,18 +220,9 @@ def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
         }
     facts |= {
         "Noise": run.noise or "no controls in this run",
-        "Seed": values.text(run.manifest.get("seed")) or "not recorded",
-        "Left out of the run": "; ".join(run.left_out),
-        "Run": " · ".join(text for text in (run.id, values.text(run.manifest.get("started"))) if text),
+        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+        "Excluded from the run": "; ".join(run.left_out),
+        "Run": " · ".join(text for text in (run.id, run.manifest.started) if text),
         "Written by": f"llama-workbench {__version__}",
     }
     return {name: value for name, value in facts.items() if value}
-
-
-def _plain(value: Any) -> str:
-    """A value of the environment in one line."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
-    if isinstance(value, list):
-        return ", ".join(_plain(item) for item in value)
-    return "yes" if value is True else "no" if value is False else values.text(value)

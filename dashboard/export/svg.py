@@ -1,22 +1,21 @@
 """The forest plot as SVG text: for a file of its own, and for a page that needs neither script nor network.
 
-Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture. Rows, ends and
-ticks are those of `forest`.
+Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture. What stands
+where is `views.forest`'s.
 """
 
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures.colours import LIGHT, Palette
-from llama_workbench.dashboard.figures.drawing import FLOOR, SMALL, TRACK_PX, linear_ticks, ratio_ticks
-from llama_workbench.dashboard.views.data import Claim, Effect, Floor
-from llama_workbench.dashboard.views.forest import in_words, linear_span, region, region_name, rows, span
+from .. import words
+from ..figures.colours import LIGHT, Palette
+from ..views.data import Claim, Floor
+from ..views.forest import FASTER, FLOOR, SLOWER, TRACK_PX, Forest, Row, forest, in_words, region_name
 
+SMALL = 12  # font size
 FONTS = "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', sans-serif"
 FIGURE_PX = 760
 PHONE_PX = 340  # the least width that a figure without one of its own is made for
@@ -70,44 +69,34 @@ def forest_svg(
     """
     if not claim.effects:
         raise ValueError(f"{claim.id}: a figure needs an effect, and nothing was measured")
-    placed, headings, height = rows(claim.effects)
-    floors = {} if claim.unit else floors
-    left, right = linear_span(claim) if claim.unit else span(claim, floors)
+    described = forest(claim, floors)
     plot = Plot(None if width is None else width - 2 * MARGIN_PX)
-
-    def share(value: float) -> float:
-        inside = max(value, left)  # an end that is no ratio, 0 or less, lies at the left
-        place = (inside - left) / (right - left) if claim.unit else math.log(inside / left) / math.log(right / left)
-        return min(place, 1.0)
-
     drawn: list[str] = []
     y = 0.0
     for index, line in enumerate(title):
-        style = f"font-weight:{600 if index == 0 else 400};font-size:{15 if index == 0 else SMALL}px"
-        clipped = words.clip(line, int(plot.letters * (0.8 if index == 0 else 1)))
-        drawn.append(_text(plot.x(0), y + 14, clipped, colours.text if index == 0 else colours.muted, more=style))
+        style = f"font-weight:{400 if index else 600};font-size:{SMALL if index else 15}px"
+        clipped = words.clip(line, int(plot.letters * (1 if index else 0.8)))
+        drawn.append(_text(plot.x(0), y + 14, clipped, colours.muted if index else colours.text, more=style))
         y += LINE_PX
-    legend, y = _legend(claim, floors, colours, plot, y)
+    legend, y = _legend(described, colours, plot, y)
     drawn += legend
-    base = y + height  # of the axis
-    for above, name in headings:
+    base = y + described.height  # of the axis
+    for above, name in described.headings:
         drawn.append(_text(plot.x(0), base - above + 4, f"against {name}", colours.text, more="font-weight:600"))
-    for above, effect in placed:
-        drawn += _row(effect, claim, floors.get(effect.workload), base - above, plot, share, (left, right), colours)
-    column = "value [interval] · count" if claim.unit else f"speed-up [{words.percent(1 - claim.alpha)}] · rounds"
-    drawn.append(_text(plot.x(1), base - height + 12, column, colours.muted, "end"))
-    drawn += _axis(claim, base, plot, share, (left, right), colours)
-    y = base + FOOT_PX + (0 if claim.unit else LINE_PX)
+    for row in described.rows:
+        drawn += _row(described, row, base - row.y, plot, colours)
+    drawn.append(_text(plot.x(1), base - described.height + 12, described.column, colours.muted, "end"))
+    drawn += _axis(described, base, plot, colours)
+    y = base + FOOT_PX + (LINE_PX if described.is_ratio else 0)
     if source:
         drawn.append(_text(plot.x(0), y + 12, words.clip(source, plot.letters), colours.muted))
         y += LINE_PX
-    return _whole(claim, floors, drawn, width, y, colours)
+    told = in_words(claim, {} if claim.unit else floors)
+    name = f"{claim.title}: {words.look(claim.verdict).word.lower()}. {told}"
+    return _whole(_escaped(name, 4000), drawn, width, y, colours.page)
 
 
-def _whole(
-    claim: Claim, floors: Mapping[str, Floor], drawn: Sequence[str], width: float | None, height: float, ink: Palette
-) -> str:
-    name = _escaped(f"{claim.title}: {words.look(claim.verdict).word.lower()}. {in_words(claim, floors)}", 4000)
+def _whole(name: str, drawn: Sequence[str], width: float | None, height: float, ground: str) -> str:
     style = f"font-family:{FONTS};font-size:{SMALL}px"
     if width is None:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height:.0f}" role="img" style="{style}">'
@@ -118,7 +107,7 @@ def _whole(
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{tall:g}" '
             f'viewBox="0 0 {width:g} {tall:g}" role="img" style="{style}">',
             f"<title>{name}</title>",
-            f'<rect width="{width:g}" height="{tall:g}" style="fill:{ink.page}"/>',
+            f'<rect width="{width:g}" height="{tall:g}" style="fill:{ground}"/>',
             f'<g transform="translate({MARGIN_PX} {MARGIN_PX})">',
             *drawn,
             "</g>",
@@ -128,17 +117,12 @@ def _whole(
     )
 
 
-def _legend(
-    claim: Claim, floors: Mapping[str, Floor], colours: Palette, plot: Plot, y: float
-) -> tuple[list[str], float]:
+def _legend(described: Forest, colours: Palette, plot: Plot, y: float) -> tuple[list[str], float]:
     """What marks and fills mean, broken into lines; and the height below it."""
-    items: list[tuple[str, str]] = []
-    for verdict in dict.fromkeys(effect.verdict for effect in claim.effects if effect.value is not None):
-        shown = words.look(verdict)
-        items.append((verdict_mark(verdict, colours), shown.word.lower()))
-    if region(claim) is not None:
-        items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(claim)))
-    if any(effect.workload in floors for effect in claim.effects):
+    items = [(verdict_mark(verdict, colours), words.look(verdict).word.lower()) for verdict in described.verdicts]
+    if described.region is not None:
+        items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(described.claim)))
+    if any(row.floor for row in described.rows):
         items.append((_swatch(colours.floor, colours.floor_edge), f"{FLOOR} (identical code)"))
     drawn: list[str] = []
     x = 0.0
@@ -153,79 +137,58 @@ def _legend(
     return drawn, y + (LINE_PX if items else 0)
 
 
-def _row(
-    effect: Effect,
-    claim: Claim,
-    floor: Floor | None,
-    y: float,
-    plot: Plot,
-    share: Callable[[float], float],
-    ends: tuple[float, float],
-    colours: Palette,
-) -> list[str]:
+def _row(described: Forest, row: Row, y: float, plot: Plot, colours: Palette) -> list[str]:
     """A line of text, and under it the track with everything on it; `y` is the track's middle."""
-    half = TRACK_PX / 2
-    told = f"{effect.text} · {effect.rounds}"
+    effect, half = row.effect, TRACK_PX / 2
+    where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2))
     drawn = [
-        _text(plot.x(0), y - half - 6, words.clip(effect.where, max(12, plot.letters - len(told) - 2)), colours.text),
-        _text(plot.x(1), y - half - 6, told, colours.text, "end"),
+        _text(plot.x(0), y - half - 6, where, colours.text),
+        _text(plot.x(1), y - half - 6, row.told, colours.text, "end"),
         _box(plot, 0, 1, y, half, colours.track),
     ]
-    if claimed := region(claim):
-        low, high = (end if known is None else known for known, end in zip(claimed, ends, strict=True))
-        drawn.append(_box(plot, share(low), share(high), y, half, colours.region))
-        for edge in claimed:
-            if edge is not None:
-                drawn.append(_upright(plot.x(share(edge)), y, half, colours.region_edge, "2 2"))
-    if floor:
-        drawn.append(_box(plot, share(floor.low), share(floor.high), y, half - 3, colours.floor, colours.floor_edge))
-    if not claim.unit:
-        drawn.append(_upright(plot.x(share(1)), y, half, colours.muted))
+
+    def place(value: float) -> str:
+        return plot.x(described.share(value))
+
+    if described.region:
+        low, high = map(described.share, described.ends(*described.region))
+        drawn.append(_box(plot, low, high, y, half, colours.region))
+        edges = [edge for edge in described.region if edge is not None]
+        drawn += [_upright(place(edge), y, half, colours.region_edge, "2 2") for edge in edges]
+    if row.floor:
+        low, high = described.share(row.floor.low), described.share(row.floor.high)
+        drawn.append(_box(plot, low, high, y, half - 3, colours.floor, colours.floor_edge))
+    if described.is_ratio:
+        drawn.append(_upright(place(1), y, half, colours.muted))
     if effect.value is None:
         return drawn
     ink = colours.verdict[words.look(effect.verdict).colour]
-    low, high = (end if known is None else known for known, end in zip((effect.low, effect.high), ends, strict=True))
-    drawn.append(
-        f'<line x1="{plot.x(share(low))}" x2="{plot.x(share(high))}" y1="{y:.1f}" y2="{y:.1f}" '
-        f'style="stroke:{ink};stroke-width:2"/>'
-    )
+    start, end = map(place, described.ends(effect.low, effect.high))
+    drawn.append(f'<line x1="{start}" x2="{end}" y1="{y:.1f}" y2="{y:.1f}" style="stroke:{ink};stroke-width:2"/>')
     # An open end has no cap: it goes on.
-    drawn += [_upright(plot.x(share(end)), y, 5, ink, wide=2) for end in (effect.low, effect.high) if end is not None]
+    drawn += [_upright(place(end), y, 5, ink, wide=2) for end in (effect.low, effect.high) if end is not None]
     # Only a nested <svg> has a place in per cent; a <g> would need pixels.
-    drawn.append(
-        f'<svg x="{plot.x(share(effect.value))}" y="{y:.1f}" style="overflow:visible">'
-        f"{verdict_mark(effect.verdict, colours)}</svg>"
-    )
+    mark = verdict_mark(effect.verdict, colours)
+    drawn.append(f'<svg x="{place(effect.value)}" y="{y:.1f}" style="overflow:visible">{mark}</svg>')
     return drawn
 
 
-def _axis(
-    claim: Claim,
-    base: float,
-    plot: Plot,
-    share: Callable[[float], float],
-    ends: tuple[float, float],
-    colours: Palette,
-) -> list[str]:
+def _axis(described: Forest, base: float, plot: Plot, colours: Palette) -> list[str]:
     """Ticks with their labels, the title, and for ratios which side is which."""
     drawn = [
         f'<line x1="{plot.x(0)}" x2="{plot.x(1)}" y1="{base:.1f}" y2="{base:.1f}" '
         f'style="stroke:{colours.muted};stroke-width:1"/>'
     ]
-    for value, text in (linear_ticks(*ends) if claim.unit else ratio_ticks(*ends)).items():
-        place = share(value)
-        align = "start" if place < 0.03 else "end" if place > 0.97 else "middle"
-        drawn.append(_upright(plot.x(place), base + 3, 3, colours.muted))
-        drawn.append(_text(plot.x(place), base + 19, text, colours.text, align))
-    if claim.unit:
-        title = f"{claim.effects[0].metric} [{claim.unit}]"
-    else:
-        title = "speed-up (t_baseline / t_variant), log scale"
-        drawn.append(_text(plot.x(0), base + 38, "◂ variant slower", colours.muted))
-        drawn.append(_text(plot.x(1), base + 38, "variant faster ▸", colours.muted, "end"))
-    drawn.append(
-        _text(plot.x(0.5), base + (38 if claim.unit else 56), words.clip(title, plot.letters), colours.text, "middle")
-    )
+    for value, text in described.ticks.items():
+        share = described.share(value)
+        align = "start" if share < 0.03 else "end" if share > 0.97 else "middle"
+        drawn.append(_upright(plot.x(share), base + 3, 3, colours.muted))
+        drawn.append(_text(plot.x(share), base + 19, text, colours.text, align))
+    if described.is_ratio:
+        drawn.append(_text(plot.x(0), base + 38, SLOWER, colours.muted))
+        drawn.append(_text(plot.x(1), base + 38, FASTER, colours.muted, "end"))
+    below = base + (56 if described.is_ratio else 38)
+    drawn.append(_text(plot.x(0.5), below, words.clip(described.title, plot.letters), colours.text, "middle"))
     return drawn
 
 

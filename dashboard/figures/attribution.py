@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures.colours import LIGHT, Palette
-from llama_workbench.dashboard.figures.drawing import SMALL
-from llama_workbench.dashboard.views.attribution import Cell
 from llama_workbench.harness.metrics.attribution import Grid
-from llama_workbench.harness.report.text import interval_text, ratio_text
+from llama_workbench.harness.report.text import ratio_text
+
+from .. import words
+from ..views.attribution import Cell
+from .colours import LIGHT, Palette
+from .drawing import SMALL, Layout, axis, figure
 
 ROW_PX = 62
 
@@ -33,52 +34,39 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
     heads = [_levels(cell.levels[half:]) for cell in table[0]]
     down, over = (" × ".join(factor.name for factor in part) for part in (grid.factors[:half], grid.factors[half:]))
     flat = [value for row in values for value in row]
-    return go.Figure(
-        data=go.Heatmap(
-            z=values,
-            x=list(range(across)),
-            y=list(range(len(table))),
-            zmin=min(flat),
-            zmax=max(max(flat), min(flat) + 1e-6),
-            colorscale=[[0, colours.page], [1, colours.frames["variant"]]],
-            showscale=False,
-            xgap=3,
-            ygap=3,
-            text=[[_text(cell, first=cell is cells[0]) for cell in row] for row in table],
-            texttemplate="%{text}",
-            textfont={"size": SMALL, "color": colours.frame_text},
-            hovertext=[[_hover(cell) for cell in row] for row in table],
-            hoverinfo="text",
-        ),
-        layout={
-            "height": ROW_PX * len(table) + 108,
-            "margin": {"l": 76, "r": 4, "t": 62, "b": 8},
-            "xaxis": {
-                "title": {
-                    "text": words.label(f"down {down}, across {over}", 80),
-                    "font": {"size": SMALL + 1},
-                    "standoff": 4,
-                },
-                "tickvals": list(range(across)),
-                "ticktext": heads,
-                "side": "top",
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "tickfont": {"size": SMALL - 1},
-                "tickangle": 0,
-            },
-            "yaxis": {
-                "tickvals": list(range(len(table))),
-                "ticktext": names,
-                "autorange": "reversed",
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "tickfont": {"size": SMALL - 1},
-            },
-            "dragmode": False,
-        },
+    cells_axis: Layout = {"showgrid": False, "tickfont": {"size": SMALL - 1}}
+    x_axis = axis(
+        words.label(f"down {down}, across {over}", 80),
+        SMALL + 1,
+        tickvals=list(range(across)),
+        ticktext=heads,
+        side="top",
+        tickangle=0,
+        **cells_axis,
+    )
+    x_axis["title"]["standoff"] = 4
+    heatmap = go.Heatmap(
+        z=values,
+        x=list(range(across)),
+        y=list(range(len(table))),
+        zmin=min(flat),
+        zmax=max(max(flat), min(flat) + 1e-6),
+        colorscale=[[0, colours.page], [1, colours.frames["variant"]]],
+        showscale=False,
+        xgap=3,
+        ygap=3,
+        text=[[_text(cell, first=cell is cells[0]) for cell in row] for row in table],
+        texttemplate="%{text}",
+        textfont={"size": SMALL, "color": colours.frame_text},
+        hovertext=[[_hover(cell) for cell in row] for row in table],
+        hoverinfo="text",
+    )
+    return figure(
+        heatmap,
+        height=ROW_PX * len(table) + 108,
+        margin=(76, 4, 62, 8),
+        xaxis=x_axis,
+        yaxis=axis(tickvals=list(range(len(table))), ticktext=names, autorange="reversed", **cells_axis),
     )
 
 
@@ -105,7 +93,7 @@ def _ends(cell: Cell) -> str:
 def _hover(cell: Cell) -> str:
     return (
         f"<b>{words.label(cell.variant, 60)}</b><br>{words.milliseconds(cell.call_ns)} a call<br>"
-        f"{ratio_text(cell.ratio)} {interval_text(cell.low, cell.high)}"
+        f"{words.effect(cell.ratio, cell.low, cell.high)}"
     )
 
 

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures.colours import DARK, LIGHT, Palette
-from llama_workbench.dashboard.figures.drawing import SMALL, Layout, note
-from llama_workbench.dashboard.views.breakdown import NAMES, PhaseShare, interval
 from llama_workbench.variants.phase_map import PHASES
+
+from .. import words
+from ..views.breakdown import NAMES, PhaseShare, interval
+from .colours import DARK, LIGHT, Palette
+from .drawing import SMALL, Layout, axis, figure, legend, note, rows_axis
+
+Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
+"""The label of each bar, and its shares."""
 
 ROW_PX = 58  # a line of text and a bar
 BAR_PX = 28
@@ -40,12 +44,11 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def phase_bars(rows: Sequence[tuple[str, Sequence[PhaseShare]]], colours: Palette = LIGHT) -> go.Figure:
+def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
     """One bar of 100 % a row (its label, its shares), phases in the order of a forward; label and milliseconds above.
 
     A phase has its name and share on the bar where there is room, else in the legend and on hover.
     """
-    dark = colours == DARK
     height = ROW_PX * len(rows)
     middles = [height - ROW_PX * place - 40 for place in range(len(rows))]
     ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
@@ -55,70 +58,54 @@ def phase_bars(rows: Sequence[tuple[str, Sequence[PhaseShare]]], colours: Palett
         notes.append(note(0, above, words.label(name, 34), "left", ink))
         notes.append(note(1, above, words.milliseconds(1e6 * sum(one.ms for one in parts)), "right", quiet))
     present = [phase for phase in PHASES if any(one.phase == phase for _, parts in rows for one in parts)]
-    bars = []
-    for phase in present:
-        light_fill, dark_fill, pattern = _LOOKS[phase]
-        found = [next((one for one in parts if one.phase == phase), None) for _, parts in rows]
-        bars.append(
-            go.Bar(
-                name=NAMES.get(phase, phase),
-                x=[one.percent if one else 0 for one in found],
-                y=middles,
-                orientation="h",
-                width=BAR_PX,
-                marker={
-                    "color": dark_fill if dark else light_fill,
-                    "line": {"color": colours.page, "width": 1},
-                    "pattern": {
-                        "shape": pattern,
-                        "fillmode": "overlay",
-                        "size": 7,
-                        "solidity": 0.12,
-                        "fgcolor": colours.text,
-                        "fgopacity": 0.45,
-                    },
-                },
-                text=[f"{one.name} {one.percent:.0f} %" if one and one.percent >= 4 else "" for one in found],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                constraintext="inside",
-                insidetextfont={"color": colours.frame_text, "size": SMALL},
-                hovertext=[_hover(name, one) if one else "" for (name, _), one in zip(rows, found, strict=True)],
-                hoverinfo="text",
-            )
-        )
-    legend = LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three stand in a row
-    return go.Figure(
-        data=bars,
-        layout={
-            "barmode": "stack",
-            "annotations": notes,
-            "uniformtext": {"mode": "hide", "minsize": SMALL},
-            "xaxis": {
-                "range": [0, 100],
-                "tickvals": [0, 25, 50, 75, 100],
-                "ticksuffix": " %",
-                "title": {"text": "share of the time [%]", "font": {"size": SMALL}, "standoff": 4},
-                "gridcolor": colours.rule,
-                "zeroline": False,
-                "fixedrange": True,
+    foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three stand in a row
+    x_axis = axis("share of the time [%]", range=[0, 100], tickvals=[0, 25, 50, 75, 100], ticksuffix=" %")
+    x_axis |= {"gridcolor": colours.rule}
+    x_axis["title"]["standoff"] = 4
+    below = {"yref": "paper", "y": -FOOT_PX / height, "traceorder": "normal"}
+    return figure(
+        [_bar(phase, rows, middles, colours) for phase in present],
+        height=height + foot,
+        margin=(5, 20, 2, foot),
+        barmode="stack",
+        annotations=notes,
+        uniformtext={"mode": "hide", "minsize": SMALL},
+        xaxis=x_axis,
+        yaxis=rows_axis(height),
+        legend=legend(colours.text, **below),
+    )
+
+
+def _bar(phase: str, rows: Rows, middles: Sequence[float], colours: Palette) -> go.Bar:
+    """One phase over all rows."""
+    light_fill, dark_fill, pattern = _LOOKS[phase]
+    found = [next((one for one in parts if one.phase == phase), None) for _, parts in rows]
+    return go.Bar(
+        name=NAMES.get(phase, phase),
+        x=[one.percent if one else 0 for one in found],
+        y=middles,
+        orientation="h",
+        width=BAR_PX,
+        marker={
+            "color": dark_fill if colours == DARK else light_fill,
+            "line": {"color": colours.page, "width": 1},
+            "pattern": {
+                "shape": pattern,
+                "fillmode": "overlay",
+                "size": 7,
+                "solidity": 0.12,
+                "fgcolor": colours.text,
+                "fgopacity": 0.45,
             },
-            "yaxis": {"range": [0, height], "visible": False, "fixedrange": True},
-            "height": height + FOOT_PX + legend,
-            "margin": {"l": 5, "r": 20, "t": 2, "b": FOOT_PX + legend},
-            "legend": {
-                "orientation": "h",
-                "x": 0,
-                "y": -FOOT_PX / height,
-                "yanchor": "top",
-                "traceorder": "normal",
-                "font": {"size": SMALL, "color": colours.text},
-                "itemclick": False,
-                "itemdoubleclick": False,
-            },
-            "dragmode": False,
         },
+        text=[f"{one.name} {one.percent:.0f} %" if one and one.percent >= 4 else "" for one in found],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        constraintext="inside",
+        insidetextfont={"color": colours.frame_text, "size": SMALL},
+        hovertext=[_hover(name, one) if one else "" for (name, _), one in zip(rows, found, strict=True)],
+        hoverinfo="text",
     )
 
 
@@ -129,7 +116,7 @@ def _hover(name: str, share: PhaseShare) -> str:
     )
 
 
-def phase_bars_text(rows: Sequence[tuple[str, Sequence[PhaseShare]]]) -> str:
+def phase_bars_text(rows: Rows) -> str:
     """The bars in words, the five largest phases of each."""
     said = []
     for name, parts in rows:

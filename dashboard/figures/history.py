@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures.colours import LIGHT, Palette
-from llama_workbench.dashboard.figures.drawing import SMALL, note, ratio_ticks
-from llama_workbench.dashboard.views.history import Break, Point
-from llama_workbench.harness.report.text import interval_text, ratio_text
+from .. import words
+from ..views.entries import when
+from ..views.history import Break, Point
+from ..views.samples import ratios
+from .colours import LIGHT, Palette
+from .drawing import ABOVE, SMALL, axis, figure, mark, marks, note, ratio_axis, rule
 
 HEIGHT_PX = 340
 MOST_TICKS = 4
@@ -21,7 +21,7 @@ CROWDED = 60  # with more points than that, marks are smaller and bars have no c
 KINDS = {
     "run": ("circle", "a run"),
     "baseline": ("diamond", "a baseline"),
-    "doubtful": ("circle-open", "not to its end, a control fired, or it moved"),
+    "doubtful": ("circle-open", "stopped early, a control fired, or it drifted"),
 }
 """Marker and legend of each kind of point."""
 
@@ -37,26 +37,19 @@ def timeline(
     """
     if not points:
         raise ValueError("no runs to draw")
-    low, high = _span(points)
-    broken = {each.index: number for number, each in enumerate(breaks, 1)}
-    line_x: list[float | None] = []
-    line_y: list[float | None] = []
-    for index, point in enumerate(points):
-        if index in broken:
-            line_x.append(None)
-            line_y.append(None)
-        line_x.append(index)
-        line_y.append(_ratio(point))
-    line = go.Scatter(
-        x=line_x,
-        y=line_y,
-        mode="lines",
-        line={"color": colours.muted, "width": 1},
-        hoverinfo="skip",
-        showlegend=False,
-        connectgaps=False,
-    )
-    traces: list[Any] = [line]
+    broken = {each.index for each in breaks}
+    line = [place for index in range(len(points)) for place in ((None, index) if index in broken else (index,))]
+    traces = [
+        go.Scatter(
+            x=line,
+            y=[None if index is None else _ratio(points[index]) for index in line],
+            mode="lines",
+            line={"color": colours.muted, "width": 1},
+            hoverinfo="skip",
+            showlegend=False,
+            connectgaps=False,
+        )
+    ]
     for name, (symbol, legend) in KINDS.items():
         chosen = [(index, point) for index, point in enumerate(points) if kind(point) == name]
         if chosen:
@@ -73,67 +66,34 @@ def timeline(
                 hoverinfo="skip",
             )
         )
+    orange = colours.verdict["orange"]
     few = len(breaks) <= 20  # more numbers than that would hide the points; the table below has them
-    shapes = [
-        {
-            "type": "line",
-            "x0": each.index - 0.5,
-            "x1": each.index - 0.5,
-            "y0": 0,
-            "y1": 1,
-            "yref": "paper",
-            "line": {"color": colours.verdict["orange"], "width": 1, "dash": "dot"},
-            "layer": "below",
-        }
-        for each in breaks
-    ]
-    numbers = [
-        note(each.index - 0.5, 0.98, str(number), "center", (colours.verdict["orange"], colours.page))
-        | {"xref": "x", "yref": "paper"}
-        for number, each in enumerate(breaks, 1)
-        if few
-    ]
-    ticks = ratio_ticks(low, high)
     every = _ticks(len(points))
     labels = [words.label(_when(points[index].started, points), 20) for index in every]
     against = words.label(points[-1].against or "yardstick", 30)
-    return go.Figure(
-        data=traces,
-        layout={
-            "shapes": shapes,
-            "annotations": numbers,
-            "height": HEIGHT_PX,
-            "margin": {"l": 62, "r": 36, "t": 46, "b": 52},
-            "xaxis": {
-                "title": {"text": "runs, oldest left (start, UTC)", "font": {"size": SMALL + 1}, "standoff": 8},
-                "tickvals": every,
-                "ticktext": labels,
-                "range": [-0.6, max(len(points) - 0.4, 0.6)],
-                "showgrid": False,
-                "zeroline": False,
-                "fixedrange": True,
-            },
-            "yaxis": {
-                "type": "log",
-                "title": {"text": f"t_{against} / t_variant, log", "font": {"size": SMALL + 1}},
-                "range": [math.log10(low), math.log10(high)],
-                "tickvals": list(ticks),
-                "ticktext": list(ticks.values()),
-                "gridcolor": colours.rule,
-                "zeroline": False,
-                "fixedrange": True,
-            },
-            "legend": {
-                "orientation": "h",
-                "x": 0,
-                "y": 1.02,
-                "yanchor": "bottom",
-                "xanchor": "left",
-                "font": {"size": SMALL},
-            },
-            "hovermode": "closest",
-            "dragmode": False,
-        },
+    x_axis = axis(
+        "runs, oldest left (start, UTC)",
+        SMALL + 1,
+        tickvals=every,
+        ticktext=labels,
+        range=[-0.6, max(len(points) - 0.4, 0.6)],
+        showgrid=False,
+    )
+    x_axis["title"]["standoff"] = 8
+    return figure(
+        traces,
+        height=HEIGHT_PX,
+        margin=(62, 36, 46, 52),
+        shapes=[rule(x, x, 0, 1, orange, "dot", yref="paper") for x in (each.index - 0.5 for each in breaks)],
+        annotations=[
+            note(each.index - 0.5, 0.98, str(number), "center", (orange, colours.page)) | {"xref": "x", "yref": "paper"}
+            for number, each in enumerate(breaks, 1)
+            if few
+        ],
+        xaxis=x_axis,
+        yaxis=ratio_axis(*_span(points), f"t_{against} / t_variant, log", SMALL + 1, gridcolor=colours.rule),
+        legend={**ABOVE, "y": 1.02, "xanchor": "left"},
+        hovermode="closest",
     )
 
 
@@ -156,8 +116,7 @@ def text(point: Point) -> str:
     """A ratio with interval and rounds."""
     if not point.interval.n:
         return "not measured"
-    ends = (math.exp(end) if math.isfinite(end) else None for end in (point.interval.low, point.interval.high))
-    return f"{ratio_text(_ratio(point))} {interval_text(*ends)}, {point.interval.n} rounds"
+    return f"{words.effect(*ratios(point.interval))}, {point.interval.n} rounds"
 
 
 def kind(point: Point) -> str:
@@ -169,37 +128,26 @@ def _marks(
     chosen: Sequence[tuple[int, Point]], symbol: str, legend: str, colours: Palette, *, crowded: bool
 ) -> go.Scatter:
     colour = colours.sides[1]
-    ratios = [_ratio(point) or 1.0 for _, point in chosen]
+    values = [_ratio(point) or 1.0 for _, point in chosen]
     ends = [
-        tuple(math.exp(end) if math.isfinite(end) else ratio for end in (point.interval.low, point.interval.high))
-        for ratio, (_, point) in zip(ratios, chosen, strict=True)
+        (low or value, high or value)
+        for value, (_, point) in zip(values, chosen, strict=True)
+        for _, low, high in [ratios(point.interval)]
     ]
-    return go.Scatter(
-        x=[index for index, _ in chosen],
-        y=ratios,
-        mode="markers",
-        name=legend,
-        marker={
-            "symbol": symbol,
-            "size": 4 if crowded else 8,
-            "color": colour,
-            "line": {"width": 1.5, "color": colour},
-        },
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [high - ratio for ratio, (_, high) in zip(ratios, ends, strict=True)],
-            "arrayminus": [ratio - low for ratio, (low, _) in zip(ratios, ends, strict=True)],
-            "color": colour,
-            "thickness": 1 if crowded else 1.5,
-            "width": 0 if crowded else 3,
-        },
-        hovertext=[
-            f"<b>{words.label(point.name, 60)}</b><br>{words.label(point.started[:16].replace('T', ' '), 30)}<br>"
+    return marks(
+        [index for index, _ in chosen],
+        values,
+        ends,
+        [
+            f"<b>{words.label(point.name, 60)}</b><br>{words.label(when(point.started), 30)}<br>"
             f"{words.label(text(point))}"
             for _, point in chosen
         ],
-        hoverinfo="text",
+        colour=colour,
+        name=legend,
+        thickness=1 if crowded else 1.5,
+        cap=0 if crowded else 3,
+        marker=mark(symbol, colour, 4 if crowded else 8, 1.5),
     )
 
 

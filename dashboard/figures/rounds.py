@@ -7,10 +7,10 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures.colours import LIGHT, Palette
-from llama_workbench.dashboard.figures.drawing import SMALL, Layout, ratio_ticks
-from llama_workbench.dashboard.views.samples import Paired
+from .. import words
+from ..views.samples import Paired
+from .colours import LIGHT, Palette
+from .drawing import ABOVE, SMALL, Layout, area, axis, figure, mark, marks, ratio_axis, rule
 
 HEIGHT_PX = 360
 NEAR = 1.0  # a claimed range is drawn where it begins no further from the rounds than this many times their span
@@ -35,35 +35,11 @@ def paired_rounds(
         raise ValueError("no rounds to draw")
     count = len(paired.ratios)
     bottom, top, beyond = _span(paired, low, high)
-    look = words.look(verdict)
-    colour = colours.verdict[look.colour]
-    numbers = np.arange(1, count + 1)
-    known = np.isfinite(paired.highs) & (paired.lows > 0) & (paired.lows <= paired.highs)
     end = count + max(1.0, 0.04 * count)
-    traces: list[go.Scatter] = []
-    if known.any():
-        x = numbers[known]
-        band = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
-        traces.append(go.Scatter(x=x, y=paired.highs[known], showlegend=False, **band))
-        traces.append(
-            go.Scatter(
-                x=x, y=paired.lows[known], fill="tonexty", fillcolor=colours.floor, name="interval so far", **band
-            )
-        )
-        traces.append(
-            go.Scatter(
-                x=x,
-                y=paired.estimates[known],
-                mode="lines",
-                line={"color": colours.text, "width": 1.5},
-                name="estimate so far",
-                showlegend=False,
-                hoverinfo="skip",
-            )
-        )
+    traces = _closing(paired, colours)
     traces.append(
         go.Scatter(
-            x=numbers,
+            x=np.arange(1, count + 1),
             y=paired.ratios,
             mode="markers",
             marker={"size": 6, "color": colours.sides[1], "symbol": "circle-open", "line": {"width": 1.5}},
@@ -73,82 +49,65 @@ def paired_rounds(
         )
     )
     if paired.ratio is not None:
-        reach = (paired.low or bottom, paired.high or top)
+        look = words.look(verdict)
+        colour = colours.verdict[look.colour]
         traces.append(
-            go.Scatter(
-                x=[end],
-                y=[paired.ratio],
-                mode="markers",
-                marker={"symbol": look.symbol, "size": 10, "color": colour, "line": {"width": 2, "color": colour}},
-                error_y={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [reach[1] - paired.ratio],
-                    "arrayminus": [paired.ratio - reach[0]],
-                    "color": colour,
-                    "thickness": 2.5,
-                    "width": 6,
-                },
+            marks(
+                [end],
+                [paired.ratio],
+                [(paired.low or bottom, paired.high or top)],
+                [words.label(words.effect(paired.ratio, paired.low, paired.high))],
+                colour=colour,
                 name=f"after {count} rounds",
+                thickness=2.5,
+                marker=mark(look.symbol, colour, 10),
                 showlegend=False,
-                hovertext=[words.label(words.effect(paired.ratio, paired.low, paired.high))],
-                hoverinfo="text",
             )
         )
     shapes = [_across(1.0, colours.muted, "solid")]
     if paired.median is not None:
-        shapes.append(
-            _across(paired.median, colours.sides[1], "dash") | {"name": "median of the rounds", "showlegend": True}
-        )
+        median = _across(paired.median, colours.sides[1], "dash") | {"name": "median of the rounds", "showlegend": True}
+        median["line"]["width"] = 1.5
+        shapes.append(median)
     if not beyond and (low is not None or high is not None):
-        shapes.append(
-            {
-                "type": "rect",
-                "xref": "paper",
-                "x0": 0,
-                "x1": 1,
-                "y0": max(low or 0, bottom),
-                "y1": min(high or math.inf, top),
-                "fillcolor": colours.region,
-                "line": {"width": 0},
-                "layer": "below",
-                "name": words.label(claimed, 40),
-                "showlegend": True,
-            }
-        )
+        inside = max(low or 0, bottom), min(high or math.inf, top)
+        named: Layout = {"xref": "paper", "name": words.label(claimed, 40), "showlegend": True}
+        shapes.append(area(0, 1, *inside, colours.region, **named))
         shapes += [_across(edge, colours.region_edge, "dot") for edge in (low, high) if edge and bottom < edge < top]
-    ticks = ratio_ticks(bottom, top)
-    return go.Figure(
-        data=traces,
-        layout={
-            "shapes": shapes,
-            "annotations": [_arrow(beyond, claimed, colours)] if beyond else [],
-            "xaxis": {
-                "title": {"text": "round, in the order of measuring", "font": {"size": SMALL + 1}},
-                "range": [0.5, end + max(0.7, 0.02 * count)],
-                "showgrid": False,
-                "zeroline": False,
-                "fixedrange": True,
-                "ticks": "outside",
-                "nticks": 7,
-            },
-            "yaxis": {
-                "type": "log",
-                "range": [math.log10(bottom), math.log10(top)],
-                "tickvals": list(ticks),
-                "ticktext": list(ticks.values()),
-                "title": {"text": "t_baseline / t_variant, log scale", "font": {"size": SMALL + 1}},
-                "gridcolor": colours.rule,
-                "zeroline": False,
-                "fixedrange": True,
-            },
-            "height": HEIGHT_PX,
-            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": SMALL}},
-            "hovermode": "closest",
-            "dragmode": False,
-        },
+    return figure(
+        traces,
+        height=HEIGHT_PX,
+        margin=(8, 8, 8, 8),
+        shapes=shapes,
+        annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
+        xaxis=axis(
+            "round, in the order of measuring",
+            SMALL + 1,
+            range=[0.5, end + max(0.7, 0.02 * count)],
+            showgrid=False,
+            ticks="outside",
+            nticks=7,
+        ),
+        yaxis=ratio_axis(bottom, top, "t_baseline / t_variant, log scale", SMALL + 1, gridcolor=colours.rule),
+        legend={**ABOVE, "y": 1.02},
+        hovermode="closest",
     )
+
+
+def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
+    """The interval so far as a band, and the estimate in it; nothing while there are too few rounds."""
+    known = np.isfinite(paired.highs) & (paired.lows > 0) & (paired.lows <= paired.highs)
+    if not known.any():
+        return []
+    x = np.arange(1, len(paired.ratios) + 1)[known]
+    band = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
+    filled = {"fill": "tonexty", "fillcolor": colours.floor, "name": "interval so far"}
+    line = {"mode": "lines", "line": {"color": colours.text, "width": 1.5}, "name": "estimate so far"}
+    return [
+        go.Scatter(x=x, y=paired.highs[known], showlegend=False, **band),
+        go.Scatter(x=x, y=paired.lows[known], **filled, **band),
+        go.Scatter(x=x, y=paired.estimates[known], showlegend=False, hoverinfo="skip", **line),
+    ]
 
 
 def in_words(paired: Paired, baseline: str, variant: str, workload: str) -> str:
@@ -182,16 +141,7 @@ def _span(paired: Paired, low: float | None, high: float | None) -> tuple[float,
 
 
 def _across(y: float, colour: str, dash: str) -> Layout:
-    return {
-        "type": "line",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": y,
-        "y1": y,
-        "line": {"color": colour, "width": 1.5 if dash == "dash" else 1, "dash": dash},
-        "layer": "below",
-    }
+    return rule(0, 1, y, y, colour, dash, xref="paper")
 
 
 def _arrow(beyond: str, claimed: str, colours: Palette) -> Layout:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures.colours import LIGHT, Palette
-from llama_workbench.dashboard.figures.drawing import SMALL, Layout, ratio_ticks
-from llama_workbench.dashboard.views.data import Floor
-from llama_workbench.dashboard.views.scaling import AXES, Cost, Series, sweep
+from .. import words
+from ..views.data import Floor
+from ..views.scaling import AXES, Cost, Series, sweep
+from .colours import LIGHT, Palette
+from .drawing import ABOVE, Layout, area, axis, figure, mark, marks, ratio_axis, rule
 
 HEIGHT = 380
 
@@ -28,51 +28,31 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     logs = [math.log(value) for value in known if value]
     air = max(0.06 * (max(logs) - min(logs)), 0.003)
     bottom, top = math.exp(min(logs) - air), math.exp(max(logs) + air)
-    shapes = [
-        _box(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge),
-        *(
-            _box(point.size / 1.13, point.size * 1.13, floor.low, floor.high, colours.floor, colours.floor_edge)
-            for point in series.points
-            if (floor := floors.get(point.effect.workload))
-        ),
-        {"type": "line", "x0": left, "x1": right, "y0": 1, "y1": 1, "line": {"color": colours.muted, "width": 1}},
-        *(
-            {"type": "line", "x0": edge, "x1": edge, "y0": bottom, "y1": top, "line": _dashes(colours)}
-            for crossing in sweep(series).crossings
-            for edge in (crossing.low, crossing.high)
-        ),
-    ]
+    boxes = [(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge)]
+    for point in series.points:
+        if floor := floors.get(point.effect.workload):
+            around = (point.size / 1.13, point.size * 1.13, floor.low, floor.high)
+            boxes.append((*around, colours.floor, colours.floor_edge))
+    shapes = [area(*each) for each in boxes]
+    for each in shapes:
+        each["line"]["dash"] = "dot"
+    shapes.append(rule(left, right, 1, 1, colours.muted))
+    edges = [edge for crossing in sweep(series).crossings for edge in (crossing.low, crossing.high)]
+    dashes = {"line": {"color": colours.verdict["violet"], "width": 2, "dash": "dash"}}
+    shapes += [rule(edge, edge, bottom, top, "") | dashes for edge in edges]
     traces = []
     for settled, name, symbol in ((True, "settled", "circle"), (False, "not settled", "circle-open")):
         chosen = [point for point in series.points if point.settled is settled and point.effect.value]
-        if not chosen:
-            continue
-        middles = [point.effect.value or 1.0 for point in chosen]
-        traces.append(
-            _points(
-                [point.size for point in chosen],
-                middles,
-                [point.effect.low or bottom for point in chosen],
-                [point.effect.high or top for point in chosen],
-                hovers=[
-                    f"<b>{words.label(point.effect.workload, 60)}</b><br>{words.label(point.effect.text)}<br>"
-                    f"{point.effect.rounds} rounds, {name}"
-                    for point in chosen
-                ],
-                name=name,
-                symbol=symbol,
-                colours=colours,
-            )
-        )
-    ticks = ratio_ticks(bottom, top)
-    y_axis: Layout = {
-        "type": "log",
-        "range": [math.log10(bottom), math.log10(top)],
-        "tickvals": list(ticks),
-        "ticktext": list(ticks.values()),
-        "title": {"text": "speed-up (log)", "font": {"size": SMALL}},
-    }
-    return _figure(traces, shapes, series, (left, right), y_axis, colours)
+        if chosen:
+            hovers = [
+                f"<b>{words.label(point.effect.workload, 60)}</b><br>{words.label(point.effect.text)}<br>"
+                f"{point.effect.rounds} rounds, {name}"
+                for point in chosen
+            ]
+            values = [point.effect.value or 1.0 for point in chosen]
+            ends = [(point.effect.low or bottom, point.effect.high or top) for point in chosen]
+            traces.append(_points([point.size for point in chosen], values, ends, hovers, name, symbol, colours))
+    return _figure(traces, shapes, series, (left, right), ratio_axis(bottom, top, "speed-up (log)"), colours)
 
 
 def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
@@ -104,36 +84,23 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     for settled, name, symbol in ((True, "sign settled", "circle"), (False, "sign not settled", "circle-open")):
         chosen = [cost for cost in known if _signed(cost) is settled]
         if chosen:
-            traces.append(
-                _points(
-                    [cost.size for cost in chosen],
-                    [bent(cost.us or 0) for cost in chosen],
-                    [-most if cost.low is None else bent(cost.low) for cost in chosen],
-                    [most if cost.high is None else bent(cost.high) for cost in chosen],
-                    hovers=[f"{cost_text(cost)}<br>{cost.rounds} rounds, {name}" for cost in chosen],
-                    name=name,
-                    symbol=symbol,
-                    colours=colours,
-                )
-            )
+            values = [bent(cost.us or 0) for cost in chosen]
+            ends = [
+                (-most if cost.low is None else bent(cost.low), most if cost.high is None else bent(cost.high))
+                for cost in chosen
+            ]
+            hovers = [f"{cost_text(cost)}<br>{cost.rounds} rounds, {name}" for cost in chosen]
+            traces.append(_points([cost.size for cost in chosen], values, ends, hovers, name, symbol, colours))
     powers = [10.0**power for power in range(-2, 8) if knee <= 10.0**power <= max(finite, default=1.0) * 1.1]
     step = 1 if len(powers) <= 4 else 2
     values = [0.0, *(sign * power for power in powers[::step] for sign in (1, -1))]
-    y_axis: Layout = {
-        "range": [-most, most],
-        "tickvals": [bent(value) for value in values],
-        "ticktext": [f"{value:,.10g}" for value in values],
-        "title": {"text": "µs a call", "font": {"size": SMALL}},
-    }
-    zero: Layout = {
-        "type": "line",
-        "x0": left,
-        "x1": right,
-        "y0": 0,
-        "y1": 0,
-        "line": {"color": colours.muted, "width": 1},
-    }
-    return _figure(traces, [zero], series, (left, right), y_axis, colours)
+    y_axis = axis(
+        "µs a call",
+        range=[-most, most],
+        tickvals=[bent(value) for value in values],
+        ticktext=[f"{value:,.10g}" for value in values],
+    )
+    return _figure(traces, [rule(left, right, 0, 0, colours.muted)], series, (left, right), y_axis, colours)
 
 
 def microseconds_text(series: Series, costs: Sequence[Cost]) -> str:
@@ -148,8 +115,7 @@ def cost_text(cost: Cost) -> str:
         return "not measured"
     if cost.low is None or cost.high is None:
         return f"{cost.us:,.3g} µs, too few rounds for an interval ({cost.rounds})"
-    low, middle, high = (f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (cost.low, cost.us, cost.high))
-    return f"{middle} µs [{low}, {high}]"
+    return words.plain_interval(cost.us, cost.low, cost.high, "µs")
 
 
 def _signed(cost: Cost) -> bool:
@@ -157,36 +123,16 @@ def _signed(cost: Cost) -> bool:
 
 
 def _points(
-    x: Sequence[float],
-    y: Sequence[float],
-    low: Sequence[float],
-    high: Sequence[float],
-    *,
+    sizes: Sequence[float],
+    values: Sequence[float],
+    ends: Sequence[tuple[float, float]],
     hovers: Sequence[str],
     name: str,
     symbol: str,
     colours: Palette,
 ) -> go.Scatter:
-    colour = colours.verdict["blue"]
-    return go.Scatter(
-        x=list(x),
-        y=list(y),
-        mode="markers",
-        name=name,
-        marker={"symbol": symbol, "size": 10, "color": colour, "line": {"width": 2, "color": colour}},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [end - middle for end, middle in zip(high, y, strict=True)],
-            "arrayminus": [middle - end for end, middle in zip(low, y, strict=True)],
-            "color": colour,
-            "thickness": 2,
-            "width": 6,
-        },
-        hovertext=list(hovers),
-        hoverinfo="text",
-        showlegend=True,
-    )
+    blue = colours.verdict["blue"]
+    return marks(sizes, values, ends, hovers, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True)
 
 
 def _figure(
@@ -198,46 +144,25 @@ def _figure(
     colours: Palette,
 ) -> go.Figure:
     sizes = list(dict.fromkeys(point.size for point in series.points))
-    return go.Figure(
-        data=list(traces),
-        layout={
-            "shapes": [{"layer": "below", **shape} for shape in shapes],
-            "xaxis": {
-                "type": "log",
-                "range": [math.log10(end) for end in ends],
-                "tickvals": sizes,
-                "ticktext": [f"{size:,.0f}" for size in sizes],
-                "title": {"text": f"{AXES[series.axis]}, log", "font": {"size": SMALL}},
-                "showgrid": False,
-                "zeroline": False,
-                "ticks": "outside",
-                "fixedrange": True,
-            },
-            "yaxis": {**y_axis, "gridcolor": colours.rule, "zeroline": False, "fixedrange": True, "automargin": True},
-            "height": HEIGHT,
-            "margin": {"l": 8, "r": 8, "t": 34, "b": 8},
-            "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"size": SMALL}},
-            "hovermode": "closest",
-            "dragmode": False,
-        },
+    return figure(
+        list(traces),
+        height=HEIGHT,
+        margin=(8, 8, 34, 8),
+        shapes=list(shapes),
+        xaxis=axis(
+            f"{AXES[series.axis]}, log",
+            type="log",
+            range=[math.log10(end) for end in ends],
+            tickvals=sizes,
+            ticktext=[f"{size:,.0f}" for size in sizes],
+            showgrid=False,
+            ticks="outside",
+        ),
+        yaxis={**y_axis, "gridcolor": colours.rule, "automargin": True},
+        legend=ABOVE,
+        hovermode="closest",
     )
 
 
 def _ends(sizes: Sequence[float]) -> tuple[float, float]:
     return min(sizes) / 1.5, max(sizes) * 1.5
-
-
-def _box(x0: float, x1: float, y0: float, y1: float, fill: str, edge: str) -> Layout:
-    return {
-        "type": "rect",
-        "x0": x0,
-        "x1": x1,
-        "y0": y0,
-        "y1": y1,
-        "fillcolor": fill,
-        "line": {"width": 1, "color": edge, "dash": "dot"},
-    }
-
-
-def _dashes(colours: Palette) -> Layout:
-    return {"color": colours.verdict["violet"], "width": 2, "dash": "dash"}

@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llama_workbench.dashboard.flames.tree import Counts, Frame, Scale
+from llama_workbench.harness.store.pass_schema import Profile
+
+from .tree import Counts, Frame, Scale
 
 SURE = 2.0
 """A difference below this many standard errors is drawn grey. Of identical code about one box in twenty exceeds it."""
@@ -60,12 +62,13 @@ def _leaves(frame: Frame) -> Iterator[Counts]:
         yield frame.counts
 
 
-def reason_against(rates: Sequence[float | None], native: Sequence[bool], medians: Sequence[float | None]) -> str:
+def reason_against(sides: Sequence[Profile]) -> str:
     """Why two profiles may not be subtracted, in words; empty where they may."""
-    if None in rates:
+    rates = [side.rate_hz for side in sides]
+    if not all(rates):
         return "the run does not say at which rate a side was sampled"
     if len(set(rates)) > 1:
-        return f"the sides were sampled at {' and '.join(f'{rate:g} Hz' for rate in rates if rate)}"
-    if len(set(native)) > 1:
+        return f"the sides were sampled at {' and '.join(f'{rate:g} Hz' for rate in rates)}"
+    if len({side.native for side in sides}) > 1:
         return "one side has the frames of native code and the other does not"
-    return "the run has no time of a call for a side" if None in medians else ""
+    return "" if all(side.median_ns for side in sides) else "the run has no time of a call for a side"

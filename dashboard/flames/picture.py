@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures.colours import DARK, LIGHT, STEPS, Palette
-from llama_workbench.dashboard.flames.difference import colour_limit_ns, delta
-from llama_workbench.dashboard.flames.tree import Counts, Frame, Scale, merge, prune, time_ns, without_shell
-from llama_workbench.dashboard.views.data import Profile
+from .. import words
+from ..figures.colours import DARK, LIGHT, STEPS, Palette
+from ..views.data import Profile
+from .difference import colour_limit_ns, delta
+from .tree import Counts, Frame, Scale, merge, prune, time_ns, without_shell
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
 
@@ -89,8 +89,8 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
         )
     found = {kind(frame) for level, frame in shown.walk() if level}
     drawn = columns.drawn() | {
-        "title": profile.variant,
-        "sides": [profile.variant],
+        "title": profile.row.variant,
+        "sides": [profile.row.variant],
         "samples": [scale.samples],
         "totals": [_ms(scale.median_ns) if profile.scale else None],
         "scale": f"full width = {words.milliseconds(full_ns)} a call" if profile.scale else "full width = all samples",
@@ -105,7 +105,7 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
 
     `merged` is `frames.merge` of their trees, where that is known already (of large ones it takes long). Boxes whose
     difference is below two standard errors are grey. Raises ValueError where either has no profile or no time of a
-    call (`frame_difference.reason_against` says so beforehand).
+    call (`difference.reason_against` says so beforehand).
     """
     if before.root is None or after.root is None or before.scale is None or after.scale is None:
         raise ValueError("two profiles with the time of a call are needed")
@@ -139,16 +139,16 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
             error2=_ms(scales[1].error_ns(box.counts[1])),
         )
     drawn = columns.drawn() | {
-        "title": f"{after.variant} less {before.variant}",
-        "sides": [before.variant, after.variant],
+        "title": f"{after.row.variant} less {before.row.variant}",
+        "sides": [before.row.variant, after.row.variant],
         "samples": [scale.samples for scale in scales],
         "totals": [_ms(scale.median_ns) for scale in scales],
         "scale": f"full width = {words.milliseconds(full_ns)}, the mean of both sides",
         "alt": difference_text(before, after, merged),
     }
     legend = (
-        (_NEUTRAL + STEPS, False, f"+ more time in {after.variant}"),
-        (_NEUTRAL - STEPS, False, f"− less time in {after.variant}"),
+        (_NEUTRAL + STEPS, False, f"+ more time in {after.row.variant}"),
+        (_NEUTRAL - STEPS, False, f"− less time in {after.row.variant}"),
         (_NEUTRAL, False, "≈ within two standard errors"),
         (_NEUTRAL, True, "striped: only on one side"),
     )
@@ -224,15 +224,15 @@ def _place(frame: Frame) -> str:
 def flamegraph_text(profile: Profile, most: int = 3) -> str:
     """The flamegraph in a sentence: the time of a call and the functions with the most time of their own."""
     if profile.root is None:
-        return f"No profile of {profile.variant}: {profile.reason}."
+        return f"No profile of {profile.row.variant}: {profile.reason}."
     total = profile.root.samples
     largest = [
         f"{name} {words.milliseconds(profile.scale.time_ns(own)) if profile.scale else words.percent(own / total)}"
         for name, _, (own,) in profile.root.by_own_time[:most]
     ]
-    time = f", {words.milliseconds(profile.median_ns)} a call" if profile.median_ns else ""
+    time = f", {words.milliseconds(profile.row.median_ns)} a call" if profile.row.median_ns else ""
     return (
-        f"Flamegraph of {profile.variant} on {profile.workload}{time}, "
+        f"Flamegraph of {profile.row.variant} on {profile.row.workload}{time}, "
         f"{total} samples. Most time of their own: {', '.join(largest)}."
     )
 
@@ -246,8 +246,9 @@ def difference_text(before: Profile, after: Profile, merged: Frame, most: int = 
     sure = sorted((item for item in deltas if item[1].sure), key=lambda item: -abs(item[1].ns))[:most]
     changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none beyond two standard errors"
     return (
-        f"Differential flamegraph on {before.workload}: {before.variant} {words.milliseconds(before.median_ns)} "
-        f"a call, {after.variant} {words.milliseconds(after.median_ns)}. Largest differences of own time: {changed}."
+        f"Differential flamegraph on {before.row.workload}: {before.row.variant} "
+        f"{words.milliseconds(before.row.median_ns)} a call, {after.row.variant} "
+        f"{words.milliseconds(after.row.median_ns)}. Largest differences of own time: {changed}."
     )
 
 

@@ -2,65 +2,55 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
-import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import state as parts
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures import attribution as cells
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import attribution as figures
 from llama_workbench.dashboard.figures import forest
-from llama_workbench.dashboard.views import attribution as grids
-from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.views import attribution, data, samples
 from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERCENT
 from llama_workbench.harness.store.folder import RunError
 
 COMMAND = "pytest --benchmark --claims arch-or-ops"
 
 
-@st.cache_data(max_entries=32, show_spinner="Reading the samples …")
-def read_grid(path: Path, stamp: data.Stamp, workload: str, alpha: float) -> grids.Measured:
-    """The cells of a grid. Raises RunError."""
-    return grids.read_grid(path, workload, alpha)
-
-
 def main() -> None:
-    opened = parts.open_run("Attribution")
+    opened = head.open_run("Attribution")
     if opened is None:
         return
-    claims = [claim for claim in opened.run.claims if grids.is_factorial(claim)]
+    claims = [claim for claim in opened.run.claims if attribution.is_factorial(claim)]
     if not claims:
         refused = [claim for claim in opened.run.claims if claim.id == "arch-or-ops"]
-        parts.show_list("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
-        parts.show_missing("factorial (every combination of old and new, timed in the same rounds)", COMMAND)
+        blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
+        blocks.missing("factorial (every combination of old and new, timed in the same rounds)", COMMAND)
         return
-    workload = parts.choose(
+    workload = state.choose(
         "Workload", list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects)), "workload"
     )
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
     measured = None
     try:
-        stamp = opened.stamp + data.stamp_of_standings(opened.run.path)
-        measured = read_grid(opened.run.path, stamp, workload, asked[0].alpha)
+        measured = state.computed(opened, samples.read_grid, workload, asked[0].alpha)
     except RunError as error:
-        st.warning("The cells cannot be shown; what was judged is below.", icon=":material/warning:")
-        st.text(f"{error.path.name}: {error.problem}. {error.fix}")
+        blocks.unreadable("The cells cannot be shown; what was judged is below.", error)
     show_answer(asked, workload, measured)
     show_effects(asked[0], workload)
     if measured is not None:
         show_cells(measured, workload)
 
 
-def show_answer(claims: list[data.Claim], workload: str, measured: grids.Measured | None) -> None:
+def show_answer(claims: Sequence[data.Claim], workload: str, measured: attribution.Measured | None) -> None:
     for claim in claims:
         st.markdown(
-            f"{parts.verdict_word(claim.verdict)}: {words.markdown(claim.claimed or claim.title)} "
+            f"{blocks.verdict_word(claim.verdict)}: {words.markdown(claim.claimed or claim.title)} "
             "(all workloads together)"
         )
     with st.container(border=True, gap="xsmall"):
         st.markdown(f"**On {words.markdown(workload)}**")
-        for sentence in grids.sentences(claims[0], workload, measured):
+        for sentence in attribution.sentences(claims[0], workload, measured):
             st.text(sentence)
     st.caption(
         "Architecture is file layout and cache ownership; operations are the mask policy and fused norm, softmax and "
@@ -70,21 +60,16 @@ def show_answer(claims: list[data.Claim], workload: str, measured: grids.Measure
 
 def show_effects(claim: data.Claim, workload: str) -> None:
     st.header("Effects", anchor="effects")
-    shown = grids.rows(claim, workload)
-    st.plotly_chart(
-        forest.forest(shown, {}, parts.colours(), heading=""),
-        config=parts.PLOT,
-        alt=grids.forest_text(shown, workload),
-        key="forest",
-    )
+    shown = attribution.rows(claim, workload)
+    drawn = forest.forest(shown, {}, state.colours(), heading="")
+    blocks.plot(drawn, attribution.forest_text(shown, workload), "forest")
     steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in GRID.factors)
     dummy = next((effect for effect in shown.effects if effect.workload == DUMMY), None)
-    control = (
-        ""
-        if dummy is None
-        else " The dummy is a factor that nothing stands behind, drawn anew for every round: "
-        + ("it came out as nothing, as it must." if dummy.verdict == "passed" else "it fired, so trust none of this.")
-    )
+    control = ""
+    if dummy is not None:
+        control = " The dummy is a factor that nothing stands behind, drawn anew for every round: " + (
+            "no difference, as expected." if dummy.verdict == "passed" else "it fired, so trust none of this."
+        )
     st.caption(
         f"Speed-up of new over old, on the mean over the settings of the other factors ({words.markdown(steps)}). "
         f"Blue is the margin of ±{MARGIN_PERCENT:g} % within which an effect counts as none. An interaction above 1: "
@@ -98,49 +83,36 @@ def show_effects(claim: data.Claim, workload: str) -> None:
     ]
     if notes:
         with st.expander(f"Notes on {len(notes)} effects"):
-            parts.show_list("What is open, and how long it would take", notes)
+            blocks.notes("What is open, and how long it would take", notes)
 
 
-def show_cells(measured: grids.Measured, workload: str) -> None:
+def show_cells(measured: attribution.Measured, workload: str) -> None:
     st.header("Cells", anchor="cells")
     if not measured.rounds:
         st.text("No round has all cells.")
         return
-    st.plotly_chart(
-        cells.cell_table(measured.grid, measured.cells, parts.colours()),
-        config=parts.PLOT,
-        alt=cells.cell_table_text(measured.cells, workload),
-        key="cells",
-    )
+    drawn = figures.cell_table(measured.grid, measured.cells, state.colours())
+    blocks.plot(drawn, figures.cell_table_text(measured.cells, workload), "cells")
     st.caption(
         f"How many times as fast as the all-old cell (top left, with its time of a call), and the interval, over "
         f"{measured.rounds} rounds with all {len(measured.cells)} cells. The stronger the shade, the faster. Cells are "
         "shown, not judged: the effects above use all of them at once, and their intervals are narrower."
     )
     with st.expander("As a table"):
-        st.dataframe(
-            pd.DataFrame(
-                [
-                    {
-                        **dict(zip((factor.name for factor in measured.grid.factors), cell.levels, strict=True)),
-                        "ms a call": cell.call_ns / 1e6,
-                        "speed-up": cell.ratio,
-                        "low": cell.low,
-                        "high": cell.high,
-                        "rounds": measured.rounds,
-                        "variant": cell.variant,
-                    }
-                    for cell in measured.cells
-                ]
-            ),
-            hide_index=True,
-            row_height=30,
-            column_config={
-                "ms a call": st.column_config.NumberColumn(format="%.3f"),
-                **{name: st.column_config.NumberColumn(format="%.3f×") for name in ("speed-up", "low", "high")},
-            },
-            alt="Time and speed-up of each cell",
-        )
+        rows = [
+            {
+                **dict(zip((factor.name for factor in measured.grid.factors), cell.levels, strict=True)),
+                "ms a call": cell.call_ns / 1e6,
+                "speed-up": cell.ratio,
+                "low": cell.low,
+                "high": cell.high,
+                "rounds": measured.rounds,
+                "variant": cell.variant,
+            }
+            for cell in measured.cells
+        ]
+        formats = {"ms a call": "%.3f"} | dict.fromkeys(("speed-up", "low", "high"), "%.3f×")
+        blocks.table(rows, "Time and speed-up of each cell", formats)
 
 
 main()

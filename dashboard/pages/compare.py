@@ -11,36 +11,23 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import state as parts
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.flames import section as flame_parts
-from llama_workbench.dashboard.sections import (
-    claim as claim_parts,
-)
-from llama_workbench.dashboard.sections import (
-    gates as trace_parts,
-)
-from llama_workbench.dashboard.sections import (
-    memory as memory_parts,
-)
-from llama_workbench.dashboard.sections import (
-    rounds as round_parts,
-)
-from llama_workbench.dashboard.views import data, values
-from llama_workbench.dashboard.views import gates as checks
-from llama_workbench.dashboard.views import samples as rounds
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.flames import section as flames
+from llama_workbench.dashboard.sections import blocks, claim, head, memory, rounds
+from llama_workbench.dashboard.sections import gates as operations
+from llama_workbench.dashboard.views import data, gates, samples
 from llama_workbench.harness.evidence.judge import tokens_per_second
 from llama_workbench.harness.store.folder import RunError
 
 
 def main() -> None:
-    opened = parts.open_run("Compare")
+    opened = head.open_run("Compare")
     if opened is None:
         return
     try:
-        timed = round_parts.read_timed(opened.run.path, opened.stamp)
+        timed = state.computed(opened, samples.timed_variants)
     except RunError as error:
-        round_parts.show_error(error)
+        blocks.unreadable(rounds.UNREADABLE, error)
         return
     names = variants(opened.run, timed)
     if len(names) < 2:
@@ -48,72 +35,72 @@ def main() -> None:
         return
     left, right = st.columns(2, gap="large")
     with left:
-        baseline = parts.choose("Baseline", names, "baseline")
+        baseline = state.choose("Baseline", names, "baseline")
     together = {name for entered in timed.values() if baseline in entered for name in entered}
     others = sorted((name for name in names if name != baseline), key=lambda name: name not in together)
     with right:
         if st.query_params.get("variant") == baseline:  # the other side was set to what this one was
             st.query_params.pop("variant")
-        variant = parts.choose("Variant", others, "variant")
+        variant = state.choose("Variant", others, "variant")
     if variant not in together:
         st.info(
             f"{words.markdown(variant)} and {words.markdown(baseline)} were never timed in the same rounds of this "
             "run, so there is no sound ratio between them. This command makes a run that times them together:",
             icon=":material/info:",
         )
-        st.code(shlex.join(["pytest", "--benchmark", "--compare", baseline, variant]), language="bash", wrap_lines=True)
+        blocks.command(shlex.join(["pytest", "--benchmark", "--compare", baseline, variant]))
         return
     try:
-        versus = round_parts.read_versus(opened.run.path, opened.stamp, baseline, variant)
+        versus = state.computed(opened, samples.versus, baseline, variant)
     except RunError as error:
-        round_parts.show_error(error)
+        blocks.unreadable(rounds.UNREADABLE, error)
         return
     show_comparison(opened, versus, baseline, variant)
 
 
 def variants(run: data.Run, timed: Mapping[str, Sequence[str]]) -> list[str]:
     """Everything that the run timed: the baselines of its workloads first, controls last."""
-    found = {name for entered in timed.values() for name in entered}
-    baselines = {values.text(entry.get("baseline")) for entry in values.records(run.manifest.get("experiments"))}
-    return sorted(found, key=lambda name: ("@" in name, name not in baselines, name))
+    names = {name for entered in timed.values() for name in entered}
+    baselines = {experiment.baseline for experiment in run.manifest.experiments}
+    return sorted(names, key=lambda name: ("@" in name, name not in baselines, name))
 
 
-def show_comparison(opened: parts.Opened, versus: rounds.Versus, baseline: str, variant: str) -> None:
-    run, claim = opened.run, versus.claim
-    show_standing(claim)
-    claim_parts.show_forest(claim, run.floors, None)
+def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:
+    run, compared = opened.run, versus.claim
+    show_worth(compared)
+    claim.show_forest(compared, run.floors, None)
     show_table(run, versus)
     st.header("Inside one workload", anchor="inside")
-    workload = parts.choose("Workload", [effect.workload for effect in claim.effects], "workload")
-    [effect] = [effect for effect in claim.effects if effect.workload == workload]
+    workload = state.choose("Workload", [effect.workload for effect in compared.effects], "workload")
+    [effect] = [effect for effect in compared.effects if effect.workload == workload]
     st.subheader("Round by round", anchor="rounds")
-    round_parts.show(versus.rounds[workload], claim, effect)
+    rounds.show(versus.rounds[workload], compared, effect)
     st.subheader("Operations of both sides", anchor="operations")
-    trace_parts.show(run, workload, baseline, variant)
-    checked = checks.row(run, effect)
+    operations.show(run, workload, baseline, variant)
+    checked = gates.row(run, effect)
     st.caption(
         words.markdown(
             f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}"
         )
     )
     st.subheader("Where the time goes", anchor="time")
-    flame_parts.show(run, opened.stamp, workload, [baseline, variant], baseline)
+    flames.show(opened, workload, [baseline, variant], baseline)
     st.subheader("Memory", anchor="memory")
-    memory_parts.show(run, workload, [baseline, variant], baseline)
+    memory.show(run, workload, [baseline, variant], baseline)
     st.header("Measure these two again", anchor="again")
-    st.code(data.reproduce(run, claim), language="bash", wrap_lines=True)
+    blocks.command(data.reproduce(run, compared))
 
 
-def show_standing(claim: data.Claim) -> None:
+def show_worth(compared: data.Claim) -> None:
     """What such a ratio is worth: which confidence it has, and that it belongs to no claim."""
-    count = len(claim.effects)
-    each, together = words.percent(1 - claim.alpha), words.percent(1 - claim.alpha * count)
+    count = len(compared.effects)
+    each, together = words.percent(1 - compared.alpha), words.percent(1 - compared.alpha * count)
     intervals = (
         f"Each of the {count} intervals, one for each workload that timed both," if count > 1 else "The interval"
     )
     st.markdown(
         f"Nobody claimed anything about these two. {intervals} has {each} confidence"
-        f"{f', so that all shown here hold at once with {together}' if count > 1 else ''}. That is no part of the "
+        f"{f', so that all shown here hold at once with {together}' if count > 1 else ''}. This is no part of the "
         "report's verdicts and of its error rate: who looks at many pairs and picks the most striking will find "
         "something by chance. To settle it, make a claim of it and measure again."
     )
@@ -121,19 +108,18 @@ def show_standing(claim: data.Claim) -> None:
 
 def throughput(run: data.Run, workload: str, call_ns: float | None) -> float | None:
     """Tokens generated per second by a call of that time; None for a workload that generates none."""
-    shape = values.mapping(data.experiment(run, workload).get("workload"))
-    tokens, batch = values.number(shape.get("new_tokens")), values.number(shape.get("batch"))
-    if not (call_ns and tokens and batch):
+    shape = data.experiment(run, workload).workload
+    if not (call_ns and shape.new_tokens and shape.batch):
         return None
-    return tokens_per_second(call_ns, new_tokens=int(tokens), batch=int(batch))
+    return tokens_per_second(call_ns, new_tokens=shape.new_tokens, batch=shape.batch)
 
 
-def show_table(run: data.Run, versus: rounds.Versus) -> None:
+def show_table(run: data.Run, versus: samples.Versus) -> None:
     """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
     rows, differing = [], []
     for effect in versus.claim.effects:
         paired = versus.rounds[effect.workload]
-        traces = checks.traces(run, effect.workload, effect.baseline, effect.variant).state
+        traces = gates.traces(run, effect.workload, effect.baseline, effect.variant).state
         floor = run.floors.get(effect.workload)
         if traces == "differ":
             differing.append(effect.workload)
@@ -145,7 +131,7 @@ def show_table(run: data.Run, versus: rounds.Versus) -> None:
                 "high": effect.high,
                 "verdict": words.look(effect.verdict).word,
                 "rounds": effect.rounds,
-                "A/A floor": f"{floor.low:.4f} – {floor.high:.4f}" if floor else "–",
+                "A/A floor": floor.text if floor else "–",
                 "op traces": traces,
                 "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
                 "variant, here": (paired.variant_ns or 0) / 1e6 or None,
@@ -158,23 +144,10 @@ def show_table(run: data.Run, versus: rounds.Versus) -> None:
     table = pd.DataFrame(rows)
     if table["baseline, tokens/s"].isna().all():  # no generation among them
         table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
-    number, time = st.column_config.NumberColumn(format="%.4f×"), st.column_config.NumberColumn(format="%.4g ms")
-    rate = st.column_config.NumberColumn(format="%.4g")
-    st.dataframe(
-        table,
-        hide_index=True,
-        row_height=30,
-        column_config={
-            "baseline, tokens/s": rate,
-            "variant, tokens/s": rate,
-            "speed-up": number,
-            "low": number,
-            "high": number,
-            "baseline, here": time,
-            "variant, here": time,
-        },
-        alt="The comparison, one row for each workload",
-    )
+    formats = dict.fromkeys(("speed-up", "low", "high"), "%.4f×")
+    formats |= dict.fromkeys(("baseline, here", "variant, here"), "%.4g ms")
+    formats |= dict.fromkeys(("baseline, tokens/s", "variant, tokens/s"), "%.4g")
+    blocks.table(table, "The comparison, one row for each workload", formats)
     st.caption(
         "“Here” is the median time of a call in the same rounds. It holds for this machine in this state only: compare "
         "ratios, never milliseconds of two runs."

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.dashboard import state as parts
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.sections import claim as claim_parts
+from llama_workbench.dashboard.sections import blocks
+from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data
 
 MANY = 8  # claims, from which on the list has a filter and scrolls by itself
@@ -20,33 +20,33 @@ OPEN = ("inconclusive", "not evidence", "not measurable here")
 
 
 def main() -> None:
-    opened = claim_parts.open_claims("Verdicts")
+    opened = section.open_claims("Verdicts")
     if opened is None:
         return
     run = opened.run
-    claim_parts.warn_of_unknown(run.claims)
+    section.warn_of_unknown(run.claims)
     left, right = st.columns([4, 7], gap="large")
     with left:
-        found = filtered(settled_first(run.claims)) if len(run.claims) > MANY else list(run.claims)
-        if not found:
+        shown = filtered(decided_first(run.claims)) if len(run.claims) > MANY else list(run.claims)
+        if not shown:
             st.text("No claim of this run is like that.")
             return
-        claim = choose_claim(found, len(run.claims))
+        claim = choose_claim(shown, len(run.claims))
     with right:
-        claim_parts.show_headline(claim)
-        claim_parts.show_verdict(claim)
+        section.show_headline(claim)
+        section.show_verdict(claim)
         st.page_link(
             "pages/claim.py",
             label="Evidence",
             icon=":material/gavel:",
-            query_params=claim_parts.link(opened.name, claim),
+            query_params=section.link(opened.name, claim),
             help="",
         )
         if claim.effects:
-            claim_parts.show_forest(claim, run.floors, run.alpha)
+            section.show_forest(claim, run.floors, run.alpha)
 
 
-def settled_first(claims: Sequence[data.Claim]) -> list[data.Claim]:
+def decided_first(claims: Sequence[data.Claim]) -> list[data.Claim]:
     """Claims that came to an answer, then the others, each in the order of the run."""
     return sorted(claims, key=lambda claim: claim.verdict in OPEN)
 
@@ -67,8 +67,8 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         on_change=follow_search,
         label_visibility="collapsed",
     )
-    found = [claim.verdict for claim in claims]
-    kinds = sorted(set(found), key=[*words.LOOKS, *found].index)
+    counts = count(claims)
+    kinds = list(counts)
     st.session_state["verdict"] = [kind for kind in kinds if kind in st.query_params.get_all("verdict")]
 
     def follow_verdict() -> None:
@@ -80,7 +80,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         key="verdict",
         selection_mode="multi",
         format_func=lambda kind: (
-            f":material/{words.look(kind).icon}: {found.count(kind)} {words.markdown(words.look(kind).word.lower())}"
+            f":material/{words.look(kind).icon}: {counts[kind]} {words.markdown(words.look(kind).word.lower())}"
         ),
         on_change=follow_verdict,
         label_visibility="collapsed",
@@ -111,19 +111,19 @@ def _searched(claim: data.Claim) -> str:
 
 def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
     """The claim of `?claim=` (and `?part=`) where the filter lets it through, else the first."""
-    st.session_state["claim"] = claim_parts.wanted(claims) or 0
+    st.session_state["claim"] = section.wanted(claims) or 0
 
     def follow() -> None:
-        claim_parts.follow(claims[st.session_state["claim"]])
+        section.follow(claims[st.session_state["claim"]])
 
-    shown = [words.markdown(name) for name in claim_parts.names(claims)]
-    title = counts(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
+    shown = [words.markdown(name) for name in section.names(claims)]
+    title = summary(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
     with st.container(height=LIST_PX if len(claims) > MANY else "content", border=False):
         index = st.radio(
             title,
             range(len(claims)),
             key="claim",
-            format_func=lambda index: f"{parts.verdict_word(claims[index].verdict)} {shown[index]}",
+            format_func=lambda index: f"{blocks.verdict_word(claims[index].verdict)} {shown[index]}",
             captions=[claim_caption(claim) for claim in claims],
             on_change=follow,
             width="stretch",
@@ -131,14 +131,17 @@ def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
     return claims[index if index is not None else 0]
 
 
-def counts(claims: Sequence[data.Claim]) -> str:
-    """How many of each verdict, as Markdown, in the fixed order of `words.LOOKS`."""
-    found = [claim.verdict for claim in claims]
-    order = [*words.LOOKS, *found]
-    kinds = sorted(set(found), key=order.index)
+def count(claims: Sequence[data.Claim]) -> dict[str, int]:
+    """How many there are of each verdict, in the fixed order of `words.LOOKS`."""
+    verdicts = [claim.verdict for claim in claims]
+    return {kind: verdicts.count(kind) for kind in [*words.LOOKS, *dict.fromkeys(verdicts)] if kind in verdicts}
+
+
+def summary(claims: Sequence[data.Claim]) -> str:
+    """How many there are of each verdict, as Markdown."""
     return "Claims: " + " · ".join(
-        f":{words.look(kind).colour}[{found.count(kind)} {words.markdown(words.look(kind).word.lower())}]"
-        for kind in kinds
+        f":{words.look(kind).colour}[{number} {words.markdown(words.look(kind).word.lower())}]"
+        for kind, number in count(claims).items()
     )
 
 

@@ -7,22 +7,18 @@ from dataclasses import replace
 
 import streamlit as st
 
-from llama_workbench.dashboard import state as parts
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.figures import forest
-from llama_workbench.dashboard.views import data
-from llama_workbench.dashboard.views import forest as forest_rows
+from .. import state, words
+from ..figures import forest as figures
+from ..views import attribution, data, forest
+from . import blocks, head
 
 PLACES = ("claim", "part", "row")
 """What the URL says of a claim; another run has other ones."""
 
-ATTRIBUTED = ("architecture new", "operations new", "total new")
-"""What the factors of an attribution add up to, by the names of its effects."""
 
-
-def open_claims(title: str) -> parts.Opened | None:
+def open_claims(title: str) -> state.Opened | None:
     """The run that the URL names, if it has claims; None where there is nothing to show, and the page says why."""
-    opened = parts.open_run(title)
+    opened = head.open_run(title)
     if opened is not None and not opened.run.claims:
         st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
         return None
@@ -40,7 +36,7 @@ def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
     """Says so where the URL names a claim that the run does not have."""
     name = st.query_params.get("claim")
     if name is not None and wanted(claims) is None:
-        st.warning(f"This run has no claim {words.markdown(name)}.", icon=":material/warning:")
+        blocks.warn(f"This run has no claim {name}.")
 
 
 def follow(claim: data.Claim) -> None:
@@ -77,37 +73,22 @@ def show_verdict(claim: data.Claim) -> None:
     """The verdict's word and what it means, with the reason."""
     with st.container(border=True, gap="xsmall"):
         meaning = data.sentence(claim)
-        st.markdown(f"{parts.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
+        st.markdown(f"{blocks.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
         if claim.reason:
             st.caption(words.markdown(claim.reason))
 
 
-def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], together: float | None) -> None:
-    """Every effect of the claim with its interval; `together` is the error that all intervals of the run share.
+def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
+    """Every effect of the claim with its interval; `alpha` is the error rate that all intervals of the run share.
 
     Of an attribution the two sides that it asks about and their sum: each factor has its own page, and what is claimed
     is an answer and no range.
     """
     if claim.kind == "attribution":
-        sums = tuple(effect for effect in claim.effects if effect.variant in ATTRIBUTED)
+        sums = tuple(effect for effect in claim.effects if attribution.factor(effect) in attribution.SIDES)
         claim = replace(claim, effects=sums or claim.effects, low=None, high=None)
     sides = {(effect.variant, effect.baseline) for effect in claim.effects}
     if len(sides) == 1:
         st.caption(words.markdown(claim.effects[0].sides))
-    st.plotly_chart(
-        forest.forest(claim, floors, parts.colours()),
-        config=parts.PLOT,
-        alt=forest_rows.in_words(claim, floors),
-        key="forest",
-    )
-    if claim.unit:
-        st.caption("Blue is the claimed range. What was counted or tried is exact and has no interval.")
-        return
-    region = "the margin within which two variants count as the same" if claim.is_comparison else "the claimed range"
-    floor = (
-        "Grey is the A/A floor: what this machine made of identical code on that workload."
-        if any(effect.workload in floors for effect in claim.effects)
-        else "This run has no A/A control on these workloads, so no floor is drawn."
-    )
-    held = f" With {words.percent(1 - together)} confidence all of this run hold at once." if together else ""
-    st.caption(f"Blue is {region}. {floor} Intervals keep their confidence however often one looks at them.{held}")
+    blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
+    st.caption(forest.caption(claim, floors, alpha))

@@ -1,73 +1,69 @@
-"""The part of a page that shows what was found out without a stop-watch: findings.json behind one claim."""
+"""What was found out without a stop-watch: the exact results of findings.json behind one claim."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import state as parts
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.views import data, values
 from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store.pass_schema import FINDINGS, Finding
+
+from .. import state, words
+from ..views import data
+from . import blocks
 
 
-@st.cache_data(max_entries=16, show_spinner=False)
-def read_findings(path: Path, stamp: data.Stamp) -> list[dict[str, Any]]:
+def read(run: data.Run) -> list[Finding]:
     """The records of findings.json. Raises RunError."""
-    return RunFolder(path).read_findings()
+    return FINDINGS.validate_python(RunFolder(run.path).read_findings())
 
 
-def show(opened: parts.Opened, claim: data.Claim) -> None:
-    """What was read, from the claim's own definition, and each finding with its detail."""
-    asked = {
-        "read": values.text(claim.hypothesis.get("quantity")) or claim.kind,
-        "of": values.text(claim.hypothesis.get("of")),
-        "phases": _names(claim.hypothesis.get("phases")),
-        "variant": values.text(claim.hypothesis.get("variant")),
-        "against": values.text(claim.hypothesis.get("baseline")),
-        "workloads": _names(claim.hypothesis.get("workloads")),
-        "claimed": claim.claimed,
-    }
-    st.table({name: words.markdown(value) for name, value in asked.items() if value}, border="horizontal")
+def show(opened: state.Opened, claim: data.Claim) -> None:
+    """What was asked, from the claim's own definition, and each result with its detail."""
+    asked = claim.hypothesis
+    blocks.facts(
+        {
+            "measured": asked.quantity or claim.kind,
+            "of": asked.of or "",
+            "phases": ", ".join(asked.phases or ()),
+            "variant": asked.variant or "",
+            "against": ", ".join(asked.baseline or ()),
+            "workloads": ", ".join(asked.workloads or ()),
+            "claimed": claim.claimed,
+        }
+    )
     if claim.kind not in {"memory", "count", "check"}:
         return
     try:
-        records = read_findings(opened.run.path, opened.stamp)
+        rows = [row for row in state.computed(opened, read) if _is_of(row, claim)]
     except RunError as error:
-        st.warning("What was found out cannot be read.", icon=":material/warning:")
-        st.text(f"{error.path.name}: {error.problem}. {error.fix}")
+        blocks.unreadable("The exact results cannot be read.", error)
         return
-    found = [record for record in records if _is_of(record, claim)]
-    if not found:
+    if not rows:
         st.text("This run has not looked. This command does:")
-        st.code(data.reproduce(opened.run, claim), language="bash", wrap_lines=True)
+        blocks.command(data.reproduce(opened.run, claim))
         return
-    for record in found:
-        where = values.text(record.get("workload")) or values.text(record.get("quantity"))
-        value, count = values.number(record.get("value")), values.number(record.get("count"))
-        known = "no value" if value is None else f"{value:.4g} {claim.unit}".rstrip()
-        st.markdown(f"**{words.markdown(where)}** {words.markdown(known)} :gray[from {count or 0:.0f} looked at]")
-        st.text(values.text(record.get("detail")) or values.text(record.get("reason")) or "no detail was kept")
-    table = pd.DataFrame(
-        [{name: record.get(name) for name in ("workload", "variant", "value", "count", "seconds")} for record in found]
-    )
-    if len(found) > 1:
+    _show_rows(rows, claim)
+
+
+def _show_rows(rows: Sequence[Finding], claim: data.Claim) -> None:
+    for row in rows:
+        value = "no value" if row.value is None else f"{row.value:.4g} {claim.unit}".rstrip()
+        where = words.markdown(row.workload or row.quantity)
+        st.markdown(f"**{where}** {words.markdown(value)} :gray[from {row.count} looked at]")
+        st.text(row.detail or row.reason or "no detail was kept")
+    if len(rows) > 1:
         with st.expander("The same as a table"):
-            st.dataframe(table, hide_index=True, row_height=28, alt="Findings behind this claim")
+            names = ("workload", "variant", "value", "count", "seconds")
+            table = [{name: getattr(row, name) for name in names} for row in rows]
+            blocks.table(table, "Exact results behind this claim", row_px=blocks.LOW_ROW_PX)
 
 
-def _is_of(record: Mapping[str, Any], claim: data.Claim) -> bool:
-    """Whether a finding has the subject of one of the claim's rows."""
-    subject = tuple(values.text(record.get(name)) for name in ("metric", "quantity", "workload", "variant", "baseline"))
-    quantity = values.text(claim.hypothesis.get("quantity"))
+def _is_of(row: Finding, claim: data.Claim) -> bool:
+    """Whether a result has the subject of one of the claim's rows."""
+    subject = (row.metric, row.quantity, row.workload, row.variant, row.baseline)
+    quantity = claim.hypothesis.quantity or ""
     return subject in {
         (claim.kind, quantity, effect.workload, effect.variant, effect.baseline) for effect in claim.effects
     }
-
-
-def _names(value: Any) -> str:
-    return ", ".join(map(values.text, value)) if isinstance(value, list) else ""

@@ -1,46 +1,36 @@
-"""The part of a page that shows whether two variants ran the same operations."""
+"""Whether two variants ran the same operations."""
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.views import data
-from llama_workbench.dashboard.views import gates as checks
+from .. import words
+from ..views import data, gates
+from . import blocks
 
 MEANING = {
     "the same": "Both sides ran the same operations on the same shapes in the same order: what differs is how they "
     "were called, which is what architecture can change.",
     "differ": "The two sides ran different operations. A difference in time between them is no evidence on "
     "architecture: it may come from the operations.",
-    "not compared": "This run did not record the operations of both sides, so it cannot be said whether they are the "
-    "same.",
+    "not compared": "This run did not record the operations of both sides, so it cannot say whether they are the same.",
 }
 
 
 def show(run: data.Run, workload: str, baseline: str, variant: str) -> None:
     """Both op traces side by side on one workload: how many, where they part, and what one side ran more often."""
-    found = checks.traces(run, workload, baseline, variant)
-    st.markdown(f"**{words.markdown(found.state.capitalize())}.** {words.markdown(MEANING[found.state])}")
+    traces = gates.traces(run, workload, baseline, variant)
+    st.markdown(f"**{words.markdown(traces.state.capitalize())}.** {words.markdown(MEANING[traces.state])}")
     ours, theirs = f"{baseline} (baseline)", f"{variant} (variant)"
-    if found.rows:
-        st.dataframe(
-            pd.DataFrame(found.rows, columns=["what", ours, theirs]),
-            hide_index=True,
-            row_height=30,
-            alt=f"Operations of one call of {baseline} and of {variant}",
-        )
-    if found.counts:
+    if traces.rows:
+        rows = [dict(zip(("what", ours, theirs), row, strict=True)) for row in traces.rows]
+        blocks.table(rows, f"Operations of one call of {baseline} and of {variant}")
+    if traces.counts:
         st.caption("Operations that one side ran more often than the other, in one call")
-        st.dataframe(
-            pd.DataFrame(
-                [(name, first, second, second - first) for name, first, second in found.counts],
-                columns=["operation", ours, theirs, "more in the variant"],
-            ),
-            hide_index=True,
-            row_height=28,
-            alt="Operations by how often each side ran them",
-        )
-    elif found.state == "differ":
+        counts = [
+            {"operation": name, ours: first, theirs: second, "more in the variant": second - first}
+            for name, first, second in traces.counts
+        ]
+        blocks.table(counts, "Operations by how often each side ran them", row_px=blocks.LOW_ROW_PX)
+    elif traces.state == "differ":
         st.caption("This run kept only the first difference; a new run keeps how often each side ran each operation.")

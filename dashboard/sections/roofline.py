@@ -1,67 +1,65 @@
-"""The part of a page that shows what share of what the machine can do each variant reaches: roofline.json."""
+"""How much of what the machine can do each variant reaches: roofline.json."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
-import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import state as parts
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.views import data
 from llama_workbench.harness.metrics.roofline.roofline import Estimate, Reached, all_reached
 from llama_workbench.harness.store.folder import RunError, RunFolder
+
+from .. import state, words
+from ..views import data
+from . import blocks
 
 COMMAND = "pytest --benchmark --claims fast-is-level"
 
 
-@st.cache_data(max_entries=16, show_spinner=False)
-def read_roofline(path: Path, stamp: data.Stamp, alpha: float) -> tuple[list[Reached], list[str]]:
-    """Every variant's share, and a line with the reason for each that has none. Raises RunError."""
-    return all_reached(RunFolder(path).read_roofline(), alpha=alpha)
+def read(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
+    """The roofline fraction of every variant, and a line with the reason for each that has none. Raises RunError."""
+    return all_reached(RunFolder(run.path).read_roofline(), alpha=alpha)
 
 
-def show(opened: parts.Opened) -> None:
+def show(opened: state.Opened) -> None:
     """A table, a row for each workload and variant, and what it means."""
     run = opened.run
     alpha = min((claim.alpha for claim in run.claims), default=run.alpha or 0.01)
     try:
-        rows, missing = read_roofline(run.path, opened.stamp, alpha)
+        rows, missing = state.computed(opened, read, alpha)
     except RunError as error:
-        st.warning("The roofline cannot be read.", icon=":material/warning:")
-        st.text(f"{error.path.name}: {error.problem}. {error.fix}")
+        blocks.unreadable("The roofline cannot be read.", error)
         return
     if not rows and not missing:
-        parts.show_missing("shares of the roof", COMMAND)
+        blocks.missing("roofline fractions", COMMAND)
         return
     if rows:
-        st.dataframe(
-            pd.DataFrame(
+        blocks.table(
+            [
                 {
-                    "workload": [row.workload for row in rows],
-                    "variant": [row.variant for row in rows],
-                    "share of the roof": [_text(row.share, " %") for row in rows],
-                    "rounds": [row.rounds for row in rows],
-                    "what binds": [row.binds for row in rows],
-                    "a call": [_text(row.call_ms, " ms") for row in rows],
-                    "matrix product": [_text(row.gflops, " GFLOP/s") for row in rows],
-                    "memory": [_text(row.gbytes, " GB/s") for row in rows],
-                    "FLOP a byte": [f"{row.intensity:.3g}" for row in rows],
-                    "weights in the cache": [_fits(row.in_cache) for row in rows],
+                    "workload": row.workload,
+                    "variant": row.variant,
+                    "roofline fraction": _text(row.share, " %"),
+                    "rounds": row.rounds,
+                    "what binds": row.binds,
+                    "a call": _text(row.call_ms, " ms"),
+                    "matrix product": _text(row.gflops, " GFLOP/s"),
+                    "memory": _text(row.gbytes, " GB/s"),
+                    "FLOP a byte": f"{row.intensity:.3g}",
+                    "weights in the cache": _fits(row.in_cache),
                 }
-            ),
-            hide_index=True,
-            row_height=28,
-            alt="Share of the machine's roof that each variant reaches, one row for each workload and variant",
+                for row in rows
+            ],
+            "Roofline fraction of each variant: how much of this machine's peak it reaches on each workload",
+            row_px=blocks.LOW_ROW_PX,
         )
         st.caption(
-            "The roof is the least time that a call's operations and bytes can take at the rates of a matrix product "
-            "and of a memory kernel, both timed in the same rounds as the variants. At 100 % nothing is left to gain. "
-            f"Each interval holds with {words.percent(1 - alpha)} confidence. Times are this machine's alone."
+            "The roofline is the least time that a call's operations and bytes can take at the rates of two peak "
+            "kernels, a matrix product and a read of memory, timed in the same rounds as the variants. At 100 % "
+            f"nothing is left to gain. Each interval holds with {words.percent(1 - alpha)} confidence. Times are this "
+            "machine's alone."
         )
-    parts.show_list("Not measured", missing)
+    blocks.notes("Not measured", missing)
 
 
 def _text(estimate: Estimate, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""What a verdict says in plain words: who was right, by how much, how sure that is, and why. No Streamlit.
+"""What a verdict says in plain words: who was right, by how much, how sure that is, and why.
 
 Every sentence is computed from the verdict and the run; none is typed in for a claim.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.views import data
 from llama_workbench.harness.report.text import duration_text
+
+from .. import words
+from . import attribution, data
 
 LONGEST_LIST = 4
 
@@ -69,10 +70,10 @@ def _everywhere(claim: data.Claim) -> str:
 
 def _comparison(claim: data.Claim) -> str:
     if not claim.effects:
-        return "Nothing was claimed, and nothing was compared."
+        return "Nobody claimed anything, and nothing was compared."
     first = claim.effects[0]
     places = _places(claim, {word: f"{word} on" for word in ("faster", "slower", "same", "inconclusive")})
-    asked = f"Nothing was claimed here; {first.variant} was compared with {first.baseline}"
+    asked = f"Nobody claimed anything here; the run compared {first.variant} with {first.baseline}"
     return f"{asked}: {places}." if places else f"{asked}."
 
 
@@ -97,9 +98,9 @@ def _few(names: Sequence[str]) -> str:
 def _how_much(claim: data.Claim) -> str:
     if claim.kind == "attribution":
         parts = [
-            f"{effect.variant.removesuffix(' new')} on {effect.workload}: {effect.text}"
+            f"{factor} on {effect.workload}: {effect.text}"
             for effect in claim.effects
-            if effect.variant in {"architecture new", "operations new"}
+            if (factor := attribution.factor(effect)) in attribution.SIDES[:2]
         ]
         return f"{'; '.join(parts)}." if parts else ""
     known = [(effect.value, effect) for effect in claim.effects if effect.value is not None]
@@ -134,8 +135,7 @@ def _gain(effect: data.Effect) -> str:
     if effect.unit or low is None or high is None:
         return ""
     if low >= 2:
-        ends = (f"{end:,.0f}" if end >= 100 else f"{end:.3g}" for end in (low, high))
-        return f"{' to '.join(ends)} times as fast"
+        return f"{words.plain(low)} to {words.plain(high)} times as fast"
     if low >= 1:
         return f"{_percent(low)} to {_percent(high)} % faster"
     if high <= 1:
@@ -153,7 +153,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
         return "There is nothing to be sure of."
     if all(effect.unit and effect.low == effect.high == effect.value for effect in known):
         count = sum(effect.rounds for effect in known)
-        return f"Exact: it was counted or tried ({count} in all), so there is no interval."
+        return f"Exact: counted or tried ({count} in all), so there is no interval."
     rounds = sorted(effect.rounds for effect in known)
     spread = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
     often = ", however often one looks" if claim.kind not in {"share", "loading", "roofline"} else ""
@@ -169,7 +169,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
     if floors and not claim.unit:
         low, high = min(floor.low for floor in floors), max(floor.high for floor in floors)
-        told += f" Of identical code this machine made anything from {low:.3f}× to {high:.3f}× there."
+        told += f" Identical code came out at anything from {low:.3f}× to {high:.3f}× there."
     return told
 
 

@@ -1,34 +1,25 @@
-"""The factorial of a run: effects as they were judged, cells as they were sampled; no Streamlit.
+"""The factorial of a run: effects as they were judged, in the groups of the page, and what they say.
 
-Effects come from verdicts.json. What it does not hold (the share as a number, the time of each cell) is computed from
-the samples by the functions that judged the run (harness/metrics/attribution.py), at the alpha that it was judged at.
+Effects come from verdicts.json. What it does not hold (the share as a number, the times of cells) `samples` computes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from llama_workbench.dashboard.views.data import Claim, Effect
-from llama_workbench.harness.evidence.judge import evidence_from_manifest
 from llama_workbench.harness.metrics.attribution import (
     ARCHITECTURE,
     DUMMY,
-    GRIDS,
     MARGIN_PERCENT,
     OPERATIONS,
     TOTAL,
     Attribution,
     Grid,
-    attribute,
-    measured_grid,
+    factor_of,
 )
-from llama_workbench.harness.stats.confidence import running_interval
-from llama_workbench.harness.store.folder import RunError, RunFolder
+
+from .data import Claim, Effect
 
 SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
 
@@ -67,9 +58,8 @@ def is_factorial(claim: Claim) -> bool:
 
 
 def factor(effect: Effect) -> str:
-    """The name of the factor, interaction or side that a row of verdicts.json is about; "" for any other row."""
-    name = effect.variant.removesuffix(" new")
-    return name if effect.variant == f"{name} new" and effect.baseline == f"{name} old" else ""
+    """The factor, interaction or side that an effect is about; "" for any other effect."""
+    return factor_of(effect.variant, effect.baseline)
 
 
 def group(name: str) -> str:
@@ -93,58 +83,9 @@ def rows(claim: Claim, workload: str) -> Claim:
         low=1 / margin,
         high=margin,
         effects=tuple(
-            Effect(
-                workload=factor(effect),
-                variant="",
-                baseline=group(factor(effect)),
-                metric=effect.metric,
-                unit="",
-                value=effect.value,
-                low=effect.low,
-                high=effect.high,
-                rounds=effect.rounds,
-                seconds=effect.seconds,
-                verdict=effect.verdict,
-                warnings=effect.warnings,
-            )
-            for effect in chosen
+            replace(effect, workload=factor(effect), variant="", baseline=group(factor(effect))) for effect in chosen
         ),
     )
-
-
-def read_grid(path: Path, workload: str, alpha: float) -> Measured:
-    """The cells of a run's grid on a workload, and how its speed-up divides, judged at `alpha`.
-
-    Raises RunError where the run cannot be read or has no grid there.
-    """
-    folder = RunFolder(path)
-    manifest = folder.read_manifest()
-    try:
-        evidence = evidence_from_manifest(manifest, folder.read_samples())
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(path / "run.json", f"not as a run writes it ({error!r})", "Measure again.") from error
-    entered = set(evidence.measured.get(workload, ()))
-    grid = next((grid for grid in GRIDS.values() if entered & set(grid.cells())), None)
-    if grid is None:
-        raise RunError(path, f"no cell of a grid was measured on {workload}", "Measure one: --claims arch-or-ops")
-    measured = measured_grid(evidence, workload, seed=evidence.seed, grid=grid)
-    logs = measured.times.logs
-    cells = []
-    for index, (variant, signs) in enumerate(zip(grid.cells(), grid.signs(), strict=True)):
-        interval = running_interval(logs[:, 0] - logs[:, index], alpha) if len(logs) and index else None
-        cells.append(
-            Cell(
-                variant=variant,
-                levels=tuple(
-                    each.new if sign > 0 else each.old for each, sign in zip(grid.factors, signs, strict=True)
-                ),
-                call_ns=math.exp(np.median(logs[:, index])) if len(logs) else math.nan,
-                ratio=math.exp(interval.centre) if interval else 1.0,
-                low=math.exp(interval.low) if interval and math.isfinite(interval.low) else None,
-                high=math.exp(interval.high) if interval and math.isfinite(interval.high) else None,
-            )
-        )
-    return Measured(grid, tuple(cells), len(logs), attribute(measured, alpha=alpha))
 
 
 def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[str]:

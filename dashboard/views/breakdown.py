@@ -1,24 +1,24 @@
-"""Shares of a forward by phase as the pages show them: read from a run's phase pass; no Streamlit, no drawing."""
+"""The time breakdown of a forward by phase, from the phase pass of a run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.flames.tree import StackError
-from llama_workbench.dashboard.views import data, values
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.report.decision import Decision, decisions_of
+from llama_workbench.harness.store import pass_schema
 from llama_workbench.harness.store.folder import PHASE_SCHEMA, RunError, RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS
+
+from .. import words
+from ..flames.tree import StackError
+from . import data
 
 NAMES: Mapping[str, str] = {
     "mask_create": "mask create",
@@ -69,7 +69,7 @@ class Phases:
     """What a run's phase pass left. `facts`: by workload and variant. `problems`: files that could not be read."""
 
     table: pd.DataFrame
-    facts: Mapping[tuple[str, str], Mapping[str, Any]]
+    facts: Mapping[tuple[str, str], pass_schema.PhaseFacts]
     problems: tuple[str, ...]
 
     @property
@@ -100,27 +100,26 @@ class Breakdown:
         return sum(share.ms for share in self.shares)
 
 
-def read(path: Path) -> Phases:
-    """The phase pass of the run at `path`; what cannot be read is a problem and counts as not measured."""
-    folder, problems = RunFolder(path), list[str]()
-    table = PHASE_SCHEMA.empty_table().to_pandas()
-    facts: list[dict[str, Any]] = []
+def read(run: data.Run) -> Phases:
+    """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
+    folder, problems = RunFolder(run.path), list[str]()
+    table, facts = PHASE_SCHEMA.empty_table().to_pandas(), list[pass_schema.PhaseFacts]()
     try:
         table = folder.read_phases()
     except RunError as error:
-        problems.append(f"{error.path.name}: {error.problem}. {error.fix}")
+        problems.append(words.problem(error))
     try:
-        facts = folder.read_phase_facts()
+        facts = pass_schema.PHASE_FACTS.validate_python(folder.read_phase_facts())
     except RunError as error:
-        problems.append(f"{error.path.name}: {error.problem}. {error.fix}")
-    by_pair = {(values.text(fact.get("workload")), values.text(fact.get("variant"))): fact for fact in facts}
-    return Phases(table, by_pair, tuple(problems))
+        problems.append(words.problem(error))
+    return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 
 
 def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float) -> Breakdown:
     """The shares of every phase of `of` that ran. Raises ValueError where nothing was measured."""
     found = shares.top_consumers(phases.table, workload, variant, of, alpha=alpha)
     times = shares.times_ns(phases.table, workload, variant)
+    facts = phases.facts.get((workload, variant))
     rows = [
         _phase_share(phase, share, times.get(phase, 0.0))
         for phase, share in found.items()
@@ -135,7 +134,7 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
         shares=tuple(rows),
         rounds=next(iter(found.values())).rounds,
         overhead=shares.overhead(phases.table, workload, variant, alpha=alpha),
-        clock=values.text(phases.facts.get((workload, variant), {}).get("clock")),
+        clock=(facts and facts.clock) or "",
     )
 
 
@@ -154,9 +153,14 @@ def agreements(
     run: data.Run, phases: Phases, workload: str, variant: str, alpha: float
 ) -> list[shares.Agreement] | str:
     """The same shares of the forward by py-spy's samples, or the reason why there are none."""
-    lines = _lines(phases.facts.get((workload, variant), {}).get("lines"))
-    if not lines:
+    facts = phases.facts.get((workload, variant))
+    if facts is None or not facts.lines:
         return "the run does not say which line belongs to which phase"
+    known = set(DENOMINATORS["forward"])
+    lines = {
+        file: {number: [[name for name in part if name in known] for part in pair] for number, pair in numbers.items()}
+        for file, numbers in facts.lines.items()
+    }
     try:
         folded = data.profile_text(run, workload, variant)
         return shares.agreements(phases.table, workload, variant, shares.sampled_phases(folded, lines), alpha)
@@ -166,38 +170,16 @@ def agreements(
         return f"its profile cannot be read: {error.strerror}"
 
 
-def _lines(found: Any) -> dict[str, dict[str, list[list[str]]]]:
-    """The map of phases.json, without what is not in its form."""
-    known = set(DENOMINATORS["forward"])
-
-    def pair(value: Any) -> list[list[str]] | None:
-        if not isinstance(value, list) or len(value) != 2 or not all(isinstance(part, list) for part in value):
-            return None
-        return [[name for name in part if isinstance(name, str) and name in known] for part in value]
-
-    return {
-        file: {number: kept for number, value in lines.items() if (kept := pair(value)) is not None}
-        for file, lines in values.mapping(found).items()
-        if isinstance(lines, dict)
-    }
-
-
 def decisions(run: data.Run, phases: Phases, alpha: float) -> dict[str, tuple[Decision, ...]]:
     """What the dispute's rules pick from the run's shares and its verdicts' effects, by workload.
 
     Raises ValueError where the run's numbers are no shares or ratios.
     """
+    names = ("workload", "variant", "baseline", "low", "high")
     records = [
         {
             "effects": [
-                {
-                    "workload": effect.workload,
-                    "variant": effect.variant,
-                    "baseline": effect.baseline,
-                    "ratio": effect.value,
-                    "low": effect.low,
-                    "high": effect.high,
-                }
+                {name: getattr(effect, name) for name in names} | {"ratio": effect.value}
                 for effect in claim.effects
                 if not effect.unit
             ]
@@ -212,28 +194,23 @@ def decisions(run: data.Run, phases: Phases, alpha: float) -> dict[str, tuple[De
 
 def geometry(run: data.Run, workload: str) -> str:
     """The geometry of a workload, "unknown" where the manifest does not say."""
-    work = values.mapping(data.experiment(run, workload).get("workload"))
-    return values.text(work.get("geometry")) or "unknown"
+    return data.experiment(run, workload).workload.geometry or "unknown"
 
 
 def order(run: data.Run, workload: str) -> tuple[int, int, int, str]:
     """Prefills before decodes, short before long."""
-    work = values.mapping(data.experiment(run, workload).get("workload"))
-    kind = {"prefill": 0, "decode": 1}.get(values.text(work.get("kind")), 2)
-    tokens, context = (int(values.number(work.get(key)) or 0) for key in ("tokens", "context"))
-    return kind, tokens, context, workload
+    work = data.experiment(run, workload).workload
+    return {"prefill": 0, "decode": 1}.get(work.kind or "", 2), work.tokens or 0, work.context or 0, workload
 
 
 def length(run: data.Run, workload: str) -> str:
     """A workload by its length, where that is all there is to say of it: "T = 128", "1 token after 64"."""
-    work = values.mapping(data.experiment(run, workload).get("workload"))
-    tokens, context = (int(values.number(work.get(key)) or 0) for key in ("tokens", "context"))
-    plain = not work.get("chunk") and values.number(work.get("batch")) in (None, 1.0)
-    if not plain or values.text(work.get("lengths")) not in ("", "repeated"):
+    work = data.experiment(run, workload).workload
+    if work.chunk or work.batch not in (None, 1) or work.lengths not in (None, "", "repeated"):
         return workload
-    if work.get("kind") == "prefill" and tokens:
-        return f"T = {tokens}" if not context else f"T = {tokens} after {context}"
-    return f"1 token after {context}" if work.get("kind") == "decode" else workload
+    if work.kind == "prefill" and work.tokens:
+        return f"T = {work.tokens} after {work.context}" if work.context else f"T = {work.tokens}"
+    return f"1 token after {work.context or 0}" if work.kind == "decode" else workload
 
 
 def interval(share: PhaseShare) -> str:

@@ -1,70 +1,52 @@
-"""From a results folder to what the pages show, by way of `harness.store`; no Streamlit, no drawing.
+"""One run as pages show it: claims with their effects, memory, profiles, and what is known of the machine.
 
-The files may come from anywhere. What is wrong with a whole run is a `RunError` of the store; a single value of a
-wrong kind becomes None or "", and is shown as missing.
+The files may come from anywhere. What is wrong with a whole run is a `RunError` of the store; what pages alone read
+counts as missing where it is of a wrong kind (`files`).
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.flames.tree import Frame, Scale, StackError, read_folded
-from llama_workbench.dashboard.views import values
+from pydantic import TypeAdapter
+
 from llama_workbench.harness.claims.claims import READINGS
 from llama_workbench.harness.report.text import excluded_lines, value_text
-from llama_workbench.harness.store.folder import (
-    CLAIMS,
-    FINDINGS,
-    JOURNAL,
-    LOADING,
-    MANIFEST,
-    MEMORY,
-    MEMORY_SWEEP,
-    PHASE_FACTS,
-    PHASES,
-    PROFILES,
-    ROOFLINE,
-    SAMPLES,
-    STANDINGS,
-    VERDICTS,
-    RunError,
-    RunFolder,
-    RunSummary,
-    run_folders,
-)
+from llama_workbench.harness.store import pass_schema, schema
+from llama_workbench.harness.store.folder import RunError, RunFolder
 
-BASELINES = "baselines/"
-"""What the names of saved runs begin with."""
+from .. import words
+from ..flames.tree import Frame, Scale, StackError, read_folded
+from .files import Control, Definition, Experiment, Hypothesis, Manifest
 
 LARGEST_PROFILE_BYTES = 64 << 20
+T = TypeVar("T")
+NO_HYPOTHESIS = Hypothesis()
 
 
 @dataclass(frozen=True)
 class Effect:
     """One row of evidence: `value` with its interval; an open end is None.
 
-    Without a `unit` it is the ratio t_baseline / t_variant; with one it was read and not compared.
+    Without a `unit` it is the ratio t_baseline / t_variant; with one it is a value and compares nothing.
     """
 
     workload: str
-    variant: str
-    baseline: str
-    metric: str
-    unit: str
-    value: float | None
-    low: float | None
-    high: float | None
-    rounds: int
-    seconds: float | None
-    verdict: str
-    warnings: tuple[str, ...]
+    variant: str = ""
+    baseline: str = ""
+    metric: str = ""
+    unit: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    seconds: float | None = None
+    verdict: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -75,13 +57,12 @@ class Effect:
 
     @property
     def sides(self) -> str:
-        """Who was measured: "fast against team006_before", or what was read where no variant was."""
-        names = " against ".join(name for name in (self.variant, self.baseline) if name)
-        return names or self.metric
+        """Who was measured: "fast against team006_before", or what was measured where no variant was."""
+        return " against ".join(name for name in (self.variant, self.baseline) if name) or self.metric
 
     @property
     def where(self) -> str:
-        """The workload; of a reading without one, what was read."""
+        """The workload; of a value without one, what was measured."""
         return self.workload or self.metric
 
 
@@ -107,23 +88,32 @@ class Claim:
     verdict: str = ""
     reason: str = ""
     assumes: tuple[str, ...] = ()
-    hypothesis: Mapping[str, Any] = field(default_factory=dict)  # as in claims.json; empty where that says nothing
+    hypothesis: Hypothesis = NO_HYPOTHESIS
 
     @property
     def kind(self) -> str:
-        """What decides it: "time" where two sides were timed, else one of the readings that `harness.claims` lists."""
-        metric = values.text(self.hypothesis.get("metric"))
+        """What decides it: "time" where two sides were timed, else one of the metrics that `harness.claims` lists."""
+        metric = self.hypothesis.metric or ""
         return metric if metric in READINGS else "reading" if self.unit else "time"
 
     @property
     def unit(self) -> str:
-        """What its effects were read in; empty where they are ratios of times."""
+        """The unit of its effects; empty where they are ratios of times."""
         return next((effect.unit for effect in self.effects if effect.unit), "")
 
     @property
     def is_comparison(self) -> bool:
         """True for `--compare A B`, where nobody claimed anything and the region is the margin of "same"."""
         return self.id == "ad-hoc"
+
+    @property
+    def notes(self) -> list[str]:
+        """The warnings of its effects, each once, after the workloads that have it."""
+        where: dict[str, list[str]] = {}
+        for effect in self.effects:
+            for note in effect.warnings:
+                where.setdefault(note, []).append(effect.where)
+        return [f"{words.listing(list(dict.fromkeys(names)))}: {note}" for note, names in where.items()]
 
 
 @dataclass(frozen=True)
@@ -135,185 +125,109 @@ class Floor:
     rounds: int
     fired: bool
 
+    @property
+    def text(self) -> str:
+        """Both ends."""
+        return f"{self.low:.4f} – {self.high:.4f}"
+
 
 @dataclass(frozen=True)
 class Profile:
-    """One sampled profile. `root` is None where there is none, and `reason` says why.
+    """One sampled profile. `root` is None where there is none, and `reason` says why."""
 
-    `median_ns` is the time of one call while it was sampled, with its standard error.
-    """
-
-    workload: str
-    variant: str
+    row: pass_schema.Profile
     root: Frame | None
-    median_ns: float | None
-    median_error_ns: float | None
-    rate_hz: float | None
-    native: bool  # with the frames of native code
-    native_reason: str  # why not, where they were asked for
     reason: str
 
     @property
     def scale(self) -> Scale | None:
         """What turns samples into time; None where samples or the time of a call are missing."""
-        if self.root is None or self.median_ns is None:
+        if self.root is None or self.row.median_ns is None:
             return None
-        return Scale(self.root.samples, self.median_ns, self.median_error_ns)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes of one variant on one workload; None where not measured, and `reason` says why."""
-
-    variant: str
-    peak_transient_bytes: float | None
-    parameter_bytes: float | None
-    cache_bytes: float | None
-    reason: str
+        return Scale(self.root.samples, self.row.median_ns, self.row.median_error_ns or None)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, read: everything the pages show, but the profiles (`read_profile`)."""
+    """One run: everything the pages show, but the samples, the passes' files, and the profiles (`read_profile`)."""
 
     path: Path
-    id: str
-    manifest: Mapping[str, Any]
-    alpha: float | None  # of the whole report
+    manifest: Manifest
     claims: tuple[Claim, ...]
     floors: Mapping[str, Floor]
-    noise: str
-    profiles: Mapping[tuple[str, str], Mapping[str, Any]]  # by workload and variant; `read_profile` reads the stacks
-    memory: Mapping[tuple[str, str], Memory]
+    profiles: Mapping[tuple[str, str], pass_schema.Profile]  # by workload and variant
+    memory: Mapping[tuple[str, str], pass_schema.Memory]  # by workload and variant
     left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
     problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
 
+    @property
+    def id(self) -> str:
+        """The run's own name, else that of its folder."""
+        return self.manifest.id or self.path.name
 
-@dataclass(frozen=True)
-class Entry:
-    """A run in the list of runs, under the name it has in links."""
+    @property
+    def alpha(self) -> float | None:
+        """The error rate of the whole report."""
+        return self.manifest.alpha
 
-    name: str
-    summary: RunSummary
+    @property
+    def noise(self) -> str:
+        """What the controls showed, in one line."""
+        return (self.manifest.noise and self.manifest.noise.line) or ""
 
-
-Stamp = tuple[tuple[str, int, int], ...]
-"""Names, times of change and sizes of files: differs when what was read may differ."""
-
-
-def stamp_of_run(path: Path) -> Stamp:
-    """The stamp of a run's own files."""
-    judged = (MANIFEST, CLAIMS, VERDICTS, JOURNAL, SAMPLES)
-    found_out = (PROFILES, MEMORY, MEMORY_SWEEP, LOADING, FINDINGS, PHASES, PHASE_FACTS, ROOFLINE)
-    return _stamp(path / name for name in (*judged, *found_out))
-
-
-def stamp_of_standings(path: Path) -> Stamp:
-    """The stamp of what a run's ratios to the yardstick are read from."""
-    return _stamp(path / name for name in (MANIFEST, SAMPLES, JOURNAL, STANDINGS))
-
-
-def _stamp(paths: Iterable[Path]) -> Stamp:
-    found = []
-    for path in paths:
-        try:
-            status = os.stat(path)
-        except OSError:
-            continue
-        found.append((str(path), status.st_mtime_ns, status.st_size))
-    return tuple(found)
+    @property
+    def doubts(self) -> list[str]:
+        """What is wrong with the run as a whole, and so with all of its numbers."""
+        status, fired = self.manifest.status, [name for name, floor in self.floors.items() if floor.fired]
+        lines = []
+        if status != "complete":
+            lines.append(f"This run is {status or 'of unknown status'}: it shows what it had measured by then.")
+        if fired:
+            lines.append(
+                f"A control fired on {words.listing(fired)}: this machine reports a difference between identical code. "
+                "Trust a verdict there only if it survives a bias of that size."
+            )
+        return [*lines, *(f"Left out: {problem}" for problem in self.problems)]
 
 
-def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the runs lie: `--results PATH`, else $WORKBENCH_RESULTS, else ./results."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--results")
-    try:
-        chosen = parser.parse_known_args(list(arguments))[0].results
-    except argparse.ArgumentError:  # "--results" with nothing behind it
-        chosen = None
-    return Path(chosen or environment.get("WORKBENCH_RESULTS") or "results")
+NO_EXPERIMENT = Experiment.model_validate({"workload": {"name": ""}})
 
 
-class RunList:
-    """All runs under a results folder: in its runs/ and baselines/, or lying in it directly, or itself.
-
-    Reading hundreds of them takes seconds, so each look reads only those whose files changed since the last.
-    """
-
-    def __init__(self, results: Path) -> None:
-        self._results = results
-        self._known: dict[Path, tuple[Stamp, RunSummary]] = {}
-
-    def entries(self) -> list[Entry]:
-        """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`."""
-        found, known = [], {}
-        for name, run in _named_folders(self._results):
-            stamp = _stamp((run.path, run.path / MANIFEST, run.path / VERDICTS))
-            before = self._known.get(run.path)
-            summary = before[1] if before is not None and before[0] == stamp else run.describe()
-            known[run.path] = (stamp, summary)
-            found.append(Entry(name, summary))
-        self._known = known
-        return sorted(found, key=lambda entry: (entry.summary.started, entry.name), reverse=True)
+def experiment(run: Run, workload: str) -> Experiment:
+    """What run.json says of a workload; nothing where it does not know it."""
+    return next((one for one in run.manifest.experiments if one.workload.name == workload), NO_EXPERIMENT)
 
 
-def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
-    """Every folder that might be a run, with its name in links."""
-    if RunFolder(results).looks_like_a_run():
-        return [(results.resolve().name, RunFolder(results))]
-    homes = [("", results / "runs"), (BASELINES, results / "baselines")]
-    if not any(home.is_dir() for _, home in homes):
-        homes = [("", results)]
-    return [(prefix + run.path.name, run) for prefix, home in homes for run in run_folders(home)]
+# -- reading ---------------------------------------------------------------------------------------------------------
 
 
 def read_run(path: Path) -> Run:
     """Read one run. Raises RunError where the manifest or the verdicts cannot be read."""
     folder = RunFolder(path)
-    manifest = folder.read_manifest()
+    content = folder.read_manifest()
+    manifest = Manifest.model_validate(content)
+    verdicts = schema.VERDICTS.validate_python(folder.read_verdicts())
     problems: list[str] = []
 
-    def optional(read: Any) -> list[dict[str, Any]]:
+    def rows(read: Callable[[], list[dict[str, Any]]], form: TypeAdapter[list[T]]) -> list[T]:
         try:
-            records: list[dict[str, Any]] = read()
+            return form.validate_python(read())
         except RunError as error:
             problems.append(error.brief)
             return []
-        return records
 
-    verdicts = folder.read_verdicts()
-    claims = {values.text(claim.get("id")): claim for claim in optional(folder.read_claims)}
-    noise = values.mapping(manifest.get("noise"))
-    memory = {
-        (values.text(row.get("workload")), values.text(row.get("variant"))): Memory(
-            variant=values.text(row.get("variant")),
-            peak_transient_bytes=values.number(row.get("peak_transient_bytes")),
-            parameter_bytes=values.number(row.get("parameter_bytes")),
-            cache_bytes=values.number(row.get("cache_bytes")),
-            reason=values.text(row.get("reason")),
-        )
-        for row in optional(folder.read_memory)
-    }
-    try:
-        left_out = excluded_lines(manifest)
-    except (AttributeError, KeyError, TypeError):
-        left_out = []
-        problems.append("run.json: what it says was left out is not in the form that is read here")
+    claims = {claim.id: claim for claim in rows(folder.read_claims, TypeAdapter(list[Definition]))}
+    memory = rows(folder.read_memory, pass_schema.MEMORY)
+    profiles = rows(folder.read_profiles, pass_schema.PROFILES)
+    controls = manifest.noise.controls if manifest.noise else []
     return Run(
         path=path,
-        id=values.text(manifest.get("id")) or path.name,
         manifest=manifest,
-        alpha=values.positive(manifest.get("alpha")),
-        claims=tuple(_claim(verdict, claims.get(values.text(verdict.get("claim")), {})) for verdict in verdicts),
-        floors=_floors(values.records(noise.get("controls"))),
-        noise=values.text(noise.get("line")),
-        profiles={
-            (values.text(row.get("workload")), values.text(row.get("variant"))): row
-            for row in optional(folder.read_profiles)
-        },
-        memory=memory,
-        left_out=tuple(left_out),
+        claims=tuple(_claim(verdict, claims.get(verdict.claim, Definition())) for verdict in verdicts),
+        floors=_floors([control for control in controls if control is not None]),
+        profiles={(row.workload, row.variant): row for row in profiles},
+        memory={(row.workload, row.variant): row for row in memory},
+        left_out=tuple(excluded_lines(content)),
         problems=tuple(problems),
     )
 
@@ -323,42 +237,95 @@ def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
     row = run.profiles.get((workload, variant))
     if row is None:
         return None
-    root, reason = None, values.text(row.get("reason"))
-    relative = row.get("path")
-    if isinstance(relative, str):
+    root, reason = None, row.reason
+    if row.path is not None:
         try:
-            root = read_folded(_stacks(run.path, relative))
+            root = read_folded(profile_text(run, workload, variant))
         except (OSError, StackError) as error:
-            reason = f"{relative}: {error.strerror if isinstance(error, OSError) else error}"
+            reason = f"{row.path}: {error.strerror if isinstance(error, OSError) else error}"
         if root is not None and not root.samples:
             root, reason = None, "the profiler took no sample"
-    return Profile(
-        workload=workload,
-        variant=variant,
-        root=root,
-        median_ns=values.positive(row.get("median_ns")),
-        median_error_ns=values.positive(row.get("median_error_ns")),
-        rate_hz=values.positive(row.get("rate_hz")),
-        native=row.get("native") is True,
-        native_reason=values.text(row.get("native_reason")),
-        reason=reason or "the run gives no reason",
-    )
+    return Profile(row, root, reason or "the run gives no reason")
 
 
 def profile_text(run: Run, workload: str, variant: str) -> str:
     """The folded stacks of a profile as the run keeps them. Raises StackError or OSError where they cannot be read."""
-    relative = run.profiles.get((workload, variant), {}).get("path")
-    if not isinstance(relative, str):
+    row = run.profiles.get((workload, variant))
+    if row is None or row.path is None:
         raise StackError("the run has no such profile")
-    return _stacks(run.path, relative)
+    try:
+        return RunFolder(run.path).read_stacks(row.path, LARGEST_PROFILE_BYTES)
+    except RunError as error:
+        raise StackError(f"{error.problem}. {error.fix}") from error
+    except ValueError as error:
+        raise StackError(str(error)) from error
 
 
-def experiment(run: Run, workload: str) -> Mapping[str, Any]:
-    """The manifest's entry for a workload; empty where there is none."""
-    for entry in values.records(run.manifest.get("experiments")):
-        if values.text(values.mapping(entry.get("workload")).get("name")) == workload:
-            return entry
-    return {}
+def claim_of(verdict: Mapping[str, Any]) -> Claim:
+    """A verdict that no run stored, in the form of verdicts.json, as a page shows it."""
+    return _claim(schema.Verdict.model_validate(verdict), Definition())
+
+
+def _claim(verdict: schema.Verdict, definition: Definition) -> Claim:
+    part = verdict.part or ""
+    sources = [[text for text in (each.document, each.section) if text] for each in definition.source or ()]
+    hypotheses = [each for each in definition.hypothesis or () if (each.part or "") == part]
+    return Claim(
+        id=verdict.claim,
+        part=part,
+        title=verdict.title or definition.title or verdict.claim,
+        statement=verdict.statement or definition.statement or "",
+        who=tuple(verdict.who),
+        source="; ".join(", ".join(names) for names in sources),
+        decided_by=definition.decided_by or "",
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        alpha=verdict.alpha or 0.01,
+        claimed=verdict.claimed,
+        low=verdict.region.low if verdict.region else None,
+        high=verdict.region.high if verdict.region else None,
+        effects=tuple(map(_effect, verdict.effects)),
+        assumes=tuple(definition.assumes or ()),
+        hypothesis=hypotheses[0] if hypotheses else NO_HYPOTHESIS,
+    )
+
+
+def _effect(row: schema.Effect) -> Effect:
+    def known(value: float | None) -> float | None:
+        return value if row.unit or (value is not None and value > 0) else None  # a ratio of 0 or less is none
+
+    return Effect(
+        workload=row.workload,
+        variant=row.variant,
+        baseline=row.baseline,
+        metric=row.metric,
+        unit=row.unit,
+        value=known(row.value if row.unit else row.ratio),
+        low=known(row.low),
+        high=known(row.high),
+        rounds=row.rounds,
+        seconds=row.seconds,
+        verdict=row.verdict,
+        warnings=tuple(row.warnings),
+    )
+
+
+def _floors(controls: Sequence[Control]) -> dict[str, Floor]:
+    floors: dict[str, Floor] = {}
+    for row in controls:
+        if row.low is None or row.high is None:
+            continue  # still unbounded: it says nothing about the machine
+        have = floors.get(row.workload, Floor(row.low, row.high, 0, False))
+        floors[row.workload] = Floor(
+            low=min(row.low, have.low),
+            high=max(row.high, have.high),
+            rounds=max(row.rounds or 0, have.rounds),
+            fired=have.fired or row.fired is True,
+        )
+    return floors
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
 
 
 def reproduce(run: Run, claim: Claim) -> str:
@@ -370,9 +337,8 @@ def reproduce(run: Run, claim: Claim) -> str:
         parts += ["--compare", first.baseline, first.variant, "--workloads", ",".join(workloads)]
     else:
         parts += ["--claims", claim.id]
-    seed = run.manifest.get("seed")
-    if isinstance(seed, int):
-        parts += ["--seed", str(seed)]
+    if run.manifest.seed is not None:
+        parts += ["--seed", str(run.manifest.seed)]
     return shlex.join(parts)
 
 
@@ -387,96 +353,7 @@ def sentence(claim: Claim) -> str:
 def measured(claim: Claim) -> str:
     """The effect in a few words: one interval, or the span of several."""
     known = [effect for effect in claim.effects if effect.value is not None]
-    if len(known) > 1 and claim.unit:
-        ends = sorted(effect.value for effect in known if effect.value is not None)
-        least, most = (f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (ends[0], ends[-1]))
-        return f"{least} to {most} {claim.unit}"
-    if len(known) > 1:
-        return words.span([effect.value for effect in known if effect.value is not None])
-    return known[0].text if known else "not measured"
-
-
-def _stacks(folder: Path, relative: str) -> str:
-    """The text of a profile, which must lie in the run folder: a manifest from elsewhere may name any path."""
-    try:
-        return RunFolder(folder).read_stacks(relative, LARGEST_PROFILE_BYTES)
-    except RunError as error:
-        raise StackError(f"{error.problem}. {error.fix}") from error
-    except ValueError as error:
-        raise StackError(str(error)) from error
-
-
-def _claim(verdict: Mapping[str, Any], definition: Mapping[str, Any]) -> Claim:
-    region = values.mapping(verdict.get("region"))
-    who = verdict.get("who")
-    source, assumes = definition.get("source"), definition.get("assumes")
-    part = values.text(verdict.get("part"))
-    hypotheses = values.records(definition.get("hypothesis"))
-    return Claim(
-        id=values.text(verdict.get("claim")),
-        part=part,
-        title=values.text(verdict.get("title"))
-        or values.text(definition.get("title"))
-        or values.text(verdict.get("claim")),
-        statement=values.text(verdict.get("statement")) or values.text(definition.get("statement")),
-        who=tuple(values.text(name) for name in who) if isinstance(who, list) else (values.text(who),) if who else (),
-        source="; ".join(_source(item) for item in source) if isinstance(source, list) else values.text(source),
-        decided_by=values.text(definition.get("decided_by")),
-        verdict=values.text(verdict.get("verdict")),
-        reason=values.text(verdict.get("reason")),
-        alpha=values.number(verdict.get("alpha")) or 0.01,
-        claimed=values.text(verdict.get("claimed")),
-        low=values.number(region.get("low")),
-        high=values.number(region.get("high")),
-        effects=tuple(_effect(row) for row in values.records(verdict.get("effects"))),
-        assumes=tuple(values.text(item) for item in assumes) if isinstance(assumes, list) else (),
-        hypothesis=next((one for one in hypotheses if values.text(one.get("part")) == part), {}),
-    )
-
-
-def claim_of(verdict: Mapping[str, Any]) -> Claim:
-    """A verdict that no run stored, in the form of verdicts.json, as a page shows it."""
-    return _claim(verdict, {})
-
-
-def _effect(row: Mapping[str, Any]) -> Effect:
-    notes = row.get("warnings")
-    unit = values.text(row.get("unit"))
-    read = values.number if unit else values.positive
-    return Effect(
-        workload=values.text(row.get("workload")),
-        variant=values.text(row.get("variant")),
-        baseline=values.text(row.get("baseline")),
-        metric=values.text(row.get("metric")),
-        unit=unit,
-        value=read(row.get("value" if unit else "ratio")),
-        low=read(row.get("low")),
-        high=read(row.get("high")),
-        rounds=int(values.number(row.get("rounds")) or 0),
-        seconds=values.number(row.get("seconds")),
-        verdict=values.text(row.get("verdict")),
-        warnings=tuple(values.text(note) for note in notes) if isinstance(notes, list) else (),
-    )
-
-
-def _source(item: Any) -> str:
-    if not isinstance(item, dict):
-        return values.text(item)
-    return ", ".join(values.text(item.get(key)) for key in ("document", "section") if item.get(key))
-
-
-def _floors(controls: Sequence[Mapping[str, Any]]) -> dict[str, Floor]:
-    floors: dict[str, Floor] = {}
-    for row in controls:
-        low, high = values.positive(row.get("low")), values.positive(row.get("high"))
-        if low is None or high is None:
-            continue  # still unbounded: it says nothing about the machine
-        name, rounds = values.text(row.get("workload")), int(values.number(row.get("rounds")) or 0)
-        have = floors.get(name, Floor(low, high, rounds, False))
-        floors[name] = Floor(
-            low=min(low, have.low),
-            high=max(high, have.high),
-            rounds=max(rounds, have.rounds),
-            fired=have.fired or row.get("fired") is True,
-        )
-    return floors
+    values = sorted(effect.value for effect in known if effect.value is not None)
+    if len(known) < 2:
+        return known[0].text if known else "not measured"
+    return f"{words.plain(values[0])} to {words.plain(values[-1])} {claim.unit}" if claim.unit else words.span(values)

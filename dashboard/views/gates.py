@@ -1,15 +1,13 @@
-"""What the gates of a run found for two sides: the logits, and where their operations differ. No Streamlit."""
+"""What the gates of a run found for two sides: the logits, and where their operations differ."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from llama_workbench.dashboard.views import data, values
+from . import data, files
 
-_FIRST = re.compile(r"op (\d+) of \d+ / \d+: (.*) against (.*)", re.DOTALL)  # as `harness.gates.trace_difference` says
+_FIRST = re.compile(r"op (\d+) of \d+ / \d+: (.*) against (.*)", re.DOTALL)  # as the worker's gate writes it
 
 
 @dataclass(frozen=True)
@@ -29,73 +27,92 @@ class Traces:
 def traces(run: data.Run, workload: str, baseline: str, variant: str) -> Traces:
     """Compare two sides by the digests of their op traces, and by what the run says of their first difference."""
     entry = data.experiment(run, workload)
-    recorded = values.mapping(entry.get("traces"))
-    ours, theirs = (values.mapping(recorded.get(name)) for name in (baseline, variant))
-    said: Mapping[str, Any] = {}
-    turned = False
-    for row in values.records(entry.get("trace_differences")):
-        names = (row.get("baseline"), row.get("variant"))
-        if names in ((baseline, variant), (variant, baseline)):
-            said, turned = row, names == (variant, baseline)
-    if said:
-        same = said.get("same") is True
-    elif ours.get("digest") and theirs.get("digest"):
-        same = ours["digest"] == theirs["digest"]
-    else:
+    ours, theirs = entry.traces.get(baseline), entry.traces.get(variant)
+    record, turned = None, False
+    for row in entry.trace_differences:
+        if (row.baseline, row.variant) in ((baseline, variant), (variant, baseline)):
+            record, turned = row, row.baseline == variant
+    if record is None and (ours is None or theirs is None):
         return Traces("not compared")
+    same = record.same if record else bool(ours and theirs and ours.digest == theirs.digest)
     rows = [
-        ("operations in a call", values.text(ours.get("ops")), values.text(theirs.get("ops"))),
-        ("fused attention kernels", _kernels(ours), _kernels(theirs)),
-        ("digest of the sequence", values.text(ours.get("digest")), values.text(theirs.get("digest"))),
+        (what, (ours and show(ours)) or "", (theirs and show(theirs)) or "")
+        for what, show in (
+            ("operations in a call", lambda trace: str(trace.ops)),
+            ("fused attention kernels", _kernels),
+            ("digest of the sequence", lambda trace: trace.digest),
+        )
     ]
-    detail = values.text(said.get("detail"))
-    if not same and (found := _FIRST.fullmatch(detail)):
-        sides = (found[3], found[2]) if turned else (found[2], found[3])
-        rows.append((f"first that differs: number {found[1]}", *sides))
+    detail = (record and record.detail) or ""
+    if not same and (first := _FIRST.fullmatch(detail)):
+        sides = (first[3], first[2]) if turned else (first[2], first[3])
+        rows.append((f"first that differs: number {first[1]}", *sides))
     elif not same and detail:
         rows.append(("what differs", detail, ""))
-    return Traces("the same" if same else "differ", detail, tuple(rows), _counts(said, turned))
+    counts = [(name, *((b, a) if turned else (a, b))) for name, a, b in (record and record.counts) or ()]
+    return Traces("the same" if same else "differ", detail, tuple(rows), tuple(counts))
 
 
-def _kernels(trace: Mapping[str, Any]) -> str:
-    kernels = trace.get("attention_kernels")
-    return ", ".join(map(values.text, kernels)) or "none" if isinstance(kernels, list) else "not recorded"
-
-
-def _counts(said: Mapping[str, Any], turned: bool) -> tuple[tuple[str, int, int], ...]:
-    found = []
-    counts = said.get("counts")
-    for row in counts if isinstance(counts, list) else []:
-        if isinstance(row, list) and len(row) == 3 and all(values.number(count) is not None for count in row[1:]):
-            first, second = (int(count) for count in row[1:])
-            found.append((values.text(row[0]), *((second, first) if turned else (first, second))))
-    return tuple(found)
+def _kernels(trace: files.Trace) -> str:
+    return "not recorded" if trace.attention_kernels is None else ", ".join(trace.attention_kernels) or "none"
 
 
 def row(run: data.Run, effect: data.Effect) -> dict[str, str]:
-    """What the gates found for the two sides of an effect, or for the one of a reading: a row of a table."""
-    gates = values.mapping(data.experiment(run, effect.workload).get("gates"))
+    """What the gates found for the two sides of an effect, or for its one side: a row of a table."""
+    gates = data.experiment(run, effect.workload).gates
+    variant = {"variant": effect.variant, "logits": logits(gates.get(effect.variant))}
     if not effect.baseline:
-        return {
-            "workload": effect.workload,
-            "variant": effect.variant,
-            "logits": gate(values.mapping(gates.get(effect.variant))),
-        }
+        return {"workload": effect.workload, **variant}
     compared = traces(run, effect.workload, effect.baseline, effect.variant)
     return {
         "workload": effect.workload,
         "baseline": effect.baseline,
-        "its logits": gate(values.mapping(gates.get(effect.baseline))),
-        "variant": effect.variant,
-        "logits": gate(values.mapping(gates.get(effect.variant))),
+        "its logits": logits(gates.get(effect.baseline)),
+        **variant,
         "operation traces": compared.state + (f": {compared.detail}" if compared.detail else ""),
     }
 
 
-def gate(found: Mapping[str, Any]) -> str:
+def logits(gate: files.Gate | None) -> str:
     """The logits gate of one variant in a few words."""
-    if not found:
+    if gate is None:
         return "not compared"
-    error, tolerance = values.number(found.get("max_error")), values.number(found.get("tolerance"))
-    known = f" (error {error:.1e} of {tolerance:.1e})" if error is not None and tolerance is not None else ""
-    return f"{'pass' if found.get('passed') is True else 'fail'}{known}"
+    numbers = gate.max_error is not None and gate.tolerance is not None
+    error = f" (error {gate.max_error:.1e} of {gate.tolerance:.1e})" if numbers else ""
+    return f"{'pass' if gate.passed else 'fail'}{error}"
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The gates of one variant over all workloads; `error` and `tolerance` are those of the largest part used."""
+
+    variant: str
+    passed: int
+    of: int
+    cases: int
+    error: float | None = None
+    tolerance: float | None = None
+    workload: str = ""
+
+    @property
+    def used_percent(self) -> float | None:
+        """How much of its tolerance the largest error used."""
+        return 100 * self.error / self.tolerance if self.error is not None and self.tolerance else None
+
+
+def worst(run: data.Run) -> list[Worst]:
+    """The gates of a run by variant, the largest error first."""
+    by_variant: dict[str, list[tuple[str, files.Gate]]] = {}
+    for entry in run.manifest.experiments:
+        for variant, gate in entry.gates.items():
+            by_variant.setdefault(variant, []).append((entry.workload.name, gate))
+    found = []
+    for variant, gates in by_variant.items():
+        counts = sum(gate.passed for _, gate in gates), len(gates), sum(gate.cases or 0 for _, gate in gates)
+        known = [
+            Worst(variant, *counts, gate.max_error, gate.tolerance, workload)
+            for workload, gate in gates
+            if gate.max_error is not None and gate.tolerance
+        ]
+        found.append(max(known[::-1], key=lambda one: one.used_percent or 0, default=Worst(variant, *counts)))
+    return sorted(found, key=lambda one: one.used_percent or 0, reverse=True)

@@ -1,4 +1,4 @@
-"""Runs over time: where a variant stood in each, which runs may be compared, and what changed; no Streamlit.
+"""Runs over time: a variant's relative time in each, which runs may be compared, and what changed.
 
 All rules are those of `workbench compare` (harness/report/compare.py); this module puts runs in order and pairs them.
 """
@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llama_workbench.dashboard.views.data import BASELINES, Entry
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.compare import Row, compare_standings, why_not
 from llama_workbench.harness.report.standings import Standings
 from llama_workbench.harness.stats.confidence import Interval
+
+from .entries import Entry
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Past:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a variant stood in one run.
+    """The relative time of a variant in one run.
 
-    sound: whether the session and the run's end give no reason for doubt. against: what its ratio is to.
+    sound: the run ended whole, no control fired, and the effect did not drift. against: the reference of the ratio.
     """
 
     name: str
@@ -59,13 +60,6 @@ class Change:
     row: Row
 
 
-def without_copies(entries: Sequence[Entry]) -> list[Entry]:
-    """The runs, each once: one that was kept as a baseline too is shown as that baseline."""
-    kept = {(entry.summary.id, entry.summary.started): entry for entry in entries if entry.name.startswith(BASELINES)}
-    found = [kept.get((entry.summary.id, entry.summary.started), entry) for entry in entries]
-    return list({entry.name: entry for entry in found}.values())
-
-
 def subjects(pasts: Sequence[Past], workload: str) -> list[str]:
     """Variants that have a number on a workload in any of the runs, those of the newest run first."""
     found = [variant for past in reversed(pasts) for name, variant in past.standings.subjects if name == workload]
@@ -82,7 +76,7 @@ def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Poi
             started=past.entry.summary.started,
             interval=past.standings.rows[key].interval,
             against=past.standings.courses[workload].against or "",
-            baseline=past.entry.name.startswith(BASELINES),
+            baseline=past.entry.is_baseline,
             sound=past.entry.summary.status == "complete"
             and not past.standings.courses[workload].bias
             and not past.standings.rows[key].interval.unstable,

@@ -1,26 +1,42 @@
-"""Memory and loading of a run as the Memory page shows them: time against memory, policies, loads."""
+"""Memory of a run: time against memory, and what caching policies hold."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from llama_workbench.dashboard.views import data, values
-from llama_workbench.dashboard.views.timings import Timing, problem_of, timing
 from llama_workbench.harness.evidence.judge import Evidence
-from llama_workbench.harness.metrics.loading.loading import (
-    METRICS,
-    LoadEffect,
-    LoadShare,
-    load_effects,
-    load_shares,
-)
-from llama_workbench.harness.stats.confidence import fixed_interval
-from llama_workbench.harness.store.folder import RunError, RunFolder
+from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.store.folder import RunFolder
+
+from .. import words
+from . import data
+from .samples import Timing, timing
+
+AMOUNTS = {
+    "peak_transient_bytes": "Peak transient, above the weights",
+    "parameter_bytes": "Parameters",
+    "cache_bytes": "Caches",
+}
+"""What is shown of a row of memory.json, each on an axis of its own: they differ by orders of magnitude."""
+
+
+def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -> list[str]:
+    """How far every other side lies from the baseline by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
+    amounts: dict[str, float | None] = {row.variant: getattr(row, field) for row in rows}
+    base = amounts.get(baseline)
+    if base is None:
+        return []
+    lines = []
+    for name, amount in amounts.items():
+        if name == baseline or amount is None:
+            continue
+        share = f" ({100 * (amount - base) / base:+.3g} %)" if base else ""
+        change = f"{words.size(abs(amount - base))} {'more' if amount > base else 'less'} than {baseline}{share}"
+        lines.append(f"{name}: the same as {baseline}" if amount == base else f"{name}: {change}")
+    return lines
+
 
 # -- time against memory -------------------------------------------------------------------------------------------
 
@@ -29,37 +45,36 @@ FRONT = "on the front"
 
 @dataclass(frozen=True)
 class Spot:
-    """A variant in time and memory. `standing`: FRONT, "beaten by X", or "behind X, not settled"."""
+    """A variant in time and memory. `rank`: FRONT, "beaten by X", or "behind X, not settled"."""
 
     variant: str
     amount: float
     timing: Timing
-    standing: str = ""
+    rank: str = ""
 
 
 def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], list[str]]:
-    """Every variant of a workload with its bytes (a field of `data.Memory`) and its speed-up over the baseline.
+    """Every variant of a workload with its bytes (a key of AMOUNTS) and its speed-up over the baseline, fastest first.
 
-    Fastest first. Also who could not be placed, each with the reason.
+    Also who could not be placed, each with the reason.
     """
-    baseline = values.text(data.experiment(run, workload).get("baseline"))
+    baseline = data.experiment(run, workload).baseline or ""
     spots, missing = [], []
     for (where, variant), row in run.memory.items():
         if where != workload:
             continue
-        amount = getattr(row, field)
-        found = timing(run, evidence, workload, variant, baseline)
+        amount, time = getattr(row, field), timing(run, evidence, workload, variant, baseline)
         if amount is None:
             missing.append(f"{variant}: {row.reason or 'its memory was not measured'}")
-        elif found.ratio is None:
-            missing.append(f"{variant}: {found.warning}")
+        elif time.ratio is None:
+            missing.append(f"{variant}: {time.warning}")
         else:
-            spots.append(Spot(variant, amount, found))
+            spots.append(Spot(variant, amount, time))
     spots.sort(key=lambda spot: -(spot.timing.ratio or 0))
-    return [Spot(spot.variant, spot.amount, spot.timing, _standing(spot, spots)) for spot in spots], missing
+    return [replace(spot, rank=_rank(spot, spots)) for spot in spots], missing
 
 
-def _standing(spot: Spot, spots: Sequence[Spot]) -> str:
+def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
     """Where a variant lies to the front: those that no other one beats in time without needing more memory."""
 
     def ratio(one: Spot) -> float:
@@ -112,126 +127,37 @@ class Policy:
     reason: str
 
 
-def read_policies(run: data.Run) -> tuple[list[Policy], str]:
-    """The sweeps of memory_sweep.json, and a problem where it cannot be read."""
-    try:
-        rows = RunFolder(run.path).read_memory_sweep()
-    except RunError as error:
-        return [], problem_of(error)
-    return [_policy(row) for row in rows], ""
+def read_policies(run: data.Run) -> list[Policy]:
+    """The sweeps of memory_sweep.json. Raises RunError."""
+    rows = pass_schema.MEMORY_SWEEP.validate_python(RunFolder(run.path).read_memory_sweep())
+    return [_policy(row) for row in rows]
 
 
-def _policy(row: Mapping[str, Any]) -> Policy:
-    served = [values.number(length) for length in row.get("served") or [] if values.number(length)]
-    loaded = values.number(row.get("loaded_bytes"))
-    peaks = row.get("peak_bytes")
-    peaks = [values.number(peak) for peak in peaks] if isinstance(peaks, list) else []
-    tensors = {
-        len(lengths): step
-        for step in values.records(row.get("steps"))
-        if isinstance(lengths := step.get("lengths"), list) and lengths
-    }
+def _policy(row: pass_schema.Sweep) -> Policy:
+    peaks = row.peak_bytes or []
+    tensors = {len(step.lengths): step for step in row.steps if step.lengths}
     steps = []
     for count in sorted(tensors) or [1 << power for power in range(len(peaks))]:
-        step = tensors.get(count, {})
-        measured = _held(values.mapping(step.get("held")))
-        place = int(math.log2(count))
-        peak = peaks[place] if place < len(peaks) and count == 1 << place else None
-        if peak is not None and loaded is not None:
-            measured["resident"] = peak - loaded
-        steps.append(Step(count, measured, _held(values.mapping(values.mapping(step.get("computed")).get("held")))))
+        step = tensors.get(count, pass_schema.SweepStep(lengths=[]))
+        measured, power = _held(step.held), int(math.log2(count))
+        if count == 1 << power and power < len(peaks) and row.loaded_bytes is not None:
+            measured["resident"] = peaks[power] - row.loaded_bytes
+        steps.append(Step(count, measured, _held(step.computed.held if step.computed else {})))
     return Policy(
-        workload=values.text(row.get("workload")),
-        variant=values.text(row.get("variant")),
-        weights_bytes=values.positive(row.get("weights_bytes")),
-        longest=int(max((length for length in served if length is not None), default=0)),
+        workload=row.workload,
+        variant=row.variant,
+        weights_bytes=row.weights_bytes or None,
+        longest=max(row.served or [0]),
         steps=tuple(steps),
-        reason=values.text(row.get("reason")),
+        reason=row.reason or "",
     )
 
 
-def _held(kinds: Mapping[str, Any]) -> dict[str, float]:
-    found = {kind: size for kind in ("mask", "kv", "rope") if (size := values.number(kinds.get(kind))) is not None}
-    return found | ({"caches": sum(found.values())} if len(found) == 3 else {})
+def _held(kinds: Mapping[str, int]) -> dict[str, float]:
+    held: dict[str, float] = {kind: kinds[kind] for kind in ("mask", "kv", "rope") if kind in kinds}
+    return held | ({"caches": sum(held.values())} if len(held) == 3 else {})
 
 
-# -- loading ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Time:
-    """Milliseconds of one thing over `count` loads: geometric mean with its t interval (None with too few)."""
-
-    value: float
-    low: float | None
-    high: float | None
-    count: int
-
-
-@dataclass(frozen=True)
-class Load:
-    """One loader with a cold or warm page cache. `times`: by "open", "touched" (every byte read too), "first_token"."""
-
-    checkpoint: str
-    loader: str
-    cache: str
-    reason: str
-    file_bytes: float | None
-    peak_bytes: float | None  # the most of all loads
-    prompt_tokens: int
-    loads: int
-    times: Mapping[str, Time]
-    against: Mapping[str, LoadEffect]
-    share: LoadShare
-
-
-def read_loads(run: data.Run) -> tuple[list[Load], str]:
-    """The records of loading.json and what they mean, and a problem where it cannot be read.
-
-    Intervals hold at once, within each of the three families (times, ratios, shares), at the report's confidence.
-    """
-    try:
-        records = RunFolder(run.path).read_loading()
-    except RunError as error:
-        return [], problem_of(error)
-    alpha = run.alpha or 0.01
-    shares = load_shares(records, alpha=alpha)
-    against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
-    for effect in load_effects(records, alpha=alpha):
-        against.setdefault((effect.checkpoint, effect.loader, effect.cache), {})[effect.metric] = effect
-    loads = []
-    for record, share in zip(records, shares, strict=True):
-        peaks = [peak for load in record["loads"] if (peak := values.number(load.get("peak_bytes"))) is not None]
-        loads.append(
-            Load(
-                checkpoint=record["checkpoint"],
-                loader=record["loader"],
-                cache=record["cache"],
-                reason=values.text(record["reason"]),
-                file_bytes=record.get("file_bytes"),
-                peak_bytes=max(peaks, default=None),
-                prompt_tokens=record.get("prompt_tokens", 0),
-                loads=len(record["loads"]),
-                times=_times(record, alpha / (len(records) * len(METRICS))),
-                against=against.get((record["checkpoint"], record["loader"], record["cache"]), {}),
-                share=share,
-            )
-        )
-    return loads, ""
-
-
-def _times(record: Mapping[str, Any], alpha: float) -> dict[str, Time]:
-    samples = {
-        "open": [load["open_ns"] for load in record["loads"]],
-        "touched": [load["touched_ns"] for load in record["loads"]],
-        "first_token": [first["open_ns"] + first["build_ns"] + first["first_ns"] for first in record["first_tokens"]],
-    }
-    found = {}
-    for metric, times in samples.items():
-        if times:
-            interval = fixed_interval(np.log(times) - math.log(1e6), alpha)
-            low, high = (
-                math.exp(end) if math.isfinite(end) and end < 700 else None for end in (interval.low, interval.high)
-            )
-            found[metric] = Time(math.exp(interval.centre), low, high, interval.n)
-    return found
+def percent_of(size: float | None, weights: float | None) -> str:
+    """How much of the weights' bytes."""
+    return "–" if size is None or not weights else f"{100 * size / weights:.3g} % of the weights"

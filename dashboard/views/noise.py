@@ -1,4 +1,4 @@
-"""How noisy a run was, out of its samples: aggregates by round, drifts, places within a round, page faults."""
+"""How noisy a run was: medians of each round, drift over the run, places within a round, page faults."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.dashboard.views import data, values
+from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.folder import RunError, RunFolder
+
+from .. import words
+from . import data, samples
 
 LEVEL = 0.99
 YARDSTICK = "yardstick"
-CLOCKS = ("cpu_ns", "wall_ns", "device_ns")
-SEE = 0.01
-"""The difference of which the page says where it could have been seen."""
 
 
 @dataclass(frozen=True)
@@ -49,45 +49,20 @@ class Noise:
 def read(run: data.Run) -> Noise:
     """Aggregate the samples of a run. What cannot be read is a problem, and nothing of it is shown."""
     try:
-        samples = RunFolder(run.path).read_samples()
+        return aggregate(RunFolder(run.path).read_samples(), samples.clocks(run))
     except RunError as error:
-        return Noise(_NO_ROUNDS, {}, 0, f"{error.path.name}: {error.problem}. {error.fix}")
-    return aggregate(samples, clocks(run))
+        return Noise(_NO_ROUNDS, {}, 0, words.problem(error))
 
 
-def clocks(run: data.Run) -> dict[str, str]:
-    """By workload the column of its clock."""
-    found = {}
-    for entry in values.records(run.manifest.get("experiments")):
-        name = values.text(values.mapping(entry.get("workload")).get("name"))
-        column = f"{values.text(values.mapping(entry.get('clock')).get('default'))}_ns"
-        found[name] = column if column in CLOCKS else CLOCKS[0]
-    return found
-
-
-def aggregate(samples: pd.DataFrame, clock: Mapping[str, str]) -> Noise:
+def aggregate(table: pd.DataFrame, clock: Mapping[str, str]) -> Noise:
     """The same from a table of samples, columns as the store's SCHEMA, in the order they were taken."""
-    if samples.empty:
+    if table.empty:
         return Noise(_NO_ROUNDS, {}, 0, "")
-    timed = _timed(samples, clock)
-    return Noise(by_round(timed), places(timed), len(samples), "")
+    timed = samples.timed(table, clock)
+    return Noise(by_round(timed), places(timed), len(table), "")
 
 
 _NO_ROUNDS = pd.DataFrame(columns=["workload", "variant", "process", "round", "seconds", "ns", "faults"])
-
-
-def _timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
-    """Samples with `ns`, the time of a call by the workload's clock, and `seconds`, what was timed until then."""
-    wanted = samples["workload"].map(clock).astype(object)
-    chosen = samples[CLOCKS[0]].to_numpy()
-    for column in CLOCKS[1:]:
-        chosen = np.where(wanted.eq(column).to_numpy(bool), samples[column].to_numpy(), chosen)
-    repeats = samples["repeats"].clip(lower=1).to_numpy()
-    return samples.assign(
-        ns=chosen / repeats,
-        faults=samples["faults"].to_numpy() / repeats,
-        seconds=samples["wall_ns"].to_numpy().cumsum() / 1e9,
-    )
 
 
 def by_round(timed: pd.DataFrame) -> pd.DataFrame:
@@ -142,11 +117,9 @@ def places(timed: pd.DataFrame) -> dict[str, tuple[Span, Span]]:
 
 def _ratio(logs: NDArray[np.float64]) -> Span:
     """Mean of log ratios as a ratio with its t interval."""
-    if len(logs) < 2:
-        return Span(math.exp(float(logs[0])) if len(logs) else math.nan, 0.0, math.inf, len(logs))
-    mean, error = float(logs.mean()), float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1)) * error
-    return Span(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
+    interval = fixed_interval(logs, 1 - LEVEL)
+    value, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
+    return Span(value, low, high, interval.n)
 
 
 def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
@@ -192,82 +165,3 @@ def faults(noise: Noise) -> pd.DataFrame:
         low, high = ordered.iloc[0], ordered.iloc[-1]
         found.append([str(workload), str(low["variant"]), low["faults"], str(high["variant"]), high["faults"]])
     return pd.DataFrame(found, columns=columns)
-
-
-# -- controls ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Control:
-    """Identical code against itself: `kind` is "aa" (entered twice) or "copy" (a copy of its source).
-
-    An open interval, of too few rounds, has None for both ends.
-    """
-
-    workload: str
-    kind: str
-    variant: str
-    ratio: float | None
-    low: float | None
-    high: float | None
-    rounds: int
-    fired: bool
-
-    @property
-    def smallest(self) -> float | None:
-        """The smallest difference that it could have told apart, as a part of 1: its half width on the log scale."""
-        if self.low is None or self.high is None:
-            return None
-        return math.expm1((math.log(self.high) - math.log(self.low)) / 2)
-
-
-def controls(run: data.Run) -> list[Control]:
-    """The controls of a run, what fired first, then the least certain first."""
-    found = []
-    for row in values.records(values.mapping(run.manifest.get("noise")).get("controls")):
-        low, high = values.positive(row.get("low")), values.positive(row.get("high"))
-        bounded = low is not None and high is not None and low <= high
-        found.append(
-            Control(
-                workload=values.text(row.get("workload")),
-                kind=values.text(row.get("kind")),
-                variant=values.text(row.get("variant")),
-                ratio=values.positive(row.get("ratio")),
-                low=low if bounded else None,
-                high=high if bounded else None,
-                rounds=int(values.number(row.get("rounds")) or 0),
-                fired=row.get("fired") is True,
-            )
-        )
-    return sorted(found, key=lambda one: (not one.fired, one.smallest is None, -(one.smallest or 0)))
-
-
-def smallest(found: list[Control]) -> dict[str, float | None]:
-    """By workload the smallest difference that its least certain control could have told apart; None where open."""
-    by_workload: dict[str, float | None] = {}
-    for control in found:
-        have = by_workload.get(control.workload, 0.0)
-        mine = control.smallest
-        by_workload[control.workload] = None if have is None or mine is None else max(have, mine)
-    return by_workload
-
-
-def could_see(found: list[Control], difference: float = SEE) -> str:
-    """The run's trust in a sentence."""
-    by_workload = smallest(found)
-    known = {name: size for name, size in by_workload.items() if size is not None}
-    able = [name for name, size in known.items() if size <= difference]
-    fired = sorted({control.workload for control in found if control.fired})
-    of = f"{len(by_workload)} workload{'s' * (len(by_workload) != 1)}"
-    said = f"On {len(able)} of {of} this machine could have seen a difference of {100 * difference:g} %"
-    if known:
-        ordered = sorted(known.values())
-        middle = float(np.median(ordered))
-        said += (
-            f"; the smallest that it could have seen was {100 * ordered[0]:.2g} % at best, {100 * middle:.2g} % in the "
-            f"middle and {100 * ordered[-1]:.2g} % at worst"
-        )
-    open_ones = len(by_workload) - len(known)
-    if open_ones:
-        said += f". On {open_ones} there were too few rounds to say"
-    return said + (f". Identical code was told apart on {len(fired)}." if fired else ". No control fired.")

@@ -1,12 +1,13 @@
-"""Times that the dispute published beside this machine's: rows of a table, no Streamlit."""
+"""Times that the dispute published beside this machine's: rows of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llama_workbench.dashboard.views import data, noise, values
 from llama_workbench.harness.claims.published import Figure
+
+from . import data, noise
 
 ON_CANDLE = ("candle_engine_fresh", "candle_engine")
 """Variants that do the same work on the dispute's own engine; the first makes its masks anew, as theirs did."""
@@ -34,7 +35,7 @@ def rows(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) 
     found = list[Row]()
     before: dict[str, Row] = {}
     for workload, figure in published.items():
-        variant = values.text(data.experiment(run, workload).get("baseline"))
+        variant = data.experiment(run, workload).baseline or ""
         ours = noise.median_ns(measured, workload, variant) if variant else None
         on_candle = (noise.median_ns(measured, workload, name) for name in ON_CANDLE)
         candle = next((found for found in on_candle if found is not None), None)

@@ -1,7 +1,6 @@
 """How an effect changes with the width of the model, the length of the prompt and the position of decoding.
 
-verdicts.json + workloads of run.json --series_of--> Series --sweep--> where it enters or leaves the claimed region
-                                        samples  --costs, slopes--> microseconds a call, nanoseconds a position
+verdicts.json + workloads of run.json --all_series--> Series --sweep--> where it enters or leaves the claimed region
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from llama_workbench.dashboard.views import data, values
-from llama_workbench.dashboard.views.timings import DAMAGE
-from llama_workbench.harness.evidence.judge import Evidence
-from llama_workbench.harness.metrics.trends import Slope, Sweep, call_difference, crossover, position_slope
+from llama_workbench.harness.metrics.trends import Sweep, crossover
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
+
+from .. import words
+from . import data
 
 Axis = Literal["width", "length", "position"]
 AXES: Mapping[Axis, str] = {
@@ -65,6 +64,17 @@ class Series:
         return self.claim.claimed if self.claim and self.claim.claimed else f"same within ±{SAME_PERCENT:g} %"
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Microseconds that a call takes longer with the baseline than with the variant; None is open or not known."""
+
+    size: float
+    us: float | None
+    low: float | None
+    high: float | None
+    rounds: int
+
+
 Sides = tuple[str, str, str]
 """Variant, baseline, metric."""
 
@@ -94,8 +104,8 @@ def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, da
     found: dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]] = {}
     for claim in run.claims:
         for effect in claim.effects:
-            ran = data.experiment(run, effect.workload).get("variants")
-            if effect.unit or effect.value is None or not isinstance(ran, list) or effect.variant not in ran:
+            ran = data.experiment(run, effect.workload).variants
+            if effect.unit or effect.value is None or effect.variant not in ran:
                 continue
             sides = (effect.variant, effect.baseline, effect.metric)
             found.setdefault(sides, {}).setdefault(effect.workload, []).append((claim, effect))
@@ -118,32 +128,32 @@ def all_series(run: data.Run) -> dict[Sides, list[Series]]:
     return found
 
 
+USUAL = {"batch": 1, "chunk": None, "lengths": "repeated", "dtype": "float32", "threads": 1, "new_tokens": None}
+"""What a workload is where its name need not say so."""
+
+
 def _groups(run: data.Run, axis: Axis, workloads: Sequence[str]) -> dict[str, dict[float, str]]:
     """Workloads that differ in this axis alone: name of the group → size → workload."""
     groups: dict[str, dict[float, str]] = {}
+    checkpoints = run.manifest.checkpoints or {}
     for workload in workloads:
-        facts = values.mapping(data.experiment(run, workload).get("workload"))
-        kind, geometry = values.text(facts.get("kind")), values.text(facts.get("geometry"))
-        tokens, context = values.positive(facts.get("tokens")), values.number(facts.get("context")) or 0.0
-        sizes = values.mapping(values.mapping(run.manifest.get("checkpoints")).get(geometry))
-        component = values.text(facts.get("component"))
-        what = component or kind
+        facts = data.experiment(run, workload).workload
+        kind, geometry = facts.kind or "", facts.geometry or ""
+        what, context = facts.component or kind, facts.context or 0
+        size: float | None
         if axis == "width":
-            size = None if kind == "component" else values.positive(sizes.get("hidden_size"))
-            at = f"after {context:g} tokens" if kind == "decode" else f"of {tokens or 0:g} tokens"
-            name = f"{what} {at}"
-        elif axis == "length":
-            size = tokens if kind in ("prefill", "component") else None
-            name = f"{what}, {geometry}"
+            checkpoint = checkpoints.get(geometry)
+            size = checkpoint.hidden_size if checkpoint and kind != "component" else None
+            name = f"{what} after {context:g} tokens" if kind == "decode" else f"{what} of {facts.tokens or 0:g} tokens"
         else:
-            size = context if kind == "decode" and context > 0 else None
+            lengths, positions = kind in ("prefill", "component"), kind == "decode"
+            size = (facts.tokens if lengths else None) if axis == "length" else (context if positions else None)
             name = f"{what}, {geometry}"
-        rest = {key: facts.get(key) for key in ("batch", "chunk", "lengths", "dtype", "threads", "new_tokens")}
-        if rest["lengths"] == "trace":
+        if facts.lengths == "trace":
             continue  # its lengths are many
-        usual = {"batch": 1, "chunk": None, "lengths": "repeated", "dtype": "float32", "threads": 1, "new_tokens": None}
-        name += "".join(f", {key} {value}" for key, value in rest.items() if value != usual[key])
-        if size is not None:
+        rest = {key: getattr(facts, key) for key in USUAL}
+        name += "".join(f", {key} {value}" for key, value in rest.items() if value != USUAL[key])
+        if size:
             groups.setdefault(name, {}).setdefault(size, workload)
     return groups
 
@@ -201,10 +211,9 @@ def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
 
 
 def sentence(series: Series) -> str:
-    """What the points say: "at width 256 A takes 28 % [9.7, 46] longer than B; at 512 the data cannot tell"."""
+    """What the points say: "at width 256 A takes 28 % [9.7, 46] longer than B; at 512 these rounds cannot tell"."""
     told: list[str] = []
     unknown: list[str] = []
-    named = {"width": "width", "length": "length", "position": "position"}[series.axis]
     for point in series.points:
         size = f"{point.size:,.0f}"
         found = side(point.effect)
@@ -216,10 +225,10 @@ def sentence(series: Series) -> str:
         if found == "slower":
             slower, faster = faster, slower
             ends = [1 / end for end in (point.effect.high, point.effect.value, point.effect.low) if end]
-        told.append(f"at {'' if told else f'{named} '}{size} {slower} takes {_longer(ends)} {faster}")
+        told.append(f"at {'' if told else series.axis + ' '}{size} {slower} takes {_longer(ends)} {faster}")
     if unknown:
-        where = f"at {'' if told else f'{named} '}{_listing(unknown)}"
-        told.append(f"{where} the data cannot tell which of {series.variant} and {series.baseline} is faster")
+        where = f"at {'' if told else series.axis + ' '}{words.listing(unknown)}"
+        told.append(f"{where} these rounds cannot tell which of {series.variant} and {series.baseline} is faster")
     text = "; ".join(told)
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -247,74 +256,3 @@ def crossing_sentence(series: Series) -> str:
         for crossing in found.crossings
     ]
     return f"Crossover (asked: {series.asked}): {'; '.join(brackets)}."
-
-
-def _listing(sizes: Sequence[str]) -> str:
-    return sizes[0] if len(sizes) == 1 else f"{', '.join(sizes[:-1])} and {sizes[-1]}"
-
-
-# -- from the samples ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Microseconds that a call takes longer with the baseline than with the variant; None is open or not known."""
-
-    size: float
-    us: float | None
-    low: float | None
-    high: float | None
-    rounds: int
-
-
-def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
-    """t_baseline - t_variant a call at every size; all intervals hold at once with confidence 1 - `alpha`."""
-    found = []
-    for point in series.points:
-        workload = point.effect.workload
-        clock = evidence.clock(workload, series.variant, series.baseline)
-        try:
-            interval = call_difference(
-                evidence.samples,
-                workload=workload,
-                variant=series.variant,
-                baseline=series.baseline,
-                clock=clock,
-                alpha=alpha / len(series.points),
-            )
-        except DAMAGE:
-            interval = Interval(math.nan, -math.inf, math.inf, 0)
-        us, low, high = (
-            end / 1e3 if math.isfinite(end) else None for end in (interval.centre, interval.low, interval.high)
-        )
-        found.append(Cost(point.size, us, low, high, interval.n))
-    return found
-
-
-def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
-    """What each further position costs: the baseline, the variant, and their difference; empty for other axes.
-
-    Together they hold with confidence 1 - `alpha`.
-    """
-    if series.axis != "position":
-        return []
-    positions = {point.effect.workload: int(point.size) for point in series.points}
-    clocks = {evidence.clock(workload, series.variant, series.baseline) for workload in positions}
-    try:
-        return [
-            position_slope(
-                evidence.samples,
-                positions=positions,
-                variant=variant,
-                clock="wall" if "wall" in clocks else "cpu",
-                alpha=alpha / 3,
-                baseline=baseline,
-            )
-            for variant, baseline in (
-                (series.baseline, None),
-                (series.variant, None),
-                (series.variant, series.baseline),
-            )
-        ]
-    except DAMAGE:
-        return []

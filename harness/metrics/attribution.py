@@ -379,6 +379,12 @@ class MeasuredGrid:
     fault_cost_ns: float
 
 
+def factor_of(variant: str, baseline: str) -> str:
+    """The factor, interaction or side whose effect is reported as "NAME new" against "NAME old"; "" for other sides."""
+    name = variant.removesuffix(" new")
+    return name if (variant, baseline) == (f"{name} new", f"{name} old") else ""
+
+
 def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
     """Why a grid on this workload is not evidence; None where it is.
 

@@ -23,7 +23,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import scaling as figures
-from llama_workbench.dashboard.views import data, timings
+from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import scaling as crossovers
 
 PAGE = ROOT / "dashboard" / "pages" / "scaling.py"
@@ -163,14 +163,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_cost_of_a_call_is_that_of_the_samples(home: Path) -> None:
     run = data.read_run(home / "runs" / "two")
-    evidence = timings.read_evidence(run)
+    evidence = samples.read_evidence(run)
     series = crossovers.all_series(run)["team005_proposal", "team006_before", "cpu time"]
     assert [(one.axis, one.name) for one in series] == [("width", "prefill of 128 tokens")]
-    for cost, call_ns in zip(crossovers.costs(series[0], evidence, 0.01), (9e6, 190e6), strict=True):
+    for cost, call_ns in zip(samples.costs(series[0], evidence, 0.01), (9e6, 190e6), strict=True):
         assert cost.low is not None and cost.high is not None
         assert cost.low < 0.01 * call_ns / 1e3 < cost.high  # 1.10 against 1.09 times the yardstick
         assert cost.rounds == 30
-    assert crossovers.slopes(series[0], evidence, 0.01) == []
+    assert samples.slopes(series[0], evidence, 0.01) == []
 
 
 @pytest.fixture

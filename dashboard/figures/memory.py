@@ -1,4 +1,4 @@
-"""Time against memory, and what caching policies hold as more lengths are served."""
+"""Memory of a few variants as bars, time against memory, and what caching policies hold as more lengths are served."""
 
 from __future__ import annotations
 
@@ -7,14 +7,64 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import words
-from llama_workbench.dashboard.views.memory import FRONT, HELD, Policy, Spot
+from llama_workbench.harness.store.pass_schema import Memory
 
+from .. import words
+from ..views.memory import AMOUNTS, FRONT, HELD, Policy, Spot, percent_of
+from ..views.ticks import round_step
 from .colours import LIGHT, Palette
-from .drawing import SMALL, Layout, byte_unit, ratio_ticks
+from .drawing import ABOVE, SMALL, Layout, axis, figure, marks, note, ratio_axis, rows_axis
 
+BAR_PX = 40  # a line of text and a bar
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon", "hexagon")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
+    """Bars of one amount (a key of AMOUNTS) from 0, one per variant with its name and amount above it."""
+    amounts: list[float | None] = [getattr(row, field) for row in rows]
+    largest = max((amount for amount in amounts if amount is not None), default=0.0)
+    divisor, unit = words.byte_unit(largest)
+    step = round_step(largest / divisor)
+    ticks = [step * k for k in range(6) if step * k * divisor <= largest]
+    height = BAR_PX * len(rows)
+    middles = [height - BAR_PX * (place + 1) + 8 for place in range(len(rows))]
+    ink = (colours.text, colours.page)
+    notes: list[Layout] = []
+    hovers = []
+    for y, row, amount in zip(middles, rows, amounts, strict=True):
+        notes.append(note(0, y + 17, words.label(row.variant, 30), "left", ink))
+        notes.append(note(1, y + 17, words.size(amount), "right", ink))
+        exact = f" ({amount:,.0f} bytes)" if amount is not None else f"<br>{words.label(row.reason or '', 90)}"
+        hovers.append(f"<b>{words.label(row.variant)}</b><br>{AMOUNTS[field]}: {words.size(amount)}{exact}")
+    bar = go.Bar(
+        x=[amount or 0 for amount in amounts],
+        y=middles,
+        orientation="h",
+        marker={"color": [colours.sides[row.variant != baseline] for row in rows]},
+        hovertext=hovers,
+        hoverinfo="text",
+        width=12,
+    )
+    return figure(
+        bar,
+        height=height + 30,
+        margin=(5, 24, 2, 28),
+        annotations=notes,
+        xaxis=axis(
+            range=[0, largest or 1],
+            tickvals=[tick * divisor for tick in ticks],
+            ticktext=[f"{tick:g} {unit}" if tick else "0" for tick in ticks],
+            gridcolor=colours.rule,
+        ),
+        yaxis=rows_axis(height),
+        showlegend=False,
+    )
+
+
+def memory_text(rows: Sequence[Memory], field: str) -> str:
+    """The bars in words."""
+    return ", ".join(f"{row.variant} {words.size(getattr(row, field))}" for row in rows) + "."
 
 
 def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
@@ -23,7 +73,7 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     Filled and joined by steps: the front. Numbers instead of names, because names of dots side by side overlap.
     """
     amounts = [spot.amount for spot in spots]
-    divisor, unit = byte_unit(max(amounts))
+    divisor, unit = words.byte_unit(max(amounts))
     spread = max(amounts) - min(amounts)
     air = 0.12 * spread or 0.1 * max(amounts) or 1.0
     left, right = max(min(amounts) - air, -air), max(amounts) + air
@@ -32,11 +82,8 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     logs = [math.log(end) for three in ends for end in three if end]
     room = max(0.08 * (max(logs) - min(logs)), 0.01)
     bottom, top = math.exp(min(logs) - room), math.exp(max(logs) + room)
+    front = sorted((x, spot.timing.ratio) for x, spot in zip(places, spots, strict=True) if spot.rank == FRONT)
     traces = []
-    front = sorted(
-        ((x, spot.timing.ratio) for x, spot in zip(places, spots, strict=True) if spot.standing == FRONT),
-        key=lambda dot: dot[0],
-    )
     if len(front) > 1:
         traces.append(
             go.Scatter(
@@ -48,66 +95,49 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
                 hoverinfo="skip",
             )
         )
-    for on_front, name in ((True, "on the front"), (False, "behind the front")):
-        chosen = [(number, spot) for number, spot in enumerate(spots, 1) if (spot.standing == FRONT) is on_front]
-        if not chosen:
-            continue
-        colour = colours.verdict["blue" if on_front else "gray"]
-        middles = [spot.timing.ratio or 1.0 for _, spot in chosen]
-        traces.append(
-            go.Scatter(
-                x=[places[number - 1] for number, _ in chosen],
-                y=middles,
-                mode="markers+text",
-                text=[str(number) for number, _ in chosen],
-                textfont={"size": SMALL, "color": colours.page if on_front else colours.text},
-                marker={
-                    "size": 20,
-                    "color": colour if on_front else colours.page,
-                    "line": {"width": 2, "color": colour},
-                },
-                error_y={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [(s.timing.high or top) - y for (_, s), y in zip(chosen, middles, strict=True)],
-                    "arrayminus": [y - (s.timing.low or bottom) for (_, s), y in zip(chosen, middles, strict=True)],
-                    "color": colour,
-                    "thickness": 1.5,
-                    "width": 5,
-                },
-                name=name,
-                hovertext=[_spot_text(number, spot, baseline) for number, spot in chosen],
-                hoverinfo="text",
-            )
-        )
-    ticks = ratio_ticks(bottom, top)
-    return go.Figure(
-        data=traces,
-        layout={
-            "xaxis": {
-                "range": [left, right],
-                "title": {"text": f"{words.label(title, 60)} ({unit})", "font": {"size": SMALL}},
-                **_byte_ticks(max(left, 0.0), right, divisor),
-                "gridcolor": colours.rule,
-                "zeroline": False,
-                "fixedrange": True,
-            },
-            "yaxis": {
-                "type": "log",
-                "range": [math.log10(bottom), math.log10(top)],
-                "tickvals": list(ticks),
-                "ticktext": list(ticks.values()),
-                "title": {"text": f"speed-up over {words.label(baseline, 24)} (log)", "font": {"size": SMALL}},
-                "gridcolor": colours.rule,
-                "zeroline": False,
-                "fixedrange": True,
-            },
-            "height": 440,
-            "margin": {"l": 8, "r": 8, "t": 34, "b": 8},
-            "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"size": SMALL}},
-            "hovermode": "closest",
-            "dragmode": False,
-        },
+    for on_front in (True, False):
+        chosen = [number for number, spot in enumerate(spots, 1) if (spot.rank == FRONT) is on_front]
+        if chosen:
+            traces.append(_dots(chosen, spots, places, (bottom, top), baseline, on_front, colours))
+    bytes_axis = axis(f"{words.label(title, 60)} ({unit})", range=[left, right], gridcolor=colours.rule)
+    name = f"speed-up over {words.label(baseline, 24)} (log)"
+    return figure(
+        traces,
+        height=440,
+        margin=(8, 8, 34, 8),
+        xaxis=bytes_axis | _byte_ticks(max(left, 0.0), right, divisor),
+        yaxis=ratio_axis(bottom, top, name, gridcolor=colours.rule),
+        legend=ABOVE,
+        hovermode="closest",
+    )
+
+
+def _dots(
+    numbers: Sequence[int],
+    spots: Sequence[Spot],
+    places: Sequence[float],
+    edges: tuple[float, float],
+    baseline: str,
+    on_front: bool,
+    colours: Palette,
+) -> go.Scatter:
+    """The dots on the front, filled, or those behind it."""
+    chosen = [spots[number - 1] for number in numbers]
+    colour = colours.verdict["blue" if on_front else "gray"]
+    fill = colour if on_front else colours.page
+    return marks(
+        [places[number - 1] for number in numbers],
+        [spot.timing.ratio or 1.0 for spot in chosen],
+        [(spot.timing.low or edges[0], spot.timing.high or edges[1]) for spot in chosen],
+        [_spot_text(number, spot, baseline) for number, spot in zip(numbers, chosen, strict=True)],
+        colour=colour,
+        name="on the front" if on_front else "behind the front",
+        thickness=1.5,
+        cap=5,
+        mode="markers+text",
+        text=[str(number) for number in numbers],
+        textfont={"size": SMALL, "color": colours.page if on_front else colours.text},
+        marker={"size": 20, "color": fill, "line": {"width": 2, "color": colour}},
     )
 
 
@@ -134,7 +164,7 @@ def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:
     """The dots in words."""
     parts = [
         f"{number} {spot.variant}: {words.effect(spot.timing.ratio, spot.timing.low, spot.timing.high)}, "
-        f"{words.size(spot.amount)}, {spot.standing}"
+        f"{words.size(spot.amount)}, {spot.rank}"
         for number, spot in enumerate(spots, 1)
     ]
     return f"Speed-up over {baseline} against {title.lower()}. {'; '.join(parts)}."
@@ -145,7 +175,7 @@ def _spot_text(number: int, spot: Spot, baseline: str) -> str:
     speed = "the baseline" if spot.variant == baseline else words.effect(timing.ratio, timing.low, timing.high)
     return (
         f"<b>{number} {words.label(spot.variant, 50)}</b><br>{words.label(speed)}<br>{words.size(spot.amount)}<br>"
-        f"{words.label(spot.standing, 70)}"
+        f"{words.label(spot.rank, 70)}"
     )
 
 
@@ -158,7 +188,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
         for size in (step.measured.get(kind), step.computed.get(kind))
         if size
     ]
-    divisor, unit = byte_unit(max(amounts, default=0.0))
+    divisor, unit = words.byte_unit(max(amounts, default=0.0))
     inks = list(colours.verdict.values())
     traces = []
     counts = sorted({step.lengths for one in sweeps for step in one.steps})
@@ -166,58 +196,47 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
         ink, name = inks[(place * 5 + 5) % len(inks)], words.label(one.variant, 40)
         computed = [step for step in one.steps if kind in step.computed]
         measured = [step for step in one.steps if kind in step.measured]
+        dash = DASHES[place % len(DASHES)]
         if computed:
             traces.append(
                 go.Scatter(
                     x=[step.lengths for step in computed],
                     y=[step.computed[kind] for step in computed],
                     mode="lines",
-                    line={"color": ink, "width": 2, "dash": DASHES[place % len(DASHES)]},
+                    line={"color": ink, "width": 2, "dash": dash},
                     name=f"{name}, computed",
                     hoverinfo="skip",
                 )
             )
+        hovers = [
+            f"<b>{name}</b><br>{step.lengths} lengths: {words.size(step.measured[kind])}"
+            f" ({step.measured[kind]:,.0f} bytes)<br>{percent_of(step.measured[kind], one.weights_bytes)}"
+            for step in measured
+        ]
         traces.append(
             go.Scatter(
                 x=[step.lengths for step in measured],
                 y=[step.measured[kind] for step in measured],
                 mode="markers" if computed else "lines+markers",
                 marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": ink},
-                line={"color": ink, "width": 1, "dash": DASHES[place % len(DASHES)]},
+                line={"color": ink, "width": 1, "dash": dash},
                 name=f"{name}, measured",
-                hovertext=[
-                    f"<b>{name}</b><br>{step.lengths} lengths: {words.size(step.measured[kind])}"
-                    f" ({step.measured[kind]:,.0f} bytes)<br>{percent_of(step.measured[kind], one.weights_bytes)}"
-                    for step in measured
-                ],
+                hovertext=hovers,
                 hoverinfo="text",
             )
         )
-    return go.Figure(
-        data=traces,
-        layout={
-            "xaxis": {
-                "type": "log",
-                "tickvals": counts,
-                "ticktext": [str(count) for count in counts],
-                "title": {"text": "different prompt lengths served (log)", "font": {"size": SMALL}},
-                "gridcolor": colours.rule,
-                "fixedrange": True,
-            },
-            "yaxis": {
-                "range": [0, 1.08 * max(amounts, default=1.0)],
-                "title": {"text": f"{HELD[kind]} ({unit})" if len(HELD[kind]) < 24 else unit, "font": {"size": SMALL}},
-                **_byte_ticks(0.0, max(amounts, default=1.0), divisor),
-                "gridcolor": colours.rule,
-                "zeroline": False,
-                "fixedrange": True,
-            },
-            "height": 360 + 20 * len(sweeps),
-            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-            "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "font": {"size": SMALL}},
-            "hovermode": "closest",
-            "dragmode": False,
-        },
+    name = f"{HELD[kind]} ({unit})" if len(HELD[kind]) < 24 else unit
+    grid: Layout = {"gridcolor": colours.rule}
+    labels = [str(count) for count in counts]
+    most = max(amounts, default=1.0)
+    return figure(
+        traces,
+        height=360 + 20 * len(sweeps),
+        margin=(8, 8, 8, 8),
+        xaxis=axis("different prompt lengths served (log)", type="log", tickvals=counts, ticktext=labels, **grid),
+        yaxis=axis(name, range=[0, 1.08 * most], **_byte_ticks(0.0, most, divisor), **grid),
+        legend={**ABOVE, "y": -0.2, "yanchor": "top"},
+        hovermode="closest",
     )
 
 
@@ -233,11 +252,6 @@ def policies_text(sweeps: Sequence[Policy], kind: str) -> str:
                 f"{words.size(last.measured[kind])} after {last.lengths} lengths"
             )
     return f"{HELD[kind]} held: {'; '.join(parts) or 'nothing measured'}."
-
-
-def percent_of(size: float | None, weights: float | None) -> str:
-    """How much of the weights' bytes."""
-    return "–" if size is None or not weights else f"{100 * size / weights:.3g} % of the weights"
 
 
 def _byte_ticks(low: float, high: float, divisor: float) -> Layout:
