@@ -27,6 +27,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
 from llama_workbench.dashboard.views import answers, data, gates, samples
+from llama_workbench.dashboard.views.files import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
 APP = ROOT / "dashboard" / "app.py"
@@ -82,7 +83,7 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
     assert len(timed) > 8
     for claim, effect in timed[:5]:
         metric = samples.metric_of(effect)
-        found = samples.pair(RunFolder(run.path), effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
+        found = samples.pair(run, effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
         assert len(found.ratios) == effect.rounds
         assert (found.ratio, found.low, found.high) == pytest.approx((effect.value, effect.low, effect.high))
         assert (found.lows[-1], found.highs[-1]) == pytest.approx((effect.low, effect.high))
@@ -91,19 +92,19 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
 
 
 def test_a_dot_is_the_median_of_the_paired_turns_of_its_round(run: data.Run) -> None:
-    samples = RunFolder(run.path).read_samples()
-    here = samples[(samples["workload"] == "decode-15m-c64") & (samples["round"] == 7)]
+    table = RunFolder(run.path).read_samples()
+    here = table[(table["workload"] == "decode-15m-c64") & (table["round"] == 7)]
     call = {
         name: side.set_index("sub_round")["cpu_ns"] / side.set_index("sub_round")["repeats"]
         for name, side in here.groupby("variant", observed=True)
     }
     by_hand = np.exp(np.median(np.log(call["team006_before"] / call["team006_after"])))
-    found = samples.pair(RunFolder(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+    found = samples.pair(run, "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
     assert found.ratios[7] == pytest.approx(by_hand)
 
 
 def test_any_two_variants_are_judged_at_alpha_over_the_workloads_shown(run: data.Run) -> None:
-    found = samples.versus(RunFolder(run.path), "team005_hybrid", "team006_after")
+    found = samples.versus(run, "team005_hybrid", "team006_after")
     assert [effect.workload for effect in found.claim.effects] == [
         name for name in runs.WORKLOADS if "mask" not in name
     ]
@@ -122,12 +123,12 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
     for control in noise["controls"]:
         control |= {"fired": True, "low": 1.2, "high": 1.3}
     run.write_json("run.json", run.read_manifest() | {"noise": noise})
-    [effect] = samples.versus(run, "yardstick", "team006_after").claim.effects
+    [effect] = samples.versus(data.read_run(run.path), "yardstick", "team006_after").claim.effects
     assert effect.verdict == "inconclusive" and "a control fired" in effect.warnings[0]
 
 
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
-    written = run.manifest["noise"]
+    written = RunFolder(run.path).read_manifest()["noise"]
     assert Noise.from_json(written).to_json() == {
         "controls": [
             control | {name: pytest.approx(control[name]) for name in ("ratio", "low", "high")}
@@ -213,7 +214,8 @@ def test_few_rounds_are_drawn_without_an_interval() -> None:
 
 
 def the_answer(claim: data.Claim) -> answers.Answer:
-    run = data.Run(Path(), "", {}, 0.01, (), {"a": data.Floor(0.99, 1.02, 30, False)}, "", {}, {}, (), ())
+    manifest = Manifest(alpha=0.01)
+    run = data.Run(Path(), manifest, (), {"a": data.Floor(0.99, 1.02, 30, False)}, {}, {}, (), ())
     return answers.answer(run, claim)
 
 
@@ -227,7 +229,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     assert "0.900× [0.800, 0.950] (b; 5.3 to 25 % slower)" in told.how_much
     assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told.how_much
     assert "Each interval holds with 99 % confidence" in told.how_sure and "Rounds: 84 to 90" in told.how_sure
-    assert "identical code this machine made anything from 0.990× to 1.020×" in told.how_sure
+    assert "Identical code came out at anything from 0.990× to 1.020×" in told.how_sure
     assert told.why == "outside the claimed range on a, b."
 
 
@@ -403,10 +405,10 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
     counted = page("claim", tmp_path, claim="a-count")
     assert detail in everything(counted) and not links(counted)
     share = page("claim", tmp_path, claim="a-share")
-    assert links(share) == {"where_time_goes": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
+    assert links(share) == {"breakdown": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
     assert "qkv" in everything(share) and not any("Paired rounds" in told for told in alts(share))
     trend = page("claim", tmp_path, claim="a-trend", row="2")
-    assert links(trend)["crossover"] == {"run": ["one"]}, "this run timed these two at one length"
+    assert links(trend)["scaling"] == {"run": ["one"]}, "this run timed these two at one length"
     assert any(told.startswith("Paired rounds") and "decode-15m-c64" in told for told in alts(trend))
     for app in (counted, share, trend):
         assert not app.exception
@@ -421,7 +423,7 @@ def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) ->
     content["noise"]["controls"][0]["ratio"] = "much"
     run.write_json("run.json", content)
     with pytest.raises(RunError, match=r"run\.json"):
-        samples.pair(run, "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+        samples.pair(data.read_run(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
     for name in ("claim", "compare"):
         app = page(name, tmp_path)
         assert not app.exception

@@ -25,6 +25,7 @@ from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import scaling as figures
 from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import scaling as crossovers
+from llama_workbench.dashboard.views.files import Manifest
 
 PAGE = ROOT / "dashboard" / "pages" / "scaling.py"
 SIDES = ("new", "old", "cpu time")
@@ -50,8 +51,8 @@ def a_run(effects: Sequence[tuple[str, float | None, float | None, float | None]
         "c", "T", 0.01, rows, claimed="same within ±1 %", low=1 / 1.01, high=1.01, verdict="inconclusive"
     )
     checkpoints = {f"w{width}": {"hidden_size": width} for width in WIDTHS}
-    manifest = {"experiments": experiments, "checkpoints": checkpoints}
-    return data.Run(Path("run"), "run", manifest, 0.01, (claim,), {}, "", {}, {}, (), ())
+    manifest = {"id": "run", "alpha": 0.01, "experiments": experiments, "checkpoints": checkpoints}
+    return data.Run(Path("run"), Manifest.model_validate(manifest), (claim,), {}, {}, {}, (), ())
 
 
 FALLING = [("a", 1.2, 1.28, 1.4), ("b", 1.05, 1.09, 1.15), ("c", 0.99, 1.02, 1.05), ("d", 0.995, 1.0, 1.005)]
@@ -63,7 +64,7 @@ def test_an_effect_over_the_width_is_told_and_crosses_where_the_harness_says() -
     assert [point.settled for point in series.points] == [True, True, False, True]
     said = crossovers.sentence(series)
     assert said.startswith("At width 256 old takes 28 % [20, 40] longer than new; at 512 old takes 9 % [5, 15] longer")
-    assert said.endswith("at 1,024 and 2,048 the data cannot tell which of new and old is faster.")
+    assert said.endswith("at 1,024 and 2,048 these rounds cannot tell which of new and old is faster.")
     assert "between 512 and 2,048" in crossovers.crossing_sentence(series)
     [crossing] = crossovers.sweep(series).crossings
     assert 512 < crossing.estimate < 2048

@@ -11,7 +11,8 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 from llama_workbench.dashboard.flames import tree as frames
-from llama_workbench.dashboard.views import data, entries
+from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views import entries as entry_views
 from llama_workbench.harness.report.text import console, show
 from tests import dashboard_speed
 
@@ -22,7 +23,7 @@ def _boxes(frame: frames.Frame) -> int:
 
 def test_pages_are_timed_on_runs_as_they_are_written(tmp_path: Path) -> None:
     newest = dashboard_speed.write_results(tmp_path, runs=2, samples=2 * 960, frames=500)
-    entries = entries.RunList(tmp_path).entries()
+    entries = entry_views.RunList(tmp_path).entries()
     assert [entry.name for entry in entries] == ["0001", "baselines/0000"]
     assert all(entry.summary.problem is None and entry.summary.verdicts for entry in entries)
     profile = data.read_profile(data.read_run(newest.path), "prefill-15m-t128", "team006_before")

@@ -68,7 +68,7 @@ def test_an_effect_of_the_place_is_found_where_there_is_one() -> None:
 
 def test_rounds_have_the_time_of_a_call_by_the_workload_s_clock() -> None:
     table = samples(rounds=2)
-    cpu, wall = (noise.aggregate(table, {"w": clock}).rounds for clock in ("cpu_ns", "wall_ns"))
+    cpu, wall = (noise.aggregate(table, {"w": clock}).rounds for clock in ("cpu", "wall"))
     assert (wall["ns"] == 2 * cpu["ns"]).all()
     one = table[(table["variant"] == "v0") & (table["round"] == 0)]
     row = cpu[(cpu["variant"] == "v0") & (cpu["round"] == 0)].iloc[0]
@@ -111,8 +111,8 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
     assert sizes["good"] == pytest.approx(0.008, abs=1e-4) and sizes["open"] is None
     assert sizes["fine"] == pytest.approx(0.0252, abs=1e-4), "the less certain of two decides"
     said = controls.could_see(found)
-    assert said.startswith("On 1 of 4 workloads this machine could have seen a difference of 1 %; ")
-    assert "0.8 % at best" in said and "On 1 there were too few rounds" in said and "told apart on 1." in said
+    assert said.startswith("On 1 of 4 workloads this machine could have seen a difference of 1 %. ")
+    assert "0.8 % at best" in said and "On 1 there were too few rounds" in said and "Controls fired on 1." in said
 
 
 def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> None:

@@ -146,7 +146,7 @@ def test_a_run_that_is_not_sound_says_so_on_the_page(tmp_path: Path) -> None:
     run = data.read_run(other.path)
     text = Page(export.evidence_html(run, export.find_claim(run, "single-file-faster"))).text
     assert "This run is interrupted" in text
-    assert "told identical code apart on decode-15m-c64" in text
+    assert "A control fired on decode-15m-c64" in text
     assert "Left out: memory.json" in text
 
 

@@ -293,9 +293,9 @@ def timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
     New columns: `ns` is the time of a call by the workload's clock, `faults` page faults a call, and `seconds` what was
     timed until then.
     """
-    wanted = samples["workload"].map(clock).astype(object)
+    wanted = samples["workload"].map(clock).astype(object).fillna("cpu")
     ns = pd.Series(np.nan, samples.index)
-    for known in get_args(Clock):
+    for known in (each for each in get_args(Clock) if each in set(wanted)):
         here = wanted == known
         ns[here] = call_times_ns(samples[here], clock=known)
     return samples.assign(
