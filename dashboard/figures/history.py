@@ -54,18 +54,8 @@ def timeline(
         chosen = [(index, point) for index, point in enumerate(points) if kind(point) == name]
         if chosen:
             traces.append(_marks(chosen, symbol, legend, colours, crowded=len(points) > CROWDED))
-    ringed = [(index, point) for index, point in enumerate(points) if point.name in changed]
-    if ringed:
-        traces.append(
-            go.Scatter(
-                x=[index for index, _ in ringed],
-                y=[_ratio(point) for _, point in ringed],
-                mode="markers",
-                name="changed beyond noise",
-                marker={"symbol": "square-open", "size": 17, "color": colours.verdict["red"], "line": {"width": 2}},
-                hoverinfo="skip",
-            )
-        )
+    if any(point.name in changed for point in points):
+        traces.append(_rings(points, changed, colours))
     orange = colours.verdict["orange"]
     few = len(breaks) <= 20  # more numbers than that would hide the points; the table below has them
     every = _ticks(len(points))
@@ -94,6 +84,19 @@ def timeline(
         yaxis=ratio_axis(*_span(points), f"t_{against} / t_variant, log", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02, "xanchor": "left"},
         hovermode="closest",
+    )
+
+
+def _rings(points: Sequence[Point], changed: Sequence[str], colours: Palette) -> go.Scatter:
+    """Around the runs in which the variant changed significantly."""
+    ringed = [(index, _ratio(point)) for index, point in enumerate(points) if point.name in changed]
+    return go.Scatter(
+        x=[index for index, _ in ringed],
+        y=[ratio for _, ratio in ringed],
+        mode="markers",
+        name="changed beyond noise",
+        marker={"symbol": "square-open", "size": 17, "color": colours.verdict["red"], "line": {"width": 2}},
+        hoverinfo="skip",
     )
 
 

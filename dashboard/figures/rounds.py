@@ -64,21 +64,11 @@ def paired_rounds(
                 showlegend=False,
             )
         )
-    shapes = [_across(1.0, colours.muted, "solid")]
-    if paired.median is not None:
-        median = _across(paired.median, colours.sides[1], "dash") | {"name": "median of the rounds", "showlegend": True}
-        median["line"]["width"] = 1.5
-        shapes.append(median)
-    if not beyond and (low is not None or high is not None):
-        inside = max(low or 0, bottom), min(high or math.inf, top)
-        named: Layout = {"xref": "paper", "name": words.label(claimed, 40), "showlegend": True}
-        shapes.append(area(0, 1, *inside, colours.region, **named))
-        shapes += [_across(edge, colours.region_edge, "dot") for edge in (low, high) if edge and bottom < edge < top]
     return figure(
         traces,
         height=HEIGHT_PX,
         margin=(8, 8, 8, 8),
-        shapes=shapes,
+        shapes=_shapes(paired, claimed, (low, high), (bottom, top), bool(beyond), colours),
         annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
         xaxis=axis(
             "round, in the order of measuring",
@@ -92,6 +82,29 @@ def paired_rounds(
         legend={**ABOVE, "y": 1.02},
         hovermode="closest",
     )
+
+
+def _shapes(
+    paired: Paired,
+    claimed: str,
+    region: tuple[float | None, float | None],
+    ends: tuple[float, float],
+    beyond: bool,
+    colours: Palette,
+) -> list[Layout]:
+    """The line at 1, the median of the rounds, and the claimed region where it lies within the picture."""
+    (low, high), (bottom, top) = region, ends
+    shapes = [_across(1.0, colours.muted, "solid")]
+    if paired.median is not None:
+        median = _across(paired.median, colours.sides[1], "dash") | {"name": "median of the rounds", "showlegend": True}
+        median["line"]["width"] = 1.5
+        shapes.append(median)
+    if not beyond and (low is not None or high is not None):
+        inside = max(low or 0, bottom), min(high or math.inf, top)
+        named: Layout = {"xref": "paper", "name": words.label(claimed, 40), "showlegend": True}
+        shapes.append(area(0, 1, *inside, colours.region, **named))
+        shapes += [_across(edge, colours.region_edge, "dot") for edge in (low, high) if edge and bottom < edge < top]
+    return shapes
 
 
 def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
