@@ -13,63 +13,65 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 if (_CHECKOUT / "llama_workbench" / "__init__.py").is_file() and str(_CHECKOUT) not in sys.path:
     sys.path.insert(0, str(_CHECKOUT))
 
-from llama_workbench.dashboard import parts  # noqa: E402, the path is set first
+from llama_workbench.dashboard.sections import head  # noqa: E402, the path is set first
 
 st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 
 st.navigation(
     [
         st.Page(
-            "app_pages/verdicts.py",
+            "pages/verdicts.py",
             title="Verdicts",
             icon=":material/balance:",
             default=True,
             help="Claims of one run: what was said, what was measured, and the evidence behind each verdict.",
         ),
         st.Page(
-            "app_pages/claim.py",
+            "pages/claim.py",
             title="Claim",
             icon=":material/gavel:",
             help="One claim with all its evidence, and the command that measures it again.",
         ),
         st.Page(
-            "app_pages/compare.py",
+            "pages/compare.py",
             title="Compare",
             icon=":material/compare_arrows:",
             help="Any two variants that were timed in the same rounds.",
         ),
         st.Page(
-            "app_pages/attribution.py",
+            "pages/attribution.py",
             title="Attribution",
             icon=":material/account_tree:",
             help="What a speed-up is due to: layout, cache ownership, masks or operations.",
         ),
         st.Page(
-            "app_pages/where_time_goes.py",
+            "pages/breakdown.py",
+            url_path="where_time_goes",
             title="Where time goes",
             icon=":material/local_fire_department:",
             help="Shares of a forward by phase and length, and the flamegraph.",
         ),
         st.Page(
-            "app_pages/memory.py",
+            "pages/memory.py",
             title="Memory",
             icon=":material/memory:",
             help="Time against memory, and what caching policies hold on to.",
         ),
         st.Page(
-            "app_pages/crossover.py",
-            title="Crossover",
+            "pages/scaling.py",
+            url_path="crossover",
+            title="Scaling",
             icon=":material/trending_up:",
             help="How an effect changes with width, length and position.",
         ),
         st.Page(
-            "app_pages/history.py",
+            "pages/history.py",
             title="History",
             icon=":material/history:",
             help="Runs and baselines over time, as ratios to the frozen yardstick.",
         ),
         st.Page(
-            "app_pages/trust.py",
+            "pages/trust.py",
             title="Trust",
             icon=":material/verified:",
             help="How far this machine's numbers can be trusted: controls, noise, gates, environment.",
@@ -77,4 +79,4 @@ st.navigation(
     ],
     position="top",
 ).run()
-parts.show_skipped()
+head.show_skipped()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llama_workbench.harness.report.text import interval_text, ratio_text
+from llama_workbench.harness.store.errors import RunError
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
 
@@ -36,13 +38,7 @@ LOOKS: dict[str, Look] = {
         "Refuted", "cancel", "red", "x-thin", "the whole interval lies outside the claimed range ({claimed})"
     ),
     "depends": Look("Depends", "call_split", "violet", "diamond", "it holds in some places and not in others"),
-    "inconclusive": Look(
-        "Inconclusive",
-        "help",
-        "gray",
-        "circle-open",
-        "these rounds do not decide it",
-    ),
+    "inconclusive": Look("Inconclusive", "help", "gray", "circle-open", "these rounds do not decide it"),
     "not evidence": Look(
         "Not evidence", "block", "orange", "square-open", "what was measured cannot speak for or against the claim"
     ),
@@ -56,8 +52,8 @@ LOOKS: dict[str, Look] = {
         "Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below the margin ({claimed})"
     ),
     "same": Look("Same", "drag_handle", "blue", "circle", "the whole interval lies within the margin ({claimed})"),
-    "passed": Look("Passed", "verified", "gray", "star", "a control that came out as nothing, as it must"),
-    "fired": Look("Fired", "warning", "red", "cross", "a control that told apart what is identical"),
+    "passed": Look("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
+    "fired": Look("Fired", "warning", "red", "cross", "a control that reports a difference between identical code"),
 }
 
 
@@ -106,16 +102,32 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
+def plain(value: float, format_: str = ".3g") -> str:
+    """A number: three digits that count, and whole from 100 on."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:{format_}}"
+
+
+def plain_interval(value: float, low: float, high: float, unit: str) -> str:
+    """ "4.2 ms [3.9, 4.6]"."""
+    return f"{plain(value)}{unit and f' {unit}'} [{plain(low)}, {plain(high)}]"
+
+
+def byte_unit(largest: float) -> tuple[float, str]:
+    """Divisor and name of the binary unit in which `largest` is below a thousand."""
+    divisor = 1.0
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(largest) / divisor < 1000:
+            return divisor, unit
+        divisor *= 1024
+    return divisor, "TiB"
+
+
 def size(count: float | None) -> str:
     """A number of bytes in binary units, three significant digits."""
     if count is None:
         return "not measured"
-    value, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1000 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+    divisor, unit = byte_unit(count)
+    return f"{count:.0f} B" if unit == "B" else f"{count / divisor:.3g} {unit}"
 
 
 def milliseconds(value_ns: float | None) -> str:
@@ -125,6 +137,20 @@ def milliseconds(value_ns: float | None) -> str:
     if value_ns < 1e5:
         return f"{value_ns / 1e3:.3g} µs"
     return f"{value_ns / 1e6:.3g} ms" if value_ns < 1e9 else f"{value_ns / 1e6:,.0f} ms"
+
+
+def one_line(value: Any) -> str:
+    """A value of a JSON file in one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {one_line(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(one_line, value))
+    return {True: "yes", False: "no", None: ""}[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def problem(error: RunError) -> str:
+    """What is wrong with a file of a run, and what to do."""
+    return f"{error.path.name}: {error.problem}. {error.fix}"
 
 
 def listing(names: Sequence[str]) -> str:

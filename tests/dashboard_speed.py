@@ -36,7 +36,7 @@ from rich.table import Table
 from rich.text import Text
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data
+from llama_workbench import ROOT
 from llama_workbench.harness.report.standings import write_standings
 from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.files import STANDINGS
@@ -48,7 +48,7 @@ from tests.runs import write_run
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
-APP = Path(data.__file__).with_name("app.py")
+APP = ROOT / "dashboard" / "app.py"
 EMPTY = "an empty page"
 SAMPLES_A_ROUND = 120  # of a run by `write_run`
 GOALS_MS = {"cold": 1500.0, "cached": 300.0}
@@ -124,7 +124,7 @@ def write_profile(run: RunFolder, frames: int) -> None:
 
 def pages() -> list[str]:
     """The scripts of the pages, as the app names them."""
-    return sorted(f"{path.parent.name}/{path.name}" for path in (APP.parent / "app_pages").glob("*.py"))
+    return sorted(f"{path.parent.name}/{path.name}" for path in (APP.parent / "pages").glob("*.py"))
 
 
 def measure(results: Path, opened: Sequence[str], *, cold: int = 3, cached: int = 7) -> Iterator[Timing]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_workbench.dashboard import data
+from llama_workbench.dashboard.views import data, entries
 from llama_workbench.harness.report.baselines import save
 from llama_workbench.harness.report.standings import measure_standings, read_standings
 from llama_workbench.harness.run import rejudge
@@ -106,7 +106,7 @@ def test_a_list_checks_what_it_shows_and_reads_no_samples(run: RunFolder) -> Non
     assert describe(run).problem is None
     assert CHANGED in str(describe(run, whole=True).problem)
     change(run, "verdicts.json")
-    [entry] = data.RunList(run.path.parent).entries()
+    [entry] = entries.RunList(run.path.parent).entries()
     assert entry.summary.problem == f"verdicts.json: {CHANGED}. Judge the run again: workbench judge {run.path}"
 
 

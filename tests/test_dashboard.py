@@ -32,10 +32,14 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 import plotly.graph_objects as go
 
-from llama_workbench.dashboard import checks, data, words
-from llama_workbench.dashboard.figures import colours, drawing, forest, forest_rows, memory_bars
+from llama_workbench.dashboard import words
+from llama_workbench.dashboard.figures import colours, forest
+from llama_workbench.dashboard.figures import memory as memory_bars
+from llama_workbench.dashboard.views import data, entries, gates, ticks
+from llama_workbench.dashboard.views import forest as forest_rows
+from llama_workbench.harness.store.pass_schema import Memory
 
-APP = Path(data.__file__).with_name("app.py")
+APP = ROOT / "dashboard" / "app.py"
 
 
 def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> data.Effect:
@@ -54,6 +58,17 @@ def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> data.Effect:
         warnings=(),
     )
     return replace(effect, **more)
+
+
+def a_memory(variant: str, peak: float | None, parameters: float | None, caches: float | None, why: str) -> Memory:
+    return Memory(
+        workload="w",
+        variant=variant,
+        peak_transient_bytes=peak,
+        parameter_bytes=parameters,
+        cache_bytes=caches,
+        reason=why or None,
+    )
 
 
 def a_claim(*effects: data.Effect, **more: Any) -> data.Claim:
@@ -198,8 +213,8 @@ def test_forest_in_words_says_what_the_picture_says() -> None:
 
 def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
     rows = [
-        data.Memory("before", 3 * 2**20, 60e6, 7e6, ""),
-        data.Memory("after", None, 60e6, 7e6, "the pass was stopped"),
+        a_memory("before", 3 * 2**20, 60e6, 7e6, ""),
+        a_memory("after", None, 60e6, 7e6, "the pass was stopped"),
     ]
     figure = memory_bars.memory(rows, "peak_transient_bytes", "before")
     [trace] = figure.data
@@ -215,7 +230,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
 
 @given(st.one_of(st.none(), st.integers(0, 2**50)))
 def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
-    figure = memory_bars.memory([data.Memory("a", size, None, None, "")], "peak_transient_bytes", "a")
+    figure = memory_bars.memory([a_memory("a", size, None, None, "")], "peak_transient_bytes", "a")
     assert len(figure.layout.xaxis.tickvals) <= 6
     assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
 
@@ -254,7 +269,7 @@ def test_figures_and_theme_agree_and_can_be_read(name: str, palette: colours.Pal
 @pytest.mark.parametrize(("name", "palette"), [("light", colours.LIGHT), ("dark", colours.DARK)])
 def test_text_brings_its_background(name: str, palette: colours.Palette) -> None:
     """Streamlit does not run the page again when the browser turns dark: text alone would vanish until it does."""
-    row = data.Memory("a", 1, 1, 1, "")
+    row = a_memory("a", 1, 1, 1, "")
     built = [forest.forest(a_claim(an_effect()), {}, palette), memory_bars.memory([row], "cache_bytes", "a", palette)]
     for note in (note for figure in built for note in figure.layout.annotations):
         assert note.bgcolor == theme()[name]["backgroundColor"]
@@ -273,7 +288,7 @@ def test_no_two_verdicts_look_alike() -> None:
 @pytest.mark.parametrize("text", [HOSTILE, MARKUP, "%{customdata}", "a & b < c"])
 def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
     claim = a_claim(an_effect(text, variant=text, baseline=text, warnings=(text,), verdict=text), claimed=text)
-    row = data.Memory(text, None, 1.0, 1.0, text)
+    row = a_memory(text, None, 1.0, 1.0, text)
     built = [
         forest.forest(claim, {}),
         memory_bars.memory([row], "peak_transient_bytes", "b"),
@@ -319,14 +334,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_results_folder_by_option_then_variable_then_here() -> None:
     variable = {"WORKBENCH_RESULTS": "/b"}
-    assert data.results_folder(["--results", "/a"], variable) == Path("/a")
-    assert data.results_folder(["--results=/a", "-x"], variable) == Path("/a")
-    assert data.results_folder([], variable) == Path("/b")
-    assert data.results_folder(["--results"], {}) == Path("results")
+    assert entries.results_folder(["--results", "/a"], variable) == Path("/a")
+    assert entries.results_folder(["--results=/a", "-x"], variable) == Path("/a")
+    assert entries.results_folder([], variable) == Path("/b")
+    assert entries.results_folder(["--results"], {}) == Path("results")
 
 
 def test_runs_are_listed_newest_first_and_damage_has_its_reason(home: Path) -> None:
-    found = data.RunList(home).entries()
+    found = entries.RunList(home).entries()
     good = [entry.name for entry in found if entry.summary.problem is None]
     assert good == ["ad-hoc", "all", "killed", "baselines/main"]
     problems = {entry.name: entry.summary.problem for entry in found if entry.summary.problem}
@@ -334,17 +349,17 @@ def test_runs_are_listed_newest_first_and_damage_has_its_reason(home: Path) -> N
 
 
 def test_a_folder_of_runs_and_a_single_run_are_results_too(home: Path) -> None:
-    assert "all" in [entry.name for entry in data.RunList(home / "runs").entries()]
-    assert [entry.name for entry in data.RunList(home / "runs" / "all").entries()] == ["all"]
-    assert data.RunList(home / "nowhere").entries() == []
+    assert "all" in [entry.name for entry in entries.RunList(home / "runs").entries()]
+    assert [entry.name for entry in entries.RunList(home / "runs" / "all").entries()] == ["all"]
+    assert entries.RunList(home / "nowhere").entries() == []
 
 
 def test_the_stamp_changes_with_the_run(tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "one", only=["decode-15m-c64"], rounds=12)
-    before = data.stamp_of_run(run.path)
-    assert data.stamp_of_run(run.path) == before
+    before = entries.stamp_of_run(run.path)
+    assert entries.stamp_of_run(run.path) == before
     run.write_json("verdicts.json", [])
-    assert data.stamp_of_run(run.path) != before
+    assert entries.stamp_of_run(run.path) != before
 
 
 def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,8 +374,8 @@ def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: p
         read.append(run.path.name)
         return describe(run)
 
-    monkeypatch.setattr(data, "describe", counted)
-    listed = data.RunList(tmp_path)
+    monkeypatch.setattr(entries, "describe", counted)
+    listed = entries.RunList(tmp_path)
     assert [entry.name for entry in listed.entries()] == ["two", "one"] and sorted(read) == ["one", "two"]
     read.clear()
     assert listed.entries() == listed.entries() and not read
@@ -382,7 +397,9 @@ def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
     ]
     assert [claim.high for claim in run.claims if claim.id == "single-file-faster"] == [None]
     assert run.claims[0].source == "A document, A section"
-    controls = [row for row in run.manifest["noise"]["controls"] if row["workload"] == "prefill-15m-t128"]
+    controls = [
+        row for row in RunFolder(run.path).read_manifest()["noise"]["controls"] if row["workload"] == "prefill-15m-t128"
+    ]
     assert len(controls) == 2, "A/A and copy"
     floor = run.floors["prefill-15m-t128"]
     assert floor.low == min(row["low"] for row in controls)
@@ -470,7 +487,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
         forest_rows.in_words(claim, read.floors)
         data.sentence(claim), data.measured(claim), data.reproduce(read, claim)
         for effect in claim.effects:
-            checks.row(read, effect)
+            gates.row(read, effect)
             data.read_profile(read, effect.workload, effect.variant)
 
 
@@ -491,9 +508,9 @@ def _spoil(value: Any, content: st.DataObject) -> Any:
 @settings(deadline=None)
 @given(low=st.floats(0.5, 1e4), factor=st.floats(1.005, 1e4))
 def test_an_axis_of_ratios_has_marks_wherever_it_lies(low: float, factor: float) -> None:
-    ticks = drawing.ratio_ticks(low, low * factor)
-    assert 2 <= len(ticks) == len({*ticks.values()}) <= 8
-    assert all(low <= value <= low * factor for value in ticks)
+    found = ticks.ratio_ticks(low, low * factor)
+    assert 2 <= len(found) == len({*found.values()}) <= 8
+    assert all(low <= value <= low * factor for value in found)
 
 
 @pytest.fixture
@@ -564,7 +581,7 @@ def test_where_all_runs_are_baselines_the_one_with_most_verdicts_is_shown_first(
     later = RunFolder(tmp_path / "baselines" / "short")
     later.write_json("run.json", later.read_manifest() | {"started": "2099-01-01T00:00:00+00:00"})
     later.write_json("verdicts.json", json.loads((later.path / "verdicts.json").read_text())[:1])
-    assert [entry.name for entry in data.RunList(tmp_path).entries()] == ["baselines/short", "baselines/register"]
+    assert [entry.name for entry in entries.RunList(tmp_path).entries()] == ["baselines/short", "baselines/register"]
     assert page(tmp_path).selectbox(key="run").value == "baselines/register"
     shutil.copytree(later.path, tmp_path / "runs" / "mine")
     assert page(tmp_path).selectbox(key="run").value == "mine"
@@ -598,7 +615,7 @@ def test_a_control_that_fired_is_loud(page: Any, tmp_path: Path) -> None:
     content["noise"]["controls"][0]["fired"] = True
     run.write_json("run.json", content | {"status": "interrupted"})
     told = " ".join(re.sub(r"\\|\u2060", "", warning.value) for warning in page(tmp_path).warning)
-    assert "told identical code apart on decode-15m-c64" in told
+    assert "A control fired on decode-15m-c64" in told
     assert "This run is interrupted" in told
 
 

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -26,11 +27,12 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import answers, checks, data, rounds
-from llama_workbench.dashboard.figures import paired_rounds
+from llama_workbench.dashboard.figures import rounds as paired_rounds
+from llama_workbench.dashboard.views import answers, data, gates, samples
+from llama_workbench.dashboard.views.files import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
-APP = Path(data.__file__).with_name("app.py")
+APP = ROOT / "dashboard" / "app.py"
 SHORT = ("prefill-15m-t128", "decode-15m-c64")
 
 
@@ -62,7 +64,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(sys, "argv", ["app.py"])
         app = AppTest.from_file(str(APP), default_timeout=30)
         if name != "verdicts":
-            app.run().switch_page(f"app_pages/{name}.py")
+            app.run().switch_page(f"pages/{name}.py")
         for key, value in link.items():
             app.query_params[key] = value
         return app.run()
@@ -82,8 +84,8 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
     timed = [(claim, effect) for claim in run.claims for effect in claim.effects if effect.value is not None]
     assert len(timed) > 8
     for claim, effect in timed[:5]:
-        metric = rounds.metric_of(effect)
-        found = rounds.pair(RunFolder(run.path), effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
+        metric = samples.metric_of(effect)
+        found = samples.pair(run, effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
         assert len(found.ratios) == effect.rounds
         assert (found.ratio, found.low, found.high) == pytest.approx((effect.value, effect.low, effect.high))
         assert (found.lows[-1], found.highs[-1]) == pytest.approx((effect.low, effect.high))
@@ -92,19 +94,19 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
 
 
 def test_a_dot_is_the_median_of_the_paired_turns_of_its_round(run: data.Run) -> None:
-    samples = RunFolder(run.path).read_samples()
-    here = samples[(samples["workload"] == "decode-15m-c64") & (samples["round"] == 7)]
+    table = RunFolder(run.path).read_samples()
+    here = table[(table["workload"] == "decode-15m-c64") & (table["round"] == 7)]
     call = {
         name: side.set_index("sub_round")["cpu_ns"] / side.set_index("sub_round")["repeats"]
         for name, side in here.groupby("variant", observed=True)
     }
     by_hand = np.exp(np.median(np.log(call["team006_before"] / call["team006_after"])))
-    found = rounds.pair(RunFolder(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+    found = samples.pair(run, "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
     assert found.ratios[7] == pytest.approx(by_hand)
 
 
 def test_any_two_variants_are_judged_at_alpha_over_the_workloads_shown(run: data.Run) -> None:
-    found = rounds.versus(RunFolder(run.path), "team005_hybrid", "team006_after")
+    found = samples.versus(run, "team005_hybrid", "team006_after")
     assert [effect.workload for effect in found.claim.effects] == [
         name for name in runs.WORKLOADS if "mask" not in name
     ]
@@ -123,12 +125,12 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
     for control in noise["controls"]:
         control |= {"fired": True, "low": 1.2, "high": 1.3}
     run.write_json("run.json", run.read_manifest() | {"noise": noise})
-    [effect] = rounds.versus(run, "yardstick", "team006_after").claim.effects
+    [effect] = samples.versus(data.read_run(run.path), "yardstick", "team006_after").claim.effects
     assert effect.verdict == "inconclusive" and "a control fired" in effect.warnings[0]
 
 
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
-    written = run.manifest["noise"]
+    written = RunFolder(run.path).read_manifest()["noise"]
     assert plain(NOISE.validate_python(written)) == {
         "controls": [
             control | {name: pytest.approx(control[name]) for name in ("ratio", "low", "high")}
@@ -158,11 +160,11 @@ def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:
 # -- the figure --------------------------------------------------------------------------------------------------------
 
 
-def a_series(centre: float = 1.02, count: int = 40) -> rounds.Paired:
+def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
     ratios = centre * np.exp(np.random.default_rng(0).normal(0, 0.01, count))
     lows, highs = np.full(count, 0.0), np.full(count, np.inf)
     lows[20:], highs[20:] = 0.99 * centre, 1.01 * centre
-    return rounds.Paired(
+    return samples.Paired(
         "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs,
         centre, 0.99 * centre, 1.01 * centre, False, 2e6, 2e6 / centre, 0.0,
     )  # fmt: skip
@@ -214,7 +216,8 @@ def test_few_rounds_are_drawn_without_an_interval() -> None:
 
 
 def the_answer(claim: data.Claim) -> answers.Answer:
-    run = data.Run(Path(), "", {}, 0.01, (), {"a": data.Floor(0.99, 1.02, 30, False)}, "", {}, {}, (), ())
+    manifest = Manifest(alpha=0.01)
+    run = data.Run(Path(), manifest, (), {"a": data.Floor(0.99, 1.02, 30, False)}, {}, {}, (), ())
     return answers.answer(run, claim)
 
 
@@ -228,7 +231,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     assert "0.900× [0.800, 0.950] (b; 5.3 to 25 % slower)" in told.how_much
     assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told.how_much
     assert "Each interval holds with 99 % confidence" in told.how_sure and "Rounds: 84 to 90" in told.how_sure
-    assert "identical code this machine made anything from 0.990× to 1.020×" in told.how_sure
+    assert "Identical code came out at anything from 0.990× to 1.020×" in told.how_sure
     assert told.why == "outside the claimed range on a, b."
 
 
@@ -273,14 +276,14 @@ def test_traces_are_compared_by_words_or_by_digest(tmp_path: Path) -> None:
     ]
     folder.write_json("run.json", content)
     run = data.read_run(folder.path)
-    there = checks.traces(run, "decode-15m-c64", "team006_before", "team006_after")
-    back = checks.traces(run, "decode-15m-c64", "team006_after", "team006_before")
+    there = gates.traces(run, "decode-15m-c64", "team006_before", "team006_after")
+    back = gates.traces(run, "decode-15m-c64", "team006_after", "team006_before")
     assert there.state == back.state == "differ"
     assert there.rows[-1] == ("first that differs: number 64", "full.default([8, 8], -inf)", "add.Tensor(x, 2)")
     assert back.rows[-1][1:] == there.rows[-1][:0:-1]
     assert (there.counts, back.counts) == ((("full.default", 2, 0),), (("full.default", 0, 2),))
-    assert checks.traces(run, "decode-15m-c64", "team005_hybrid", "team005_proposal").state == "the same"
-    assert checks.traces(run, "decode-15m-c64", "team005_hybrid", "nobody").state == "not compared"
+    assert gates.traces(run, "decode-15m-c64", "team005_hybrid", "team005_proposal").state == "the same"
+    assert gates.traces(run, "decode-15m-c64", "team005_hybrid", "nobody").state == "not compared"
 
 
 # -- Verdicts ----------------------------------------------------------------------------------------------------------
@@ -404,10 +407,10 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
     counted = page("claim", tmp_path, claim="a-count")
     assert detail in everything(counted) and not links(counted)
     share = page("claim", tmp_path, claim="a-share")
-    assert links(share) == {"where_time_goes": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
+    assert links(share) == {"breakdown": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
     assert "qkv" in everything(share) and not any("Paired rounds" in told for told in alts(share))
     trend = page("claim", tmp_path, claim="a-trend", row="2")
-    assert links(trend)["crossover"] == {"run": ["one"]}, "this run timed these two at one length"
+    assert links(trend)["scaling"] == {"run": ["one"]}, "this run timed these two at one length"
     assert any(told.startswith("Paired rounds") and "decode-15m-c64" in told for told in alts(trend))
     for app in (counted, share, trend):
         assert not app.exception
@@ -422,7 +425,7 @@ def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) ->
     content["noise"]["controls"][0]["ratio"] = "much"
     run.write_json("run.json", content)
     with pytest.raises(RunError, match=r"run\.json"):
-        rounds.pair(run, "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
+        samples.pair(data.read_run(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
     for name in ("claim", "compare"):
         app = page(name, tmp_path)
         assert not app.exception

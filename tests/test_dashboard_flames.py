@@ -33,16 +33,34 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, frame_difference, frames, raw_profile
-from llama_workbench.dashboard.figures import flamegraphs
+from llama_workbench.dashboard.flames import (
+    difference as frame_difference,
+)
+from llama_workbench.dashboard.flames import picture as flamegraphs
+from llama_workbench.dashboard.flames import (
+    speedscope as raw_profile,
+)
+from llama_workbench.dashboard.flames import (
+    tree as frames,
+)
+from llama_workbench.dashboard.views import data
+from llama_workbench.harness.store.pass_schema import Profile
 
-APP = Path(data.__file__).with_name("app.py")
+APP = ROOT / "dashboard" / "app.py"
 LINK = {"run": "all", "claim": "mask-caching-helps"}
 
 
-def a_profile(text: str | None = None, median_ns: float | None = 10e6, error_ns: float | None = None) -> data.Profile:
+def a_profile(
+    text: str | None = None,
+    median_ns: float | None = 10e6,
+    error_ns: float | None = None,
+    variant: str = "proposal",
+) -> data.Profile:
     root = frames.read_folded(folded() if text is None else text)
-    return data.Profile("prefill", "proposal", root, median_ns, error_ns, 250, False, "", "")
+    row = Profile(
+        workload="prefill", variant=variant, rate_hz=250.0, median_ns=median_ns, median_error_ns=error_ns or None
+    )
+    return data.Profile(row, root, "")
 
 
 def named(drawn: Mapping[str, Any], column: str) -> dict[str, Any]:
@@ -145,7 +163,7 @@ def test_a_frame_that_takes_as_long_as_before_is_not_coloured_because_the_rest_b
 @settings(deadline=None, max_examples=40)
 @given(STACKS, STACKS)
 def test_boxes_of_a_difference_fit_into_their_callers_and_swap_sign_with_the_sides(before: Any, after: Any) -> None:
-    one, two = a_profile(text_of(before), 3e6, 1e4), replace(a_profile(text_of(after), 5e6, 2e4), variant="after")
+    one, two = a_profile(text_of(before), 3e6, 1e4), a_profile(text_of(after), 5e6, 2e4, "after")
     drawn = flamegraphs.difference(one, two).drawn
     open_boxes: list[tuple[int, float, float]] = []
     for level, x, w in zip(drawn["level"], drawn["x"], drawn["w"], strict=True):
@@ -188,15 +206,17 @@ def test_of_identical_code_one_box_in_twenty_is_coloured() -> None:
 @pytest.mark.parametrize(
     ("rates", "native", "medians", "says"),
     [
-        ((250, 250), (False, False), (1e6, 2e6), ""),
-        ((250, 100), (False, False), (1e6, 2e6), "250 Hz and 100 Hz"),
-        ((250, None), (False, False), (1e6, 2e6), "does not say at which rate"),
-        ((250, 250), (True, False), (1e6, 2e6), "native"),
-        ((250, 250), (False, False), (None, 2e6), "no time of a call"),
+        ((250.0, 250.0), (False, False), (1e6, 2e6), ""),
+        ((250.0, 100.0), (False, False), (1e6, 2e6), "250 Hz and 100 Hz"),
+        ((250.0, None), (False, False), (1e6, 2e6), "does not say at which rate"),
+        ((250.0, 250.0), (True, False), (1e6, 2e6), "native"),
+        ((250.0, 250.0), (False, False), (None, 2e6), "no time of a call"),
     ],
 )
 def test_what_cannot_be_subtracted_says_why(rates: Any, native: Any, medians: Any, says: str) -> None:
-    reason = frame_difference.reason_against(rates, native, medians)
+    columns = zip(rates, native, medians, strict=True)
+    sides = [Profile(workload="w", variant="v", rate_hz=r, native=n, median_ns=m) for r, n, m in columns]
+    reason = frame_difference.reason_against(sides)
     assert says in reason and bool(reason) == bool(says)
 
 
@@ -275,7 +295,7 @@ def test_a_picture_travels_as_packed_columns() -> None:
 
 
 def test_the_canvas_puts_names_into_the_page_as_text_alone() -> None:
-    script = (APP.parent / "flame_canvas" / "flame.js").read_text()
+    script = (APP.parent / "flames" / "flame.js").read_text()
     assert not [
         word for word in ("innerHTML", "outerHTML", "insertAdjacent", "eval(", "://", "import ") if word in script
     ]
@@ -381,7 +401,7 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     def opened(results: Path, **link: str) -> AppTest:
         monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
         monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(APP), default_timeout=30).run().switch_page("app_pages/claim.py")
+        app = AppTest.from_file(str(APP), default_timeout=30).run().switch_page("pages/claim.py")
         for name, value in (LINK | link).items():
             app.query_params[name] = value
         return app.run()

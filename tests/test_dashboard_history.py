@@ -27,10 +27,12 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard import data, histories
-from llama_workbench.dashboard.figures import colours, timeline
+from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.figures import history as timeline
+from llama_workbench.dashboard.views import entries as entry_views
+from llama_workbench.dashboard.views import history as histories
 
-PAGE = Path(data.__file__).with_name("app_pages") / "history.py"
+PAGE = ROOT / "dashboard" / "pages" / "history.py"
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 SLOWER = {"team005_proposal": 1.09 * 1.12}
 
@@ -61,7 +63,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pasts(home: Path) -> list[histories.Past]:
-    entries = histories.without_copies(data.RunList(home).entries())[::-1]
+    entries = entry_views.without_copies(entry_views.RunList(home).entries())[::-1]
     return [histories.Past(entry, read_standings(RunFolder(entry.summary.path))) for entry in entries]
 
 
@@ -150,7 +152,7 @@ def test_a_component_stands_against_its_baseline(home: Path) -> None:
 
 
 def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
-    entries = histories.without_copies(data.RunList(home).entries())[::-1]
+    entries = entry_views.without_copies(entry_views.RunList(home).entries())[::-1]
     first = next(entry for entry in entries if entry.summary.claims)
     claim, part, verdict = first.summary.claims[0]
     later = replace(
@@ -164,7 +166,7 @@ def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
 def test_two_questions_are_not_one_whose_answer_turned(tmp_path: Path) -> None:
     for run in ("candle-lookup", "candle-parts"):
         shutil.copytree(ROOT / "results" / "baselines" / run, tmp_path / run)
-    entries = data.RunList(tmp_path).entries()[::-1]
+    entries = entry_views.RunList(tmp_path).entries()[::-1]
     judged, turns = histories.verdicts_over_time(entries, "ad-hoc")
     assert [*(part for _, parts in judged for part in parts)] == [
         "candle_engine against candle_engine_fresh",
@@ -243,7 +245,7 @@ def test_one_run_broken_folders_and_none_at_all(tmp_path: Path, monkeypatch: pyt
     a_run(tmp_path, 1, rounds=8)
     add_broken(tmp_path / "runs")
     app = open_page(PAGE, monkeypatch, tmp_path)
-    assert not app.exception and "no change can be told yet" in everything(app)
+    assert not app.exception and "there is no change to tell yet" in everything(app)
     cut = a_run(tmp_path, 2, rounds=8)
     samples = cut.path / "samples.parquet"
     data_ = bytearray(samples.read_bytes())

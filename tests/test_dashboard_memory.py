@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.dashboard_pages import everything, open_page
@@ -19,10 +20,13 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard import data, memory_parts, sweeps, timings
-from llama_workbench.dashboard.figures import colours, memory_time
+from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.figures import memory as memory_time
+from llama_workbench.dashboard.views import data, loading, samples
+from llama_workbench.dashboard.views import memory as sweeps
+from llama_workbench.harness.store.pass_schema import Memory
 
-PAGE = Path(data.__file__).parent / "app_pages" / "memory.py"
+PAGE = ROOT / "dashboard" / "pages" / "memory.py"
 WORKLOAD = "prefill-15m-t128"
 
 
@@ -83,7 +87,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def a_spot(variant: str, amount: float, low: float, ratio: float, high: float) -> sweeps.Spot:
-    return sweeps.Spot(variant, amount, timings.Timing(ratio, low, high, 30, judged=True, alpha=0.01))
+    return sweeps.Spot(variant, amount, samples.Timing(ratio, low, high, 30, judged=True, alpha=0.01))
 
 
 def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settled() -> None:
@@ -94,7 +98,7 @@ def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settle
         a_spot("slow", 200, 1.0, 1.1, 1.2),
         a_spot("smallest", 50, 0.9, 1.0, 1.1),
     ]
-    standings = {spot.variant: sweeps._standing(spot, spots) for spot in spots}
+    standings = {spot.variant: sweeps._rank(spot, spots) for spot in spots}
     assert standings == {
         "fast but large": sweeps.FRONT,
         "small": sweeps.FRONT,
@@ -106,15 +110,20 @@ def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settle
 
 def test_a_speed_up_is_the_judged_one_or_says_that_it_is_this_page_s_own(home: Path) -> None:
     run = data.read_run(home / "runs" / "full")
-    evidence = timings.read_evidence(run)
-    judged = timings.timing(run, evidence, WORKLOAD, "team005_proposal", "team006_before")
-    own = timings.timing(run, evidence, WORKLOAD, "team005_hybrid", "team006_before")
-    effect = timings.judged_effect(run, WORKLOAD, "team005_proposal", "team006_before")
-    assert effect is not None
+    evidence = samples.read_evidence(run)
+    judged = samples.timing(run, evidence, WORKLOAD, "team005_proposal", "team006_before")
+    own = samples.timing(run, evidence, WORKLOAD, "team005_hybrid", "team006_before")
+    sides = (WORKLOAD, "team005_proposal", "team006_before")
+    [effect, *_] = [
+        effect
+        for claim in run.claims
+        for effect in claim.effects
+        if (effect.workload, effect.variant, effect.baseline) == sides
+    ]
     assert (judged.ratio, judged.low, judged.judged) == (effect.value, effect.low, True)
     assert not own.judged and own.low is not None and own.high is not None
     assert own.low < 1.10 / 1.09 < own.high
-    assert timings.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before").ratio is None
+    assert samples.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before").ratio is None
     spots, missing = sweeps.tradeoff(run, evidence, WORKLOAD, "peak_transient_bytes")
     assert {spot.variant for spot in spots} == {"team006_before", "team006_after"}
     assert missing == ["team005_hybrid: the memory pass ran into its time limit"]
@@ -123,9 +132,9 @@ def test_a_speed_up_is_the_judged_one_or_says_that_it_is_this_page_s_own(home: P
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_the_front_is_filled_and_every_dot_has_its_number(palette: colours.Palette) -> None:
     spots = [
-        sweeps.Spot("a <b>", 3e6, timings.Timing(2.0, 1.9, 2.1, 9, judged=True, alpha=0.01), sweeps.FRONT),
+        sweeps.Spot("a <b>", 3e6, samples.Timing(2.0, 1.9, 2.1, 9, judged=True, alpha=0.01), sweeps.FRONT),
         sweeps.Spot(
-            "c", 4e6, timings.Timing(1.5, None, None, 2, judged=False, alpha=0.01), "behind a <b>, not settled"
+            "c", 4e6, samples.Timing(1.5, None, None, 2, judged=False, alpha=0.01), "behind a <b>, not settled"
         ),
     ]
     figure = memory_time.tradeoff(spots, "Caches", "old", palette)
@@ -146,8 +155,7 @@ def test_the_front_is_filled_and_every_dot_has_its_number(palette: colours.Palet
 
 
 def test_a_sweep_has_measured_and_computed_side_by_side(home: Path) -> None:
-    policies, problem = sweeps.read_policies(data.read_run(home / "runs" / "full"))
-    assert problem == ""
+    policies = sweeps.read_policies(data.read_run(home / "runs" / "full"))
     steps = policies[0].steps
     assert [(step.lengths, step.measured["mask"], step.computed["mask"]) for step in steps] == [
         (1, 1e5, 1e5),
@@ -186,12 +194,11 @@ def test_a_damaged_sweep_is_shown_as_far_as_it_goes(page: Any, tmp_path: Path, d
 
 
 def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None:
-    loads, problem = sweeps.read_loads(data.read_run(home / "runs" / "full"))
-    assert problem == ""
+    loads = loading.read_loads(data.read_run(home / "runs" / "full"))
     mapped, plain, once = loads
     assert mapped.times["open"].value == pytest.approx(4.04, rel=0.01)
     assert mapped.times["open"].low < 4.04 < mapped.times["open"].high  # type: ignore[operator]
-    assert (mapped.loads, mapped.peak_bytes) == (12, 61_000_011)
+    assert (len(mapped.row.loads), mapped.peak_bytes) == (12, 61_000_011)
     assert plain.against["touched"].ratio == pytest.approx(0.5)
     assert plain.share.low < plain.share.share < plain.share.high
     assert (once.times["open"].low, once.times["open"].count, once.share.rounds) == (None, 1, 1)
@@ -245,11 +252,13 @@ def test_hostile_names_and_broken_files_are_shown_as_text(page: Any, tmp_path: P
 
 def test_the_difference_between_two_sides_is_told_with_its_percent() -> None:
     rows = [
-        data.Memory("old", 4 * 2**20, 60e6, 0.0, ""),
-        data.Memory("new", 3 * 2**20, 60e6, 2.0**20, ""),
-        data.Memory("gone", None, None, None, "timed out"),
+        Memory(workload="w", variant="old", peak_transient_bytes=4 * 2.0**20, parameter_bytes=60e6, cache_bytes=0.0),
+        Memory(
+            workload="w", variant="new", peak_transient_bytes=3 * 2.0**20, parameter_bytes=60e6, cache_bytes=2.0**20
+        ),
+        Memory(workload="w", variant="gone", reason="timed out"),
     ]
-    assert memory_parts.differences(rows, "peak_transient_bytes", "old") == ["new: 1 MiB less than old (-25 %)"]
-    assert memory_parts.differences(rows, "parameter_bytes", "old") == ["new: the same as old"]
-    assert memory_parts.differences(rows, "cache_bytes", "old") == ["new: 1 MiB more than old"]
-    assert memory_parts.differences(rows, "cache_bytes", "gone") == []
+    assert sweeps.differences(rows, "peak_transient_bytes", "old") == ["new: 1 MiB less than old (-25 %)"]
+    assert sweeps.differences(rows, "parameter_bytes", "old") == ["new: the same as old"]
+    assert sweeps.differences(rows, "cache_bytes", "old") == ["new: 1 MiB more than old"]
+    assert sweeps.differences(rows, "cache_bytes", "gone") == []

@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard import data, frames
+from llama_workbench.dashboard.flames import tree as frames
+from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views import entries as entry_views
 from llama_workbench.harness.report.terminal import console, show
 from tests import dashboard_speed
 
@@ -21,13 +23,13 @@ def _boxes(frame: frames.Frame) -> int:
 
 def test_pages_are_timed_on_runs_as_they_are_written(tmp_path: Path) -> None:
     newest = dashboard_speed.write_results(tmp_path, runs=2, samples=2 * 960, frames=500)
-    entries = data.RunList(tmp_path).entries()
+    entries = entry_views.RunList(tmp_path).entries()
     assert [entry.name for entry in entries] == ["0001", "baselines/0000"]
     assert all(entry.summary.problem is None and entry.summary.verdicts for entry in entries)
     profile = data.read_profile(data.read_run(newest.path), "prefill-15m-t128", "team006_before")
     assert profile is not None and profile.root is not None
     assert _boxes(profile.root) == 1 + 500, "the root is no call"
-    opened = ["app_pages/history.py", "app_pages/verdicts.py"]
+    opened = ["pages/history.py", "pages/verdicts.py"]
     assert set(opened) < set(dashboard_speed.pages())
     timings = list(dashboard_speed.measure(tmp_path, opened, cold=1, cached=1))
     assert [timing.page for timing in timings] == [dashboard_speed.EMPTY, *opened]
@@ -35,4 +37,4 @@ def test_pages_are_timed_on_runs_as_they_are_written(tmp_path: Path) -> None:
     assert all(len(timing.cold) == len(timing.cached) == 1 and min(timing.cold[0]) > 0 for timing in timings)
     written = io.StringIO()
     show(dashboard_speed.table(timings), console(written, width=150))
-    assert "app_pages/verdicts.py" in written.getvalue() and "of 1" in written.getvalue()
+    assert "pages/verdicts.py" in written.getvalue() and "of 1" in written.getvalue()

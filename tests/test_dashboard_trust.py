@@ -16,14 +16,16 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard import data, noise
+from llama_workbench import ROOT
+from llama_workbench.dashboard.figures import controls as control_charts
 from llama_workbench.dashboard.figures import noise as charts
+from llama_workbench.dashboard.views import controls, noise
 from llama_workbench.harness.store.parquet import SCHEMA
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
-PAGE = Path(data.__file__).with_name("app_pages") / "trust.py"
+PAGE = ROOT / "dashboard" / "pages" / "trust.py"
 
 
 def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: int = 0) -> pd.DataFrame:
@@ -48,8 +50,8 @@ def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: i
 
 def a_control(
     workload: str, low: float | None, high: float | None, *, kind: str = "aa", fired: bool = False
-) -> noise.Control:
-    return noise.Control(workload, kind, f"v@{kind}", 1.0, low, high, 24, fired)
+) -> controls.Control:
+    return controls.Control(workload, kind, f"v@{kind}", 1.0, low, high, 24, fired)
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ def test_an_effect_of_the_place_is_found_where_there_is_one() -> None:
 
 def test_rounds_have_the_time_of_a_call_by_the_workload_s_clock() -> None:
     table = samples(rounds=2)
-    cpu, wall = (noise.aggregate(table, {"w": clock}).rounds for clock in ("cpu_ns", "wall_ns"))
+    cpu, wall = (noise.aggregate(table, {"w": clock}).rounds for clock in ("cpu", "wall"))
     assert (wall["ns"] == 2 * cpu["ns"]).all()
     one = table[(table["variant"] == "v0") & (table["round"] == 0)]
     row = cpu[(cpu["variant"] == "v0") & (cpu["round"] == 0)].iloc[0]
@@ -105,12 +107,12 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
         a_control("open", None, None),
         a_control("bad", 1.02, 1.3, fired=True),
     ]
-    sizes = noise.smallest(found)
+    sizes = controls.smallest(found)
     assert sizes["good"] == pytest.approx(0.008, abs=1e-4) and sizes["open"] is None
     assert sizes["fine"] == pytest.approx(0.0252, abs=1e-4), "the less certain of two decides"
-    said = noise.could_see(found)
-    assert said.startswith("On 1 of 4 workloads this machine could have seen a difference of 1 %; ")
-    assert "0.8 % at best" in said and "On 1 there were too few rounds" in said and "told apart on 1." in said
+    said = controls.could_see(found)
+    assert said.startswith("On 1 of 4 workloads this machine could have seen a difference of 1 %. ")
+    assert "0.8 % at best" in said and "On 1 there were too few rounds" in said and "Controls fired on 1." in said
 
 
 def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> None:
@@ -119,13 +121,13 @@ def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> Non
         a_control("good", 0.99, 1.01, kind="copy"),
         a_control("o", None, None),
     ]
-    figure = charts.controls_forest(found)
+    figure = control_charts.controls_forest(found)
     assert [trace.name for trace in figure.data] == ["entered twice, fired", "identical copy"]
     assert len({trace.marker.symbol for trace in figure.data}) == 2
     notes = [note.text for note in figure.layout.annotations]
     assert "bad <b>fired</b>" in notes and "good" in notes and "o" not in notes
-    assert "Fired: bad" in charts.controls_text(found)
-    assert charts.controls_forest([]).layout.height > 0
+    assert "Fired: bad" in control_charts.controls_text(found)
+    assert control_charts.controls_forest([]).layout.height > 0
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench.commands.app import main
-from llama_workbench.dashboard import data, export
+from llama_workbench.dashboard.export import evidence as export
+from llama_workbench.dashboard.export.svg import MARKERS, forest_svg
 from llama_workbench.dashboard.figures.colours import LIGHT
-from llama_workbench.dashboard.figures.forest_svg import MARKERS, forest_svg
+from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.words import LOOKS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_runs import HOSTILE, deface
@@ -145,7 +146,7 @@ def test_a_run_that_is_not_sound_says_so_on_the_page(tmp_path: Path) -> None:
     run = data.read_run(other.path)
     text = Page(export.evidence_html(run, export.find_claim(run, "single-file-faster"))).text
     assert "This run is interrupted" in text
-    assert "told identical code apart on decode-15m-c64" in text
+    assert "A control fired on decode-15m-c64" in text
     assert "Left out: memory.json" in text
 
 

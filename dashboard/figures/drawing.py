@@ -1,4 +1,4 @@
-"""What the figures are drawn with: shapes, notes and ticks.
+"""What the figures are drawn with: axes, shapes, notes, marks with their intervals.
 
 Text that is ours lies on a fill that is ours, if only one that looks like the page: the server learns late that
 somebody's browser turned dark, and text must be readable until then. Strings from files go through `words.label`, since
@@ -8,50 +8,105 @@ plotly reads HTML tags in every label.
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import Any
 
-from llama_workbench.dashboard import words
+import plotly.graph_objects as go
+
+from .. import words
+from ..views.forest import TRACK_PX
+from ..views.ticks import ratio_ticks
 
 SMALL = 12  # font size of labels inside a figure
-TRACK_PX = 20  # height of a row's track
 
 Layout = dict[str, Any]
-"""One shape or annotation, as plotly takes it."""
+"""One part of a figure, as plotly takes it."""
 
-FLOOR = "A/A floor"
+ABOVE: Layout = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"size": SMALL}}
+"""A legend above the plot."""
 
 
-def box(
-    y: float, x0: float, x1: float, half_px: float, fill: str, edge: str = "rgba(0,0,0,0)", name: str = ""
-) -> Layout:
+def axis(title: str = "", size: int = SMALL, **more: Any) -> Layout:
+    """An axis that nobody can zoom. `more` is plotly's."""
+    named = {"title": {"text": title, "font": {"size": size}}} if title else {}
+    return {"zeroline": False, "fixedrange": True, **named, **more}
+
+
+def ratio_axis(low: float, high: float, title: str, size: int = SMALL, **more: Any) -> Layout:
+    """A logarithmic axis of ratios between two ends."""
+    ticks = ratio_ticks(low, high)
+    ends = [math.log10(low), math.log10(high)]
+    return axis(title, size, type="log", range=ends, tickvals=list(ticks), ticktext=list(ticks.values()), **more)
+
+
+def rows_axis(height: float) -> Layout:
+    """The y axis of rows: it counts pixels and is not seen."""
+    return {"range": [0, height], "visible": False, "fixedrange": True}
+
+
+def figure(data: Any, *, height: float, margin: Sequence[float], **more: Any) -> go.Figure:
+    """A figure with nothing to drag. `margin`: left, right, top, bottom in pixels.
+
+    All at once: plotly checks every shape again with each one that is added, which took 0.3 s for eight rows.
+    """
+    layout = {"height": height, "margin": dict(zip("lrtb", margin, strict=True)), "dragmode": False, **more}
+    return go.Figure(data=data, layout=layout)
+
+
+def marks(
+    places: Sequence[float],
+    values: Sequence[float],
+    ends: Sequence[tuple[float, float]],
+    hovers: Sequence[str],
+    *,
+    colour: str,
+    name: str,
+    across: bool = False,
+    thickness: float = 2,
+    cap: float = 6,
+    **more: Any,
+) -> go.Scatter:
+    """Values with their intervals, upright over `places`; `across` lies them down. One trace, so one legend entry."""
+    interval = {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
+        "color": colour,
+        "thickness": thickness,
+        "width": cap,
+    }
+    x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
+    drawn = {"x": list(x), "y": list(y), error: interval, "name": name, "hovertext": list(hovers), "hoverinfo": "text"}
+    return go.Scatter(**{"mode": "markers", **drawn, **more})
+
+
+def mark(symbol: str, colour: str, size: float = 8, line: float = 2) -> Layout:
+    """One kind of marker."""
+    return {"symbol": symbol, "size": size, "color": colour, "line": {"width": line, "color": colour}}
+
+
+def area(x0: float, x1: float, y0: float, y1: float, fill: str, edge: str = "", **more: Any) -> Layout:
+    """A rectangle below the data, with a line around it where it has an `edge`."""
+    line = {"width": 1, "color": edge} if edge else {"width": 0}
+    ends = {"x0": x0, "x1": x1, "y0": y0, "y1": y1}
+    return {"type": "rect", **ends, "fillcolor": fill, "line": line, "layer": "below", **more}
+
+
+def box(y: float, x0: float, x1: float, half_px: float, fill: str, edge: str = "", name: str = "") -> Layout:
     """A rectangle around a row's track; a `name` is for the legend."""
-    return {
-        "type": "rect",
-        "x0": x0,
-        "x1": x1,
-        "y0": y - half_px,
-        "y1": y + half_px,
-        "fillcolor": fill,
-        "line": {"width": 1 if name == FLOOR else 0, "color": edge},
-        "layer": "below",
-        "name": words.label(name, 40),
-        "showlegend": False,
-    }
+    return area(x0, x1, y - half_px, y + half_px, fill, edge, name=words.label(name, 40), showlegend=False)
 
 
-def rule(y: float, x: float, colour: str, dash: str) -> Layout:
+def rule(x0: float, x1: float, y0: float, y1: float, colour: str, dash: str = "solid", **more: Any) -> Layout:
+    """A straight line below the data."""
+    line = {"width": 1, "color": colour, "dash": dash}
+    return {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line, "layer": "below", **more}
+
+
+def track_rule(y: float, x: float, colour: str, dash: str) -> Layout:
     """An upright line over a row's track."""
-    return {
-        "type": "line",
-        "x0": x,
-        "x1": x,
-        "y0": y - TRACK_PX / 2,
-        "y1": y + TRACK_PX / 2,
-        "line": {"color": colour, "width": 1, "dash": dash},
-        "layer": "below",
-        "name": "",
-    }
+    return rule(x, x, y - TRACK_PX / 2, y + TRACK_PX / 2, colour, dash, name="")
 
 
 def note(x: float, y: float, text: str, align: str, ink: tuple[str, str], *, under: bool = False) -> Layout:
@@ -75,57 +130,8 @@ def note(x: float, y: float, text: str, align: str, ink: tuple[str, str], *, und
     }
 
 
-def legend(colour: str) -> Layout:
+def legend(colour: str, **more: Any) -> Layout:
     """A legend along the figure's upper edge, whatever the height; it explains and switches nothing."""
-    return {
-        "orientation": "h",
-        "x": 0,
-        "y": 1,
-        "yref": "container",
-        "yanchor": "top",
-        "font": {"size": SMALL, "color": colour},
-        "itemclick": False,
-        "itemdoubleclick": False,
-    }
-
-
-def ratio_ticks(left: float, right: float) -> dict[float, str]:
-    """Up to eight round ratios between the ends with their labels: evenly stepped on a short axis, else 1-2-5."""
-    air = 0.02 * math.log(right / left)  # plotly hides a label that does not fit in at the edge, but not its tick
-    low, high = left * math.exp(air), right * math.exp(-air)
-    if right / left > 4:
-        digits = (1,) if right / left > 500 else (1, 2, 5) if right / left > 12 else (1, 1.5, 2, 3, 4, 5, 7)
-        values = [digit * 10.0**power for power in range(-9, 10) for digit in digits]
-        return {value: f"{value:.10g}×" for value in values if low <= value <= high}
-    for step in (digit * 10.0**power for power in range(-4, 9) for digit in (1, 2, 5)):
-        first, last = math.ceil(low / step), math.floor(high / step)
-        if last - first < 6:
-            places = max(0, -math.floor(math.log10(step) + 1e-9))
-            return {round(step * k, 6): f"{step * k:,.{places}f}×" for k in range(first, last + 1)}
-    return {1.0: "1×"}
-
-
-def linear_ticks(left: float, right: float) -> dict[float, str]:
-    """Two to five round values between the ends with their labels, evenly stepped."""
-    step = round_step(right - left)
-    places = max(0, -int(Decimal(f"{step:g}").as_tuple().exponent))
-    first, last = math.ceil(left / step - 1e-9), math.floor(right / step + 1e-9)
-    return {step * k: f"{step * k:,.{places}f}" for k in range(first, last + 1)}
-
-
-def byte_unit(largest: float) -> tuple[float, str]:
-    """Divisor and name of the binary unit in which `largest` is below a thousand."""
-    divisor = 1.0
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if largest / divisor < 1000:
-            return divisor, unit
-        divisor *= 1024
-    return divisor, "TiB"
-
-
-def round_step(largest: float) -> float:
-    """A round tick step with two to four ticks up to `largest`."""
-    if largest <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(largest))
-    return next(step * power for step in (0.25, 0.5, 1, 2.5, 5) if largest / (step * power) < 4.5)
+    place = {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"}
+    fixed = {"font": {"size": SMALL, "color": colour}, "itemclick": False, "itemdoubleclick": False}
+    return {**place, **fixed, **more}

@@ -74,7 +74,8 @@ def command(
 
 def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str, Path]) -> None:
     """Write a claim's evidence to files, by kind ("html", "svg", "png")."""
-    from llama_workbench.dashboard import data, export  # pandas and jinja2
+    from llama_workbench.dashboard.export import evidence as export
+    from llama_workbench.dashboard.views import data
     from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 
     warn_changed(folder, read=(MANIFEST, VERDICTS))

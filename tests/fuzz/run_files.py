@@ -14,18 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.dashboard import (
-    answers,
-    checks,
-    crossovers,
-    data,
-    export,
-    noise,
-    phase_shares,
-    rounds,
-    sweeps,
-)
-from llama_workbench.dashboard.timings import read_evidence
+from llama_workbench.dashboard.export import evidence as export
+from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, samples, scaling
+from llama_workbench.dashboard.views.files import Manifest
+from llama_workbench.dashboard.views.loading import read_loads
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.roofline import all_reached
@@ -243,7 +235,7 @@ def _shown(run: RunFolder) -> list[object]:
     told: list[object] = [summary.claims, summary.machine, summary.noise, opened.claims, opened.floors, opened.left_out]
     for claim in opened.claims:
         told += [answers.answer(opened, claim), data.sentence(claim), data.measured(claim)]
-        told += [checks.row(opened, effect) for effect in claim.effects]
+        told += [gates.row(opened, effect) for effect in claim.effects]
         told += [data.reproduce(opened, claim), export.evidence_html(opened, claim)]
     return told
 
@@ -253,12 +245,12 @@ def read_manifest(run: RunFolder) -> list[object]:
     told = [*_judged(run), *_shown(run)]
     opened = _opened(run)
     told += [
-        phase_shares.order(opened, WORKLOAD),
-        phase_shares.length(opened, WORKLOAD),
-        crossovers.all_series(opened),
-        noise.clocks(opened),
-        read_evidence(opened).noise,
-        rounds.pair(run, WORKLOAD, AFTER, BEFORE, "time", 0.01).ratio,
+        breakdown.order(opened, WORKLOAD),
+        breakdown.length(opened, WORKLOAD),
+        scaling.all_series(opened),
+        samples.clocks(opened),
+        samples.read_evidence(opened).noise,
+        samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).ratio,
         *read_ratios(run),
     ]
     return told
@@ -277,7 +269,7 @@ def read_ratios(run: RunFolder) -> list[object]:
 
 def read_loading(run: RunFolder) -> list[object]:
     """loading.json, by the judge and on the page."""
-    return [_judged(run), _and_problem(*sweeps.read_loads(_opened(run)))]
+    return [_judged(run), read_loads(_opened(run))]
 
 
 def read_roofline(run: RunFolder) -> list[object]:
@@ -288,22 +280,22 @@ def read_roofline(run: RunFolder) -> list[object]:
 def read_memory(run: RunFolder) -> list[object]:
     """memory.json, on the page."""
     opened = _opened(run)
-    return [opened.memory, sweeps.tradeoff(opened, read_evidence(opened), WORKLOAD, "peak_transient_bytes")]
+    return [opened.memory, memory.tradeoff(opened, samples.read_evidence(opened), WORKLOAD, "peak_transient_bytes")]
 
 
 def read_sweep(run: RunFolder) -> list[object]:
     """memory_sweep.json, on the page."""
-    return [_and_problem(*sweeps.read_policies(_opened(run)))]
+    return [memory.read_policies(_opened(run))]
 
 
 def read_phases(run: RunFolder) -> list[object]:
     """The times of the phase pass, by the judge, in the report and on the page."""
     told: list[object] = [_judged(run), decisions_of(run.read_phases(), [], 0.01)]
-    phases = phase_shares.read(run.path)
+    phases = breakdown.read(_opened(run))
     for workload, variant in phases.measured:
-        for of in phase_shares.WHOLES:
+        for of in breakdown.WHOLES:
             try:
-                told.append(phase_shares.breakdown(phases, workload, variant, of, 0.01))
+                told.append(breakdown.breakdown(phases, workload, variant, of, 0.01))
             except ValueError as error:
                 told.append(str(error))
     return told
@@ -311,16 +303,17 @@ def read_phases(run: RunFolder) -> list[object]:
 
 def read_phase_facts(run: RunFolder) -> list[object]:
     """What the phase pass says of them, on the page."""
-    opened, phases = _opened(run), phase_shares.read(run.path)
+    opened, phases = _opened(run), breakdown.read(_opened(run))
     for problem in phases.problems:
         warnings.warn(problem, stacklevel=2)
-    agreements = [phase_shares.agreements(opened, phases, *pair, 0.01) for pair in phases.measured]
+    agreements = [breakdown.agreements(opened, phases, *pair, 0.01) for pair in phases.measured]
     return [phases.facts, agreements]
 
 
 def read_samples(run: RunFolder) -> list[object]:
     """The samples, by the judge and on the pages."""
-    told = [*_judged(run), run.timed(), rounds.pair(run, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
+    bare = data.Run(run.path, Manifest(), (), {}, {}, {}, (), ())
+    told = [*_judged(run), run.timed(), samples.pair(bare, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
     return [*told, noise.read(_opened(run)).places if (run.path / "verdicts.json").exists() else None]
 
 
@@ -332,12 +325,6 @@ def read_profiles(run: RunFolder) -> list[object]:
         if profile is not None and profile.root is None:
             warnings.warn(profile.reason, stacklevel=2)
     return [found]
-
-
-def _and_problem(found: object, problem: str) -> object:
-    if problem:
-        warnings.warn(problem, stacklevel=3)
-    return found
 
 
 def _reader(read: Callable[[RunFolder], list[object]], name: str) -> Callable[[Path], str]:

@@ -36,6 +36,12 @@ def dummy_series(times: WholeRounds, seed: int) -> NDArray[np.float64]:
     return np.asarray((np.reshape(drawn, times.logs.shape) * deviations).sum(axis=1) / (cells / 2), dtype=np.float64)
 
 
+def factor_of(variant: str, baseline: str) -> str:
+    """The factor, interaction or side whose effect is reported as "NAME new" against "NAME old"; "" for other sides."""
+    name = variant.removesuffix(" new")
+    return name if (variant, baseline) == (f"{name} new", f"{name} old") else ""
+
+
 # -- when to stop ------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,1 @@
+"""The evidence of a claim as a file: HTML, SVG or PNG."""

@@ -1,0 +1,228 @@
+"""A claim's evidence as files to share: one HTML page, or its figure as SVG or PNG.
+
+The page is whole by itself: no script, no request, nothing beside it. What a run says is text in it and nothing else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from llama_workbench import __version__
+from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.harness.report.text import duration_text
+
+from .. import words
+from ..figures.colours import DARK, LIGHT, Palette
+from ..views import data, forest, gates
+from .svg import FIGURE_PX, forest_svg, verdict_mark
+
+TEMPLATES = Path(__file__).parent
+PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
+NUMBERS = ("value [interval]", "A/A floor", "rounds", "seconds")
+
+
+class ExportError(Exception):
+    """Something cannot be exported. The message names it and says what to do."""
+
+
+def find_claim(run: data.Run, claim: str, part: str | None = None) -> data.Claim:
+    """The claim of a run by its id, and by its part where it has several.
+
+    Raises ExportError where there is none, with the nearest name, or where the part is left open.
+    """
+    same = [each for each in run.claims if each.id == claim]
+    if not same:
+        raise ExportError(_unknown(f"{run.path}: the run has no claim", claim, [each.id for each in run.claims]))
+    chosen = same if part is None else [each for each in same if each.part == part]
+    if not chosen:
+        raise ExportError(_unknown(f"{run.path}: {claim} has no part", part or "", [each.part for each in same]))
+    if len(chosen) > 1:
+        ways = ", ".join(f"--part {shlex.quote(each.part)}" for each in chosen)
+        raise ExportError(f"{run.path}: {claim} has {len(chosen)} parts, and a file holds one: choose with {ways}")
+    return chosen[0]
+
+
+def file_name(claim: data.Claim) -> str:
+    """A name for the claim's file, without its ending: letters, digits, dots and dashes of its id and part."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", f"{claim.id} {claim.part}").strip("-.")[:80] or "claim"
+
+
+def evidence_svg(run: data.Run, claim: data.Claim) -> str:
+    """The claim's forest plot as an SVG file, in the light colours. Raises ExportError where nothing was measured."""
+    if not claim.effects:
+        raise ExportError(
+            f"{run.path}: {claim.id} is {claim.verdict or 'without a verdict'}: nothing was measured, so there is no "
+            "figure; --html says why"
+        )
+    said = ", ".join(claim.who)
+    claimed = f"{said} claimed: {claim.claimed}" if said and claim.claimed else claim.claimed or said
+    environment = run.manifest.environment or {}
+    return forest_svg(
+        claim,
+        run.floors,
+        LIGHT,
+        width=FIGURE_PX,
+        title=(
+            f"{claim.title} ({claim.part})" if claim.part else claim.title,
+            " · ".join(text for text in (words.look(claim.verdict).word, claimed) if text),
+        ),
+        source=" · ".join(text for text in (f"run {run.id}", _machine(environment)) if text),
+    )
+
+
+def evidence_png(run: data.Run, claim: data.Claim) -> bytes:
+    """The same as a PNG. Raises ExportError where resvg-py or every font is missing."""
+    svg = evidence_svg(run, claim)
+    try:
+        import resvg_py
+    except ImportError as error:
+        raise ExportError(
+            "a PNG needs the package resvg-py: pip install 'resvg-py>=0.5' (--svg needs nothing more)"
+        ) from error
+    png = bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=PNG_ZOOM))
+    if png == bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=PNG_ZOOM, skip_system_fonts=True)):
+        raise ExportError(
+            "a PNG needs a font, and this machine has none of the usual ones: install DejaVu, or use --svg"
+        )
+    return png
+
+
+def evidence_html(run: data.Run, claim: data.Claim) -> str:
+    """One HTML page with all that the verdict rests on: figure, numbers, checks, environment, and the command."""
+    jinja = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    jinja.filters["breakable"] = _breakable
+    colours = _variables()
+    command, environment = run.manifest.command, run.manifest.environment or {}
+    look = words.look(claim.verdict)
+    page = jinja.get_template("evidence.html").render(
+        claim=claim,
+        look=look,
+        mark=Markup(f'<svg class="mark" viewBox="-8 -8 16 16">{verdict_mark(claim.verdict, colours)}</svg>'),
+        light=_flat(LIGHT),
+        dark=_flat(DARK),
+        said=" · ".join(
+            text for text in (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source) if text
+        ),
+        sentence=data.sentence(claim),
+        warnings=run.doubts,
+        figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
+        caption=("" if claim.unit else "Above 1 the variant is faster. ")
+        + forest.caption(claim, run.floors, run.alpha),
+        effects=_effect_rows(run, claim),
+        numbers=NUMBERS,
+        notes=claim.notes,
+        checks=_check_rows(run, claim),
+        reproduce=data.reproduce(run, claim),
+        command=shlex.join(command) if command else "",
+        facts=_facts(run, claim),
+        environment={
+            name.replace("_", " "): words.one_line(value) for name, value in environment.items() if value is not None
+        },
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character, and a file may not
+
+
+def write(run: data.Run, claim: data.Claim, files: Mapping[str, Path]) -> None:
+    """Write the claim's evidence; `files` maps "html", "svg" and "png" to paths. Raises ExportError."""
+    makers = {
+        "html": lambda: evidence_html(run, claim).encode(),
+        "svg": lambda: evidence_svg(run, claim).encode(),
+        "png": lambda: evidence_png(run, claim),
+    }
+    made = {path: makers[kind]() for kind, path in files.items()}  # all or none
+    for path, content in made.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise ExportError(f"{path}: cannot be written ({error.strerror}); name another file") from error
+
+
+def _breakable(text: str) -> Markup:
+    """`text` for the cell of a table: a name may break behind `_` and `/`, and what is very long anywhere."""
+    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda found: f"{found[0]}\0", text.replace("\0", ""))
+    return Markup("<wbr>").join(marked.split("\0"))
+
+
+def _unknown(problem: str, name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    there = ", ".join(dict.fromkeys(each for each in known if each)) or "none"
+    return f"{problem} {name!r}; " + (f"did you mean {near[0]!r}?" if near and near[0] else f"there is: {there}")
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    try:
+        return one_line(environment)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ""
+
+
+def _flat(palette: Palette) -> dict[str, Markup]:
+    """The colours by the names of their CSS variables."""
+    named = {name: getattr(palette, name) for name in (field.name for field in fields(palette))}
+    plain = {name.replace("_", "-"): value for name, value in named.items() if isinstance(value, str)}
+    return {name: Markup(value) for name, value in (plain | dict(palette.verdict)).items()}
+
+
+def _variables() -> Palette:
+    """A palette whose colours are CSS variables, so that one figure follows the page from light to dark."""
+    names = {field.name: f"var(--{field.name.replace('_', '-')})" for field in fields(Palette)}
+    verdict = {name: f"var(--{name})" for name in LIGHT.verdict}
+    return Palette(**(names | {"verdict": verdict, "frames": LIGHT.frames, "sides": LIGHT.sides}))  # type: ignore[arg-type]
+
+
+def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
+    """The table of effects, a column a key; without the columns that say nothing. Values with a unit have no floor."""
+    rows = []
+    for effect in claim.effects:
+        floor = run.floors.get(effect.workload)
+        row = {"workload": effect.workload, "variant": effect.variant, "baseline": effect.baseline}
+        row |= {"verdict": words.look(effect.verdict).word, "what": effect.metric, "value [interval]": effect.text}
+        if not claim.unit:
+            row["A/A floor"] = floor.text if floor else "not measured"
+        seconds = "not recorded" if effect.seconds is None else f"{effect.seconds:.1f}"
+        rows.append(row | {"rounds": str(effect.rounds), "seconds": seconds})
+    return [{name: row[name] for name in row if any(each[name] for each in rows)} for row in rows]
+
+
+def _check_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
+    """The gates of what was timed; of the other side and its trace where there is another side."""
+    known = {experiment.workload.name for experiment in run.manifest.experiments}
+    timed = [effect for effect in claim.effects if effect.variant and effect.workload in known]
+    rows = [gates.row(run, effect) for effect in timed]
+    if any(effect.baseline for effect in claim.effects):
+        return rows
+    return [{name: row[name] for name in ("workload", "variant", "logits")} for row in rows]
+
+
+def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
+    facts = {"Decided by": claim.decided_by}
+    if count := len(claim.effects):
+        facts |= {
+            "Error rate": f"{words.percent(claim.alpha)} for each effect, over all rounds and all looks at them",
+            "Rounds": f"{sum(effect.rounds for effect in claim.effects)} over {count} effect{'s' * (count > 1)}",
+            "Time spent": duration_text(sum(effect.seconds or 0 for effect in claim.effects)),
+        }
+    facts |= {
+        "Noise": run.noise or "no controls in this run",
+        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+        "Excluded from the run": "; ".join(run.left_out),
+        "Run": " · ".join(text for text in (run.id, run.manifest.started) if text),
+        "Written by": f"llama-workbench {__version__}",
+    }
+    return {name: value for name, value in facts.items() if value}

@@ -1,0 +1,125 @@
+"""Shares of the time by phase as stacked bars, one bar a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from llama_workbench.variants.phase_map import PHASES
+
+from .. import words
+from ..views.breakdown import NAMES, PhaseShare, interval
+from .colours import DARK, LIGHT, Palette
+from .drawing import SMALL, Layout, axis, figure, legend, note, rows_axis
+
+Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
+"""The label of each bar, and its shares."""
+
+ROW_PX = 58  # a line of text and a bar
+BAR_PX = 28
+FOOT_PX = 44
+LEGEND_ROW_PX = 22
+
+# Okabe and Ito's colours, light and dark enough that black text on one and white text on the other can be read. Parts
+# of one thing share a colour and differ in their pattern; nobody needs the colour, every bar also bears its name.
+_LOOKS: dict[str, tuple[str, str, str]] = {
+    "mask_create": ("#F2A27C", "#A4481A", ""),
+    "mask_apply": ("#F2A27C", "#A4481A", "/"),
+    "rope": ("#F3CF8E", "#7F6119", ""),
+    "qkv": ("#8CC0E8", "#1F5F8B", ""),
+    "scores": ("#BFE1F5", "#2B6F80", ""),
+    "softmax": ("#BFE1F5", "#2B6F80", "/"),
+    "output": ("#BFE1F5", "#2B6F80", "."),
+    "attention_fused": ("#BFE1F5", "#2B6F80", "x"),
+    "o_proj": ("#8CC0E8", "#1F5F8B", "/"),
+    "cache": ("#F0E58A", "#6E6A1E", ""),
+    "mlp": ("#8FD3BC", "#176B54", ""),
+    "norm": ("#DDB5CC", "#7B4767", ""),
+    "final_norm": ("#DDB5CC", "#7B4767", "/"),
+    "lm_head": ("#C3B5E0", "#5A4B8A", ""),
+    "embedding": ("#D5DAE0", "#4A545F", "/"),
+    "other": ("#D5DAE0", "#4A545F", ""),
+}
+
+
+def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
+    """One bar of 100 % a row (its label, its shares), phases in the order of a forward; label and milliseconds above.
+
+    A phase has its name and share on the bar where there is room, else in the legend and on hover.
+    """
+    height = ROW_PX * len(rows)
+    middles = [height - ROW_PX * place - 40 for place in range(len(rows))]
+    ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
+    notes: list[Layout] = []
+    for y, (name, parts) in zip(middles, rows, strict=True):
+        above = y + BAR_PX / 2 + 11
+        notes.append(note(0, above, words.label(name, 34), "left", ink))
+        notes.append(note(1, above, words.milliseconds(1e6 * sum(one.ms for one in parts)), "right", quiet))
+    present = [phase for phase in PHASES if any(one.phase == phase for _, parts in rows for one in parts)]
+    foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three stand in a row
+    x_axis = axis("share of the time [%]", range=[0, 100], tickvals=[0, 25, 50, 75, 100], ticksuffix=" %")
+    x_axis |= {"gridcolor": colours.rule}
+    x_axis["title"]["standoff"] = 4
+    below = {"yref": "paper", "y": -FOOT_PX / height, "traceorder": "normal"}
+    return figure(
+        [_bar(phase, rows, middles, colours) for phase in present],
+        height=height + foot,
+        margin=(5, 20, 2, foot),
+        barmode="stack",
+        annotations=notes,
+        uniformtext={"mode": "hide", "minsize": SMALL},
+        xaxis=x_axis,
+        yaxis=rows_axis(height),
+        legend=legend(colours.text, **below),
+    )
+
+
+def _bar(phase: str, rows: Rows, middles: Sequence[float], colours: Palette) -> go.Bar:
+    """One phase over all rows."""
+    light_fill, dark_fill, pattern = _LOOKS[phase]
+    found = [next((one for one in parts if one.phase == phase), None) for _, parts in rows]
+    return go.Bar(
+        name=NAMES.get(phase, phase),
+        x=[one.percent if one else 0 for one in found],
+        y=middles,
+        orientation="h",
+        width=BAR_PX,
+        marker={
+            "color": dark_fill if colours == DARK else light_fill,
+            "line": {"color": colours.page, "width": 1},
+            "pattern": {
+                "shape": pattern,
+                "fillmode": "overlay",
+                "size": 7,
+                "solidity": 0.12,
+                "fgcolor": colours.text,
+                "fgopacity": 0.45,
+            },
+        },
+        text=[f"{one.name} {one.percent:.0f} %" if one and one.percent >= 4 else "" for one in found],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        constraintext="inside",
+        insidetextfont={"color": colours.frame_text, "size": SMALL},
+        hovertext=[_hover(name, one) if one else "" for (name, _), one in zip(rows, found, strict=True)],
+        hoverinfo="text",
+    )
+
+
+def _hover(name: str, share: PhaseShare) -> str:
+    return (
+        f"<b>{share.name}</b>, {words.label(name)}<br>{interval(share)}<br>"
+        f"{words.milliseconds(share.ms * 1e6)} a call, {share.grade}"
+    )
+
+
+def phase_bars_text(rows: Rows) -> str:
+    """The bars in words, the five largest phases of each."""
+    said = []
+    for name, parts in rows:
+        ordered = sorted(parts, key=lambda one: -one.percent)[:5]
+        said.append(f"{name}: {', '.join(f'{one.name} {interval(one)}' for one in ordered)}")
+    return "Shares of the time. " + "; ".join(said) + "."

@@ -1,0 +1,264 @@
+"""Memory of a few variants as bars, time against memory, and what caching policies hold as more lengths are served."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from llama_workbench.harness.store.pass_schema import Memory
+
+from .. import words
+from ..views.memory import AMOUNTS, FRONT, HELD, Policy, Spot, percent_of
+from ..views.ticks import round_step
+from .colours import LIGHT, Palette
+from .drawing import ABOVE, SMALL, Layout, axis, figure, marks, note, ratio_axis, rows_axis
+
+BAR_PX = 40  # a line of text and a bar
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon", "hexagon")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
+    """Bars of one amount (a key of AMOUNTS) from 0, one per variant with its name and amount above it."""
+    amounts: list[float | None] = [getattr(row, field) for row in rows]
+    largest = max((amount for amount in amounts if amount is not None), default=0.0)
+    divisor, unit = words.byte_unit(largest)
+    step = round_step(largest / divisor)
+    ticks = [step * k for k in range(6) if step * k * divisor <= largest]
+    height = BAR_PX * len(rows)
+    middles = [height - BAR_PX * (place + 1) + 8 for place in range(len(rows))]
+    ink = (colours.text, colours.page)
+    notes: list[Layout] = []
+    hovers = []
+    for y, row, amount in zip(middles, rows, amounts, strict=True):
+        notes.append(note(0, y + 17, words.label(row.variant, 30), "left", ink))
+        notes.append(note(1, y + 17, words.size(amount), "right", ink))
+        exact = f" ({amount:,.0f} bytes)" if amount is not None else f"<br>{words.label(row.reason or '', 90)}"
+        hovers.append(f"<b>{words.label(row.variant)}</b><br>{AMOUNTS[field]}: {words.size(amount)}{exact}")
+    bar = go.Bar(
+        x=[amount or 0 for amount in amounts],
+        y=middles,
+        orientation="h",
+        marker={"color": [colours.sides[row.variant != baseline] for row in rows]},
+        hovertext=hovers,
+        hoverinfo="text",
+        width=12,
+    )
+    return figure(
+        bar,
+        height=height + 30,
+        margin=(5, 24, 2, 28),
+        annotations=notes,
+        xaxis=axis(
+            range=[0, largest or 1],
+            tickvals=[tick * divisor for tick in ticks],
+            ticktext=[f"{tick:g} {unit}" if tick else "0" for tick in ticks],
+            gridcolor=colours.rule,
+        ),
+        yaxis=rows_axis(height),
+        showlegend=False,
+    )
+
+
+def memory_text(rows: Sequence[Memory], field: str) -> str:
+    """The bars in words."""
+    return ", ".join(f"{row.variant} {words.size(getattr(row, field))}" for row in rows) + "."
+
+
+def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
+    """One numbered dot a variant (its place in `spots`, from 1): bytes to the right, speed-up upwards.
+
+    Filled and joined by steps: the front. Numbers instead of names, because names of dots side by side overlap.
+    """
+    amounts = [spot.amount for spot in spots]
+    divisor, unit = words.byte_unit(max(amounts))
+    spread = max(amounts) - min(amounts)
+    air = 0.12 * spread or 0.1 * max(amounts) or 1.0
+    left, right = max(min(amounts) - air, -air), max(amounts) + air
+    places = side_by_side(spots, right - left)
+    ends = [(spot.timing.low, spot.timing.ratio, spot.timing.high) for spot in spots]
+    logs = [math.log(end) for three in ends for end in three if end]
+    room = max(0.08 * (max(logs) - min(logs)), 0.01)
+    bottom, top = math.exp(min(logs) - room), math.exp(max(logs) + room)
+    front = sorted((x, spot.timing.ratio) for x, spot in zip(places, spots, strict=True) if spot.rank == FRONT)
+    traces = []
+    if len(front) > 1:
+        traces.append(
+            go.Scatter(
+                x=[x for x, _ in front],
+                y=[ratio for _, ratio in front],
+                mode="lines",
+                line={"color": colours.muted, "width": 1, "dash": "dot", "shape": "hv"},
+                name="front",
+                hoverinfo="skip",
+            )
+        )
+    for on_front in (True, False):
+        chosen = [number for number, spot in enumerate(spots, 1) if (spot.rank == FRONT) is on_front]
+        if chosen:
+            traces.append(_dots(chosen, spots, places, (bottom, top), baseline, on_front, colours))
+    bytes_axis = axis(f"{words.label(title, 60)} ({unit})", range=[left, right], gridcolor=colours.rule)
+    name = f"speed-up over {words.label(baseline, 24)} (log)"
+    return figure(
+        traces,
+        height=440,
+        margin=(8, 8, 34, 8),
+        xaxis=bytes_axis | _byte_ticks(max(left, 0.0), right, divisor),
+        yaxis=ratio_axis(bottom, top, name, gridcolor=colours.rule),
+        legend=ABOVE,
+        hovermode="closest",
+    )
+
+
+def _dots(
+    numbers: Sequence[int],
+    spots: Sequence[Spot],
+    places: Sequence[float],
+    edges: tuple[float, float],
+    baseline: str,
+    on_front: bool,
+    colours: Palette,
+) -> go.Scatter:
+    """The dots on the front, filled, or those behind it."""
+    chosen = [spots[number - 1] for number in numbers]
+    colour = colours.verdict["blue" if on_front else "gray"]
+    fill = colour if on_front else colours.page
+    return marks(
+        [places[number - 1] for number in numbers],
+        [spot.timing.ratio or 1.0 for spot in chosen],
+        [(spot.timing.low or edges[0], spot.timing.high or edges[1]) for spot in chosen],
+        [_spot_text(number, spot, baseline) for number, spot in zip(numbers, chosen, strict=True)],
+        colour=colour,
+        name="on the front" if on_front else "behind the front",
+        thickness=1.5,
+        cap=5,
+        mode="markers+text",
+        text=[str(number) for number in numbers],
+        textfont={"size": SMALL, "color": colours.page if on_front else colours.text},
+        marker={"size": 20, "color": fill, "line": {"width": 2, "color": colour}},
+    )
+
+
+def side_by_side(spots: Sequence[Spot], width: float) -> list[float]:
+    """Where each dot stands on an axis of `width` bytes: at its amount, but beside those it would cover."""
+    order = sorted(range(len(spots)), key=lambda place: spots[place].amount)
+    groups: list[list[int]] = []
+    for place in order:
+        if groups and spots[place].amount - spots[groups[-1][-1]].amount < 0.03 * width:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    found = [spot.amount for spot in spots]
+    for group in groups:
+        middle = sum(spots[place].amount for place in group) / len(group)
+        step = min(0.045, 0.6 / len(group)) * width
+        if len(group) > 1:
+            for index, place in enumerate(sorted(group)):
+                found[place] = middle + (index - (len(group) - 1) / 2) * step
+    return found
+
+
+def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:
+    """The dots in words."""
+    parts = [
+        f"{number} {spot.variant}: {words.effect(spot.timing.ratio, spot.timing.low, spot.timing.high)}, "
+        f"{words.size(spot.amount)}, {spot.rank}"
+        for number, spot in enumerate(spots, 1)
+    ]
+    return f"Speed-up over {baseline} against {title.lower()}. {'; '.join(parts)}."
+
+
+def _spot_text(number: int, spot: Spot, baseline: str) -> str:
+    timing = spot.timing
+    speed = "the baseline" if spot.variant == baseline else words.effect(timing.ratio, timing.low, timing.high)
+    return (
+        f"<b>{number} {words.label(spot.variant, 50)}</b><br>{words.label(speed)}<br>{words.size(spot.amount)}<br>"
+        f"{words.label(spot.rank, 70)}"
+    )
+
+
+def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> go.Figure:
+    """Bytes of one kind (a key of HELD) over the number of lengths: dots measured, lines computed from the policy."""
+    amounts = [
+        size
+        for one in sweeps
+        for step in one.steps
+        for size in (step.measured.get(kind), step.computed.get(kind))
+        if size
+    ]
+    divisor, unit = words.byte_unit(max(amounts, default=0.0))
+    inks = list(colours.verdict.values())
+    traces = []
+    counts = sorted({step.lengths for one in sweeps for step in one.steps})
+    for place, one in enumerate(sweeps):
+        ink, name = inks[(place * 5 + 5) % len(inks)], words.label(one.variant, 40)
+        computed = [step for step in one.steps if kind in step.computed]
+        measured = [step for step in one.steps if kind in step.measured]
+        dash = DASHES[place % len(DASHES)]
+        if computed:
+            traces.append(
+                go.Scatter(
+                    x=[step.lengths for step in computed],
+                    y=[step.computed[kind] for step in computed],
+                    mode="lines",
+                    line={"color": ink, "width": 2, "dash": dash},
+                    name=f"{name}, computed",
+                    hoverinfo="skip",
+                )
+            )
+        hovers = [
+            f"<b>{name}</b><br>{step.lengths} lengths: {words.size(step.measured[kind])}"
+            f" ({step.measured[kind]:,.0f} bytes)<br>{percent_of(step.measured[kind], one.weights_bytes)}"
+            for step in measured
+        ]
+        traces.append(
+            go.Scatter(
+                x=[step.lengths for step in measured],
+                y=[step.measured[kind] for step in measured],
+                mode="markers" if computed else "lines+markers",
+                marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": ink},
+                line={"color": ink, "width": 1, "dash": dash},
+                name=f"{name}, measured",
+                hovertext=hovers,
+                hoverinfo="text",
+            )
+        )
+    name = f"{HELD[kind]} ({unit})" if len(HELD[kind]) < 24 else unit
+    grid: Layout = {"gridcolor": colours.rule}
+    labels = [str(count) for count in counts]
+    most = max(amounts, default=1.0)
+    return figure(
+        traces,
+        height=360 + 20 * len(sweeps),
+        margin=(8, 8, 8, 8),
+        xaxis=axis("different prompt lengths served (log)", type="log", tickvals=counts, ticktext=labels, **grid),
+        yaxis=axis(name, range=[0, 1.08 * most], **_byte_ticks(0.0, most, divisor), **grid),
+        legend={**ABOVE, "y": -0.2, "yanchor": "top"},
+        hovermode="closest",
+    )
+
+
+def policies_text(sweeps: Sequence[Policy], kind: str) -> str:
+    """First and last step of every sweep in words."""
+    parts = []
+    for one in sweeps:
+        steps = [step for step in one.steps if kind in step.measured]
+        if steps:
+            first, last = steps[0], steps[-1]
+            parts.append(
+                f"{one.variant} {words.size(first.measured[kind])} after {first.lengths} and "
+                f"{words.size(last.measured[kind])} after {last.lengths} lengths"
+            )
+    return f"{HELD[kind]} held: {'; '.join(parts) or 'nothing measured'}."
+
+
+def _byte_ticks(low: float, high: float, divisor: float) -> Layout:
+    """About five round ticks in the unit of `divisor`."""
+    width = (high - low) / divisor or 1.0
+    power = 10.0 ** math.floor(math.log10(width))
+    step = next(digit * power for digit in (0.1, 0.2, 0.5, 1, 2, 5) if width / (digit * power) <= 6)
+    first, last = math.ceil(low / divisor / step), math.floor(high / divisor / step)
+    ticks = [round(step * k, 9) for k in range(first, last + 1)]
+    return {"tickvals": [tick * divisor for tick in ticks], "ticktext": [f"{tick:,.6g}" for tick in ticks]}

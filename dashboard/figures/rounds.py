@@ -1,0 +1,173 @@
+"""Round by round: the paired ratios of one comparison, and how the interval closed in on what they say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+
+from .. import words
+from ..views.samples import Paired
+from .colours import LIGHT, Palette
+from .drawing import ABOVE, SMALL, Layout, area, axis, figure, mark, marks, ratio_axis, rule
+
+HEIGHT_PX = 360
+NEAR = 1.0  # a claimed range is drawn where it begins no further from the rounds than this many times their span
+
+
+def paired_rounds(
+    paired: Paired,
+    *,
+    verdict: str = "",
+    claimed: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    colours: Palette = LIGHT,
+) -> go.Figure:
+    """A dot a round, the interval as it closed in, and where it ended.
+
+    `low` to `high` is the region of ratios that is claimed, `claimed` its name; both None where nothing is. A region
+    far from all rounds is not drawn, and an arrow says where it lies: it would press the rounds into one line.
+    Raises ValueError without rounds.
+    """
+    if not len(paired.ratios):
+        raise ValueError("no rounds to draw")
+    count = len(paired.ratios)
+    bottom, top, beyond = _span(paired, low, high)
+    end = count + max(1.0, 0.04 * count)
+    traces = _closing(paired, colours)
+    traces.append(
+        go.Scatter(
+            x=np.arange(1, count + 1),
+            y=paired.ratios,
+            mode="markers",
+            marker={"size": 6, "color": colours.sides[1], "symbol": "circle-open", "line": {"width": 1.5}},
+            name="one round",
+            hovertext=[f"round {k}: {ratio:.4f}×" for k, ratio in enumerate(paired.ratios, 1)],
+            hoverinfo="text",
+        )
+    )
+    if paired.ratio is not None:
+        look = words.look(verdict)
+        colour = colours.verdict[look.colour]
+        traces.append(
+            marks(
+                [end],
+                [paired.ratio],
+                [(paired.low or bottom, paired.high or top)],
+                [words.label(words.effect(paired.ratio, paired.low, paired.high))],
+                colour=colour,
+                name=f"after {count} rounds",
+                thickness=2.5,
+                marker=mark(look.symbol, colour, 10),
+                showlegend=False,
+            )
+        )
+    return figure(
+        traces,
+        height=HEIGHT_PX,
+        margin=(8, 8, 8, 8),
+        shapes=_shapes(paired, claimed, (low, high), (bottom, top), bool(beyond), colours),
+        annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
+        xaxis=axis(
+            "round, in the order of measuring",
+            SMALL + 1,
+            range=[0.5, end + max(0.7, 0.02 * count)],
+            showgrid=False,
+            ticks="outside",
+            nticks=7,
+        ),
+        yaxis=ratio_axis(bottom, top, "t_baseline / t_variant, log scale", SMALL + 1, gridcolor=colours.rule),
+        legend={**ABOVE, "y": 1.02},
+        hovermode="closest",
+    )
+
+
+def _shapes(
+    paired: Paired,
+    claimed: str,
+    region: tuple[float | None, float | None],
+    ends: tuple[float, float],
+    beyond: bool,
+    colours: Palette,
+) -> list[Layout]:
+    """The line at 1, the median of the rounds, and the claimed region where it lies within the picture."""
+    (low, high), (bottom, top) = region, ends
+    shapes = [_across(1.0, colours.muted, "solid")]
+    if paired.median is not None:
+        median = _across(paired.median, colours.sides[1], "dash") | {"name": "median of the rounds", "showlegend": True}
+        median["line"]["width"] = 1.5
+        shapes.append(median)
+    if not beyond and (low is not None or high is not None):
+        inside = max(low or 0, bottom), min(high or math.inf, top)
+        named: Layout = {"xref": "paper", "name": words.label(claimed, 40), "showlegend": True}
+        shapes.append(area(0, 1, *inside, colours.region, **named))
+        shapes += [_across(edge, colours.region_edge, "dot") for edge in (low, high) if edge and bottom < edge < top]
+    return shapes
+
+
+def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
+    """The interval so far as a band, and the estimate in it; nothing while there are too few rounds."""
+    known = np.isfinite(paired.highs) & (paired.lows > 0) & (paired.lows <= paired.highs)
+    if not known.any():
+        return []
+    x = np.arange(1, len(paired.ratios) + 1)[known]
+    band = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
+    filled = {"fill": "tonexty", "fillcolor": colours.floor, "name": "interval so far"}
+    line = {"mode": "lines", "line": {"color": colours.text, "width": 1.5}, "name": "estimate so far"}
+    return [
+        go.Scatter(x=x, y=paired.highs[known], showlegend=False, **band),
+        go.Scatter(x=x, y=paired.lows[known], **filled, **band),
+        go.Scatter(x=x, y=paired.estimates[known], showlegend=False, hoverinfo="skip", **line),
+    ]
+
+
+def in_words(paired: Paired, baseline: str, variant: str, workload: str) -> str:
+    """The picture in a sentence, for those who do not see it."""
+    if not len(paired.ratios):
+        return f"No rounds of {variant} against {baseline} on {workload}."
+    least, most = float(paired.ratios.min()), float(paired.ratios.max())
+    return (
+        f"Paired rounds of {variant} against {baseline} on {workload}: {len(paired.ratios)} rounds from {least:.3f}× "
+        f"to {most:.3f}×, median {paired.median:.3f}×, after all of them "
+        f"{words.effect(paired.ratio, paired.low, paired.high)}."
+    )
+
+
+def _span(paired: Paired, low: float | None, high: float | None) -> tuple[float, float, str]:
+    """Ends of the axis, and where a claimed region lies that is too far away to be drawn: "above", "below" or ""."""
+    shown = [1.0, *paired.ratios.tolist(), *(end for end in (paired.low, paired.high) if end)]
+    least, most = math.log(min(shown)), math.log(max(shown))
+    reach = max(most - least, 0.01)
+    beyond = ""
+    if low is not None and math.log(low) > most + NEAR * reach:
+        beyond = "above"
+    elif high is not None and math.log(high) < least - NEAR * reach:
+        beyond = "below"
+    else:
+        for edge in (low, high):
+            if edge is not None and least - NEAR * reach <= math.log(edge) <= most + NEAR * reach:
+                least, most = min(least, math.log(edge)), max(most, math.log(edge))
+    air = 0.08 * max(most - least, 0.01)
+    return math.exp(least - air), math.exp(most + air), beyond
+
+
+def _across(y: float, colour: str, dash: str) -> Layout:
+    return rule(0, 1, y, y, colour, dash, xref="paper")
+
+
+def _arrow(beyond: str, claimed: str, colours: Palette) -> Layout:
+    mark, edge = ("▲", "top") if beyond == "above" else ("▼", "bottom")
+    return {
+        "x": 0.01,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 1 if edge == "top" else 0,
+        "yref": "paper",
+        "yanchor": edge,
+        "text": f"{mark} {words.label(claimed, 40)}, {beyond} this picture",
+        "showarrow": False,
+        "bgcolor": colours.page,
+        "font": {"size": SMALL, "color": colours.text},
+    }

@@ -1,0 +1,268 @@
+"""Sampled profiles as pictures: time by frame, outermost on top; one profile, or the difference of two.
+
+What the canvas (dashboard/flames/canvas.py) draws: columns of numbers, one place for each box, callers before what they
+call; `payload` packs them. All times and errors are computed here; the canvas adds none but the sum of what a search
+found.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import words
+from ..figures.colours import DARK, LIGHT, STEPS, Palette
+from ..views.data import Profile
+from .difference import colour_limit_ns, delta
+from .tree import Counts, Frame, Scale, merge, prune, time_ns, without_shell
+
+KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
+
+_UNCOLOURED = -1
+_NEUTRAL = len(KINDS) + STEPS
+"""Place of a difference that may be chance among the fills, which are those of KINDS and then Palette.difference."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One flamegraph as the canvas takes it, and what stands beside it."""
+
+    drawn: dict[str, Any]
+    least_share: float  # of a box that is drawn
+    shell: tuple[str, ...]  # outer frames that are not drawn
+    legend: tuple[tuple[int, bool, str], ...]  # fill, whether striped, and what it means
+
+
+@dataclass
+class _Columns:
+    """The boxes of a picture; `times` has, for each profile, the time in ms and its standard error."""
+
+    sides: int
+    names: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add(self, name: str, place: str, **numbers: float) -> None:
+        numbers["name"] = self.names.setdefault(name, len(self.names))
+        numbers["place"] = self.places.setdefault(place, len(self.places))
+        for column, number in numbers.items():
+            self.columns.setdefault(column, []).append(number)
+
+    def drawn(self) -> dict[str, Any]:
+        names, places = list(self.names), list(self.places)
+        return {"names": names, "places": places, "columns": list(self.columns), **self.columns}
+
+
+def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
+    """One profile: box width is time, share of samples × median time of a call, coloured by whose code it is.
+
+    `widest_ns` is the time that the full width stands for; give both sides of a comparison the same, and a
+    millisecond is as wide on the left as on the right. Without a median time, widths are shares.
+    Raises ValueError where there is no profile.
+    """
+    if profile.root is None or not profile.root.samples:
+        raise ValueError("no profile to draw")
+    scale = profile.scale or Scale(profile.root.samples, 1.0)
+    pruned, least_share = prune(profile.root)
+    shown, shell = without_shell(pruned)
+    full_ns = max(scale.median_ns, widest_ns or 0.0)
+    columns = _Columns(1)
+    for box in _boxes(shown, [scale], full_ns):
+        [count] = box.counts
+        own = count if box.is_line else box.frame.own[0]
+        fill = list(KINDS).index(kind(box.frame)) if box.level else _UNCOLOURED
+        columns.add(
+            box.name,
+            box.place,
+            level=box.level,
+            x=box.start,
+            w=box.width,
+            fill=fill,
+            share=count / scale.samples,
+            own=own / scale.samples,
+            time=_ms(scale.time_ns(count)),
+            error=_ms(scale.error_ns(count)),
+        )
+    found = {kind(frame) for level, frame in shown.walk() if level}
+    drawn = columns.drawn() | {
+        "title": profile.row.variant,
+        "sides": [profile.row.variant],
+        "samples": [scale.samples],
+        "totals": [_ms(scale.median_ns) if profile.scale else None],
+        "scale": f"full width = {words.milliseconds(full_ns)} a call" if profile.scale else "full width = all samples",
+        "alt": flamegraph_text(profile),
+    }
+    legend = tuple((index, False, text) for index, (name, text) in enumerate(KINDS.items()) if name in found)
+    return Picture(drawn, least_share, tuple(shell), legend)
+
+
+def difference(before: Profile, after: Profile, merged: Frame | None = None) -> Picture:
+    """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
+
+    `merged` is `frames.merge` of their trees, where that is known already (of large ones it takes long). Boxes whose
+    difference is below two standard errors are grey. Raises ValueError where either has no profile or no time of a
+    call (`difference.reason_against` says so beforehand).
+    """
+    if before.root is None or after.root is None or before.scale is None or after.scale is None:
+        raise ValueError("two profiles with the time of a call are needed")
+    scales = (before.scale, after.scale)
+    merged = merged or merge(before.root, after.root)
+    pruned, least_share = prune(merged, weight=lambda counts: time_ns(counts, scales))
+    shown, shell = without_shell(pruned)
+    full_ns = time_ns(shown.counts, scales)
+    limit_ns = colour_limit_ns(shown, scales)
+    columns = _Columns(2)
+    for box in _boxes(shown, scales, full_ns):
+        change = delta(box.counts, scales)
+        step = 0
+        if change.sure:
+            strength = min(1.0, abs(change.ns) / limit_ns) if limit_ns else 1.0
+            step = max(1, round(STEPS * strength)) * (1 if change.ns > 0 else -1)
+        columns.add(
+            box.name,
+            box.place,
+            level=box.level,
+            x=box.start,
+            w=box.width,
+            fill=_NEUTRAL + step if box.level else _UNCOLOURED,
+            only=-1 if change.only is None else change.only,
+            sure=int(change.sure),
+            delta=_ms(change.ns),
+            deltaError=_ms(change.error_ns),
+            time=_ms(scales[0].time_ns(box.counts[0])),
+            error=_ms(scales[0].error_ns(box.counts[0])),
+            time2=_ms(scales[1].time_ns(box.counts[1])),
+            error2=_ms(scales[1].error_ns(box.counts[1])),
+        )
+    drawn = columns.drawn() | {
+        "title": f"{after.row.variant} less {before.row.variant}",
+        "sides": [before.row.variant, after.row.variant],
+        "samples": [scale.samples for scale in scales],
+        "totals": [_ms(scale.median_ns) for scale in scales],
+        "scale": f"full width = {words.milliseconds(full_ns)}, the mean of both sides",
+        "alt": difference_text(before, after, merged),
+    }
+    legend = (
+        (_NEUTRAL + STEPS, False, f"+ more time in {after.row.variant}"),
+        (_NEUTRAL - STEPS, False, f"− less time in {after.row.variant}"),
+        (_NEUTRAL, False, "≈ within two standard errors"),
+        (_NEUTRAL, True, "striped: only on one side"),
+    )
+    return Picture(drawn, least_share, tuple(shell), legend)
+
+
+def payload(pictures: Sequence[Picture], find: str = "") -> dict[str, Any]:
+    """All that the canvas is given: the pictures next to each other, colours of both appearances, what to search."""
+    return {
+        "pictures": [
+            picture.drawn | {column: _packed(picture.drawn[column]) for column in picture.drawn["columns"]}
+            for picture in pictures
+        ],
+        "legend": list(dict.fromkeys(entry for picture in pictures for entry in picture.legend)),
+        "colours": {"light": _inks(LIGHT), "dark": _inks(DARK)},
+        "find": find,
+    }
+
+
+def _packed(numbers: Sequence[float]) -> str:
+    """Float32 in base64: on the way to the browser 20,000 boxes as digits would take longer than being drawn."""
+    return base64.b64encode(np.asarray(numbers, "<f4").tobytes()).decode("ascii")
+
+
+def _inks(palette: Palette) -> dict[str, Any]:
+    return {
+        "fills": [*(palette.frames[name] for name in KINDS), *palette.difference],
+        "text": palette.frame_text,
+        "muted": palette.muted,
+        "edge": palette.frame_edge,
+        "page": palette.page,
+    }
+
+
+@dataclass(frozen=True)
+class _Box:
+    level: int
+    frame: Frame
+    name: str
+    place: str
+    is_line: bool
+    counts: Counts
+    start: float  # of the full width
+    width: float
+
+
+def _boxes(root: Frame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Box]:
+    """Every frame, and below those that ran several lines of their own those lines: callers first, most time first."""
+    coming = [_Box(0, root, "", _place(root), False, root.counts, 0.0, time_ns(root.counts, scales) / full_ns)]
+    while coming:
+        box = coming.pop()
+        yield box
+        if box.is_line:
+            continue
+        frame, level, start = box.frame, box.level + 1, box.start
+        parts = [(child, child.name, _place(child), False, child.counts) for child in frame.children]
+        if len(frame.lines) > 1:
+            parts += [(frame, f"line {line}", f"{frame.file}:{line}", True, counts) for line, counts in frame.lines]
+        below = []
+        for part in sorted(((time_ns(part[4], scales) / full_ns, *part) for part in parts), key=lambda part: -part[0]):
+            width, owner, name, place, is_line, counts = part
+            below.append(_Box(level, owner, name, place, is_line, counts, start, width))
+            start += width
+        coming += reversed(below)
+
+
+def _place(frame: Frame) -> str:
+    """The file, and the line where all that the frame does itself is one line."""
+    only_line = frame.lines[0][0] if len(frame.lines) == 1 and not frame.children else None
+    return frame.file if only_line is None else f"{frame.file}:{only_line}"
+
+
+def flamegraph_text(profile: Profile, most: int = 3) -> str:
+    """The flamegraph in a sentence: the time of a call and the functions with the most time of their own."""
+    if profile.root is None:
+        return f"No profile of {profile.row.variant}: {profile.reason}."
+    total = profile.root.samples
+    largest = [
+        f"{name} {words.milliseconds(profile.scale.time_ns(own)) if profile.scale else words.percent(own / total)}"
+        for name, _, (own,) in profile.root.by_own_time[:most]
+    ]
+    time = f", {words.milliseconds(profile.row.median_ns)} a call" if profile.row.median_ns else ""
+    return (
+        f"Flamegraph of {profile.row.variant} on {profile.row.workload}{time}, "
+        f"{total} samples. Most time of their own: {', '.join(largest)}."
+    )
+
+
+def difference_text(before: Profile, after: Profile, merged: Frame, most: int = 3) -> str:
+    """The difference in a sentence: both times, and the functions whose own time differs most, beyond chance."""
+    if before.scale is None or after.scale is None:
+        raise ValueError("two profiles with the time of a call are needed")
+    scales = (before.scale, after.scale)
+    deltas = [(name, delta(own, scales)) for name, _, own in merged.by_own_time]
+    sure = sorted((item for item in deltas if item[1].sure), key=lambda item: -abs(item[1].ns))[:most]
+    changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none beyond two standard errors"
+    return (
+        f"Differential flamegraph on {before.row.workload}: {before.row.variant} "
+        f"{words.milliseconds(before.row.median_ns)} a call, {after.row.variant} "
+        f"{words.milliseconds(after.row.median_ns)}. Largest differences of own time: {changed}."
+    )
+
+
+def signed(value_ns: float) -> str:
+    """A difference of times with its sign."""
+    return f"{'+' if value_ns >= 0 else '−'}{words.milliseconds(abs(value_ns))}"
+
+
+def kind(frame: Frame) -> str:
+    """Whose code a frame is, by the name that the run gave its file (harness/machine/places.py): a key of KINDS."""
+    top = frame.file.partition("/")[0]
+    owners = {"variants": "variant", "added": "variant", "torch": "torch", "site-packages": "library"}
+    return owners.get(top, "other")
+
+
+def _ms(value_ns: float) -> float:
+    return value_ns / 1e6

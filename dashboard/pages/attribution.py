@@ -1,0 +1,119 @@
+"""Attribution: what a speed-up is due to: layout, cache ownership, masks or operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import attribution as figures
+from llama_workbench.dashboard.figures import forest
+from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.views import attribution, data, samples
+from llama_workbench.harness.metrics.attribution.effects import MARGIN_PERCENT
+from llama_workbench.harness.metrics.attribution.grid import DUMMY, GRID
+from llama_workbench.harness.store.errors import RunError
+
+COMMAND = "pytest --benchmark --claims arch-or-ops"
+
+
+def main() -> None:
+    opened = head.open_run("Attribution")
+    if opened is None:
+        return
+    claims = [claim for claim in opened.run.claims if attribution.is_factorial(claim)]
+    if not claims:
+        refused = [claim for claim in opened.run.claims if claim.id == "arch-or-ops"]
+        blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
+        blocks.missing("factorial (every combination of old and new, timed in the same rounds)", COMMAND)
+        return
+    workload = state.choose(
+        "Workload", list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects)), "workload"
+    )
+    asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
+    measured = None
+    try:
+        measured = state.computed(opened, samples.read_grid, workload, asked[0].alpha)
+    except RunError as error:
+        blocks.unreadable("The cells cannot be shown; what was judged is below.", error)
+    show_answer(asked, workload, measured)
+    show_effects(asked[0], workload)
+    if measured is not None:
+        show_cells(measured, workload)
+
+
+def show_answer(claims: Sequence[data.Claim], workload: str, measured: attribution.Measured | None) -> None:
+    for claim in claims:
+        st.markdown(
+            f"{blocks.verdict_word(claim.verdict)}: {words.markdown(claim.claimed or claim.title)} "
+            "(all workloads together)"
+        )
+    with st.container(border=True, gap="xsmall"):
+        st.markdown(f"**On {words.markdown(workload)}**")
+        for sentence in attribution.sentences(claims[0], workload, measured):
+            st.text(sentence)
+    st.caption(
+        "Architecture is file layout and cache ownership; operations are the mask policy and fused norm, softmax and "
+        "attention. Each side has the mean of changing it first and changing it last, so that both add up to the total."
+    )
+
+
+def show_effects(claim: data.Claim, workload: str) -> None:
+    st.header("Effects", anchor="effects")
+    shown = attribution.rows(claim, workload)
+    drawn = forest.forest(shown, {}, state.colours(), heading="")
+    blocks.plot(drawn, attribution.forest_text(shown, workload), "forest")
+    steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in GRID.factors)
+    dummy = next((effect for effect in shown.effects if effect.workload == DUMMY), None)
+    control = ""
+    if dummy is not None:
+        control = " The dummy is a factor that nothing stands behind, drawn anew for every round: " + (
+            "no difference, as expected." if dummy.verdict == "passed" else "it fired, so trust none of this."
+        )
+    st.caption(
+        f"Speed-up of new over old, on the mean over the settings of the other factors ({words.markdown(steps)}). "
+        f"Blue is the margin of ±{MARGIN_PERCENT:g} % within which an effect counts as none. An interaction above 1: "
+        f"both together gain more than each alone would have it.{control}"
+    )
+    notes = [
+        f"{effect.workload}: {note}"
+        for effect in shown.effects
+        for note in effect.warnings
+        if effect.verdict != "not evidence" or effect is shown.effects[0]
+    ]
+    if notes:
+        with st.expander(f"Notes on {len(notes)} effects"):
+            blocks.notes("What is open, and how long it would take", notes)
+
+
+def show_cells(measured: attribution.Measured, workload: str) -> None:
+    st.header("Cells", anchor="cells")
+    if not measured.rounds:
+        st.text("No round has all cells.")
+        return
+    drawn = figures.cell_table(measured.grid, measured.cells, state.colours())
+    blocks.plot(drawn, figures.cell_table_text(measured.cells, workload), "cells")
+    st.caption(
+        f"How many times as fast as the all-old cell (top left, with its time of a call), and the interval, over "
+        f"{measured.rounds} rounds with all {len(measured.cells)} cells. The stronger the shade, the faster. Cells are "
+        "shown, not judged: the effects above use all of them at once, and their intervals are narrower."
+    )
+    with st.expander("As a table"):
+        rows = [
+            {
+                **dict(zip((factor.name for factor in measured.grid.factors), cell.levels, strict=True)),
+                "ms a call": cell.call_ns / 1e6,
+                "speed-up": cell.ratio,
+                "low": cell.low,
+                "high": cell.high,
+                "rounds": measured.rounds,
+                "variant": cell.variant,
+            }
+            for cell in measured.cells
+        ]
+        formats = {"ms a call": "%.3f"} | dict.fromkeys(("speed-up", "low", "high"), "%.3f×")
+        blocks.table(rows, "Time and speed-up of each cell", formats)
+
+
+main()

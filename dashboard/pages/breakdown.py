@@ -1,0 +1,209 @@
+"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the flamegraph.
+
+The URL holds every choice: `?run=…&variant=…&geometry=…&of=…&workload=…`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import breakdown as figures
+from llama_workbench.dashboard.flames import section as flames
+from llama_workbench.dashboard.sections import blocks, head, published, roofline
+from llama_workbench.dashboard.sections.breakdown import COMMAND
+from llama_workbench.dashboard.views import breakdown, data
+from llama_workbench.harness.metrics.share.shares import ALPHA
+from llama_workbench.harness.report.decision import SHARES_OF
+from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
+
+THEIR_LENGTH = "T = 128"  # of the dispute's table; what the page opens with
+
+Rows = Sequence[tuple[str, breakdown.Breakdown]]
+
+
+def main() -> None:
+    opened = head.open_run("Where time goes")
+    if opened is None:
+        return
+    phases = state.computed(opened, breakdown.read)
+    for problem in phases.problems:
+        blocks.warn(f"Left out: {problem}")
+    if phases.measured:
+        show_phases(opened, phases, opened.run.alpha or ALPHA)
+    else:
+        blocks.missing("shares of the time by phase", COMMAND)
+    st.header("What the machine could do", anchor="roof")
+    roofline.show(opened)
+    published.show_times(opened)
+
+
+# -- shares ----------------------------------------------------------------------------------------------------------
+
+
+def show_phases(opened: state.Opened, phases: breakdown.Phases, alpha: float) -> None:
+    run = opened.run
+    variant, geometry, of = choose(run, phases)
+    workloads = [
+        workload
+        for workload, name in phases.measured
+        if name == variant and breakdown.geometry(run, workload) == geometry
+    ]
+    rows: list[tuple[str, breakdown.Breakdown]] = []
+    for workload in sorted(workloads, key=lambda name: breakdown.order(run, name)):
+        try:
+            one = breakdown.breakdown(phases, workload, variant, of, alpha)
+        except ValueError as error:
+            st.text(str(error))
+            continue
+        rows.append((breakdown.length(run, workload), one))
+    if not rows:
+        others = words.listing(list(dict.fromkeys(f"{name} on {work}" for work, name in phases.measured)))
+        st.info(
+            f"{words.markdown(variant)} has no phases of geometry {words.markdown(geometry)} in this run; others have: "
+            + words.markdown(others),
+            icon=":material/info:",
+        )
+        return
+    labelled = [(label, one.shares) for label, one in rows]
+    blocks.plot(figures.phase_bars(labelled, state.colours()), figures.phase_bars_text(labelled), "phases")
+    st.caption(
+        words.markdown(
+            f"{variant}, {geometry}: {describe_whole(of)}. Each bar is one call and sums to 100 %; above it is the "
+            f"length and the time of a call. {sentence(rows)}"
+        )
+    )
+    show_workload(opened, phases, rows, alpha)
+
+
+def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
+    """Variant, geometry and denominator of the URL."""
+    geometries = {(name, breakdown.geometry(run, workload)): None for workload, name in phases.measured}
+    left, middle, right = st.columns(3)
+    with left:
+        variants = list(dict.fromkeys(name for name, _ in geometries))
+        variant = state.choose("Variant", variants, "variant", default=SHARES_OF)
+    with middle:
+        first = next((geometry for name, geometry in geometries if name == variant), None)
+        names = list(dict.fromkeys(geometry for _, geometry in geometries))
+        geometry = state.choose("Geometry", names, "geometry", default=first)
+    with right:
+        of = state.choose("Share of", {name: breakdown.WHOLES[name] for name in DENOMINATORS}, "of")
+    return variant, geometry, of
+
+
+def describe_whole(of: str) -> str:
+    """What the bars are shares of."""
+    return {
+        "forward": "shares of the whole forward",
+        "layer": "shares of the decoder layers, without embedding, final norm and LM head",
+        "attention": "shares of the attention block, with its output projection and cache",
+        "attention-subset": "shares of the five lines of the dispute's table, without output projection, cache, MLP, "
+        "norms and LM head",
+    }[of]
+
+
+def sentence(rows: Rows) -> str:
+    """What the bars say: the largest phases, first and last row."""
+    ends = rows if len(rows) < 3 else rows[:: len(rows) - 1]
+    return f"Most goes to: {'; '.join(f'{label}: {breakdown.largest(one)}' for label, one in ends)}."
+
+
+def show_workload(opened: state.Opened, phases: breakdown.Phases, rows: Rows, alpha: float) -> None:
+    """One length in numbers, checked by sampling, beside the dispute's table and rules, and its flamegraph."""
+    run = opened.run
+    names = {one.workload: f"{label} ({one.workload})" for label, one in rows}
+    if st.query_params.get("workload") in {workload for workload, _ in phases.measured} - names.keys():
+        st.query_params.pop("workload")  # of another variant or geometry, chosen before
+    profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
+    theirs = next((one.workload for label, one in rows if label == THEIR_LENGTH), None)
+    workload = state.choose("Look inside", names, "workload", default=profiled or theirs)
+    chosen = next(one for _, one in rows if one.workload == workload)
+    show_table(chosen, alpha)
+    published.show_shares(phases, chosen, alpha)
+    show_agreement(run, phases, chosen, alpha)
+    published.show_decisions(run, phases, workload, alpha)
+    st.header("Flamegraph", anchor="flamegraph")
+    flames.show(opened, workload, [chosen.variant], chosen.variant)
+
+
+def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
+    rows = [
+        {
+            "phase": share.name,
+            "share": share.percent,
+            "low": share.low,
+            "high": share.high,
+            "a call": share.ms,
+            "level": share.grade,
+            "what it holds": MEANING[share.phase],
+        }
+        for share in chosen.shares
+    ]
+    blocks.table(
+        rows,
+        f"Shares of {breakdown.WHOLES[chosen.of]} by phase for {chosen.variant} on {chosen.workload}",
+        dict.fromkeys(("share", "low", "high"), "%.2f %%") | {"a call": "%.4g ms"},
+        row_px=blocks.LOW_ROW_PX,
+    )
+    overhead = chosen.overhead
+    cost = f"{overhead.value:.3f}× [{overhead.low:.3f}, {overhead.high:.3f}]"
+    st.caption(
+        words.markdown(
+            f"{chosen.rounds} rounds; each interval is a t interval over them, {words.percent(1 - alpha)} for itself. "
+            "Levels are the execution plan's: critical above 10 %, moderate from 5 to 10 %, minor below 5 %; both "
+            f"where the interval lies on both sides. Clock: {chosen.clock or 'not recorded'}. A call with timestamps "
+            f"between its phases took {cost} of the time of one without; milliseconds are those of calls with "
+            "timestamps."
+        )
+    )
+
+
+def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: float) -> None:
+    st.header("Checked by sampling", anchor="sampling")
+    agreements = breakdown.agreements(run, phases, chosen.workload, chosen.variant, alpha)
+    if isinstance(agreements, str):
+        st.text(f"No check by py-spy's samples: {agreements}.")
+        blocks.command(f"{COMMAND} --profile")
+        return
+    apart = [one for one in agreements if not one.agrees]
+    widest = max(agreements, key=lambda one: one.apart)
+    text = (
+        f"{len(agreements) - len(apart)} of {len(agreements)} shares agree within the errors of both methods; the "
+        f"furthest apart is {phase_names(widest.phases)} by {100 * widest.apart:.1f} points."
+    )
+    st.markdown(words.markdown(text))
+    rows = [
+        {
+            "phase": phase_names(one.phases),
+            "by timestamps": 100 * one.timed.value,
+            "low": 100 * one.timed.low,
+            "high": 100 * one.timed.high,
+            "by samples": 100 * one.sampled,
+            "± (SE)": 100 * one.sampled_error,
+            "": "agree" if one.agrees else f"{100 * one.apart:.1f} points apart",
+        }
+        for one in agreements
+    ]
+    blocks.table(
+        rows,
+        f"Shares of the forward by timestamps and by py-spy's samples. {text}",
+        dict.fromkeys(("by timestamps", "low", "high", "by samples", "± (SE)"), "%.2f %%"),
+        row_px=blocks.LOW_ROW_PX,
+    )
+    st.caption(
+        "Shares of the whole forward. Timestamps stand between the phases; py-spy took its samples from the untouched "
+        "variant, and one map of lines sorts both. The sampling error is √(p(1-p)/n); apart are shares that 2.6 of it "
+        "and the timed interval do not explain. Both come from different times of the run, so a noisy neighbour can "
+        "part them."
+    )
+
+
+def phase_names(phases: tuple[str, ...]) -> str:
+    """Phases in words, with a plus between."""
+    return " + ".join(breakdown.NAMES.get(phase, phase) for phase in phases)
+
+
+main()

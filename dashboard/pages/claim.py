@@ -1,0 +1,285 @@
+"""Claim: one claim with all its evidence, and the command that measures it again.
+
+The URL holds every choice (`?run=…&claim=…&part=…&row=…`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.export import evidence
+from llama_workbench.dashboard.flames import section as flames
+from llama_workbench.dashboard.sections import blocks, breakdown, exact_results, memory, rounds
+from llama_workbench.dashboard.sections import claim as section
+from llama_workbench.dashboard.sections import gates as operations
+from llama_workbench.dashboard.views import answers, data, gates, scaling
+from llama_workbench.harness.report.text import duration_text
+
+
+class Elsewhere(NamedTuple):
+    """The page that shows where a value comes from."""
+
+    page: str
+    label: str
+    measured: str  # what was measured, as a sentence
+
+
+# By kind of claim (`data.Claim.kind`). No string may stand alone here: Streamlit would show it.
+ELSEWHERE = {
+    "share": Elsewhere(
+        "pages/breakdown.py",
+        "Where time goes",
+        "The share of the time: marked calls were timed phase by phase, beside unmarked ones.",
+    ),
+    "trend": Elsewhere(
+        "pages/scaling.py",
+        "Scaling",
+        "How the gain rises with the length: the gain at each length, and its rise from the shortest to the longest.",
+    ),
+    "inflation": Elsewhere(
+        "pages/scaling.py", "Scaling", "How far the promise overshot: promised gain ÷ measured gain."
+    ),
+    "attribution": Elsewhere(
+        "pages/attribution.py",
+        "Attribution",
+        "What a speed-up is due to: every combination of the factors, timed in the same rounds.",
+    ),
+    "loading": Elsewhere(
+        "pages/memory.py",
+        "Memory",
+        "What loading the weights adds to the time to the first token, in percent of that time.",
+    ),
+    "memory": Elsewhere("pages/memory.py", "Memory", "The bytes that a variant holds, counted tensor by tensor."),
+    "roofline": Elsewhere(
+        "pages/breakdown.py",
+        "Where time goes",
+        "The roofline fraction: how much of this machine's measured peak a call reaches.",
+    ),
+    "count": Elsewhere("", "", "A count of the source; nothing was timed."),
+    "check": Elsewhere("", "", "Whether something works, tried case by case; nothing was timed."),
+    "none": Elsewhere("", "", "Nothing: nobody can measure this here."),
+}
+
+
+def main() -> None:
+    opened = section.open_claims("Claim")
+    if opened is None:
+        return
+    run = opened.run
+    claim = choose_claim(run.claims)
+    show_answer(run, claim)
+    if claim.effects:
+        section.show_forest(claim, run.floors, run.alpha)
+        show_numbers(run, claim)
+    show_elsewhere(opened, claim)
+    rows = to_look_inside(claim)
+    if rows:
+        show_inside(opened, claim, rows)
+    show_how(run, claim)
+    show_checks(run, claim)
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------
+
+
+def choose_claim(claims: Sequence[data.Claim]) -> data.Claim:
+    """The claim of `?claim=` (and `?part=`), else the first."""
+    section.warn_of_unknown(claims)
+    st.session_state["claim"] = section.wanted(claims) or 0
+
+    def follow() -> None:
+        section.follow(claims[st.session_state["claim"]])
+
+    shown = section.names(claims)
+    index = st.selectbox(
+        "Claim",
+        range(len(claims)),
+        key="claim",
+        format_func=lambda index: f"{shown[index]} · {words.look(claims[index].verdict).word.lower()}",
+        on_change=follow,
+    )
+    return claims[index if index is not None else 0]
+
+
+def to_look_inside(claim: data.Claim) -> list[data.Effect]:
+    """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
+    if claim.kind == "trend":  # its one row spans several workloads, and each of them was timed
+        asked = claim.hypothesis
+        sides = (asked.variant or "", ", ".join(asked.baseline or ()))
+        return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads or ()]
+    if claim.kind in {"attribution", "loading", "count", "check", "none"}:
+        return []
+    return [effect for effect in claim.effects if effect.workload]
+
+
+def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
+    """The row of `?row=` (from 1), else the first of which there is a profile, else the first."""
+    if len(rows) == 1:
+        return rows[0]
+    profiled = {key for key, row in run.profiles.items() if row.path}
+    default = next((i for i, effect in enumerate(rows) if (effect.workload, effect.variant) in profiled), 0)
+    wanted = st.query_params.get("row", "")
+    st.session_state["row"] = int(wanted) - 1 if wanted.isdecimal() and 1 <= int(wanted) <= len(rows) else default
+
+    def follow() -> None:
+        st.query_params["row"] = str(st.session_state["row"] + 1)
+
+    index = st.selectbox(
+        "Look inside",
+        range(len(rows)),
+        key="row",
+        format_func=lambda i: f"{rows[i].where}: {rows[i].sides}",
+        on_change=follow,
+    )
+    return rows[index if index is not None else default]
+
+
+# -- the answer ----------------------------------------------------------------------------------------------------
+
+
+def show_answer(run: data.Run, claim: data.Claim) -> None:
+    section.show_headline(claim)
+    answer = answers.answer(run, claim)
+    with st.container(border=True, gap="xsmall"):
+        st.markdown(f"{blocks.verdict_word(claim.verdict)} {words.markdown(answer.who)}")
+        for question, text in (("By how much", answer.how_much), ("How sure", answer.how_sure), ("Why", answer.why)):
+            if text:
+                st.markdown(f":gray[{question}:] {words.markdown(text)}")
+
+
+def show_numbers(run: data.Run, claim: data.Claim) -> None:
+    value, number = claim.unit or "speed-up", "%.4g" if claim.unit else "%.4f×"
+    rows = [
+        {
+            "workload": effect.workload,
+            "variant": effect.variant,
+            "baseline": effect.baseline,
+            "verdict": words.look(effect.verdict).word,
+            "clock": effect.metric,
+            value: effect.value,
+            "low": effect.low,
+            "high": effect.high,
+            "A/A floor": floor.text if (floor := run.floors.get(effect.workload)) else "–",
+            "rounds": effect.rounds,
+            "seconds": effect.seconds,
+        }
+        for effect in claim.effects
+    ]
+    formats = {value: number, "low": number, "high": number, "seconds": "%.1f s"}
+    with st.expander("The same as a table"):
+        blocks.table(rows, "Effects of the claim, one row for each workload and baseline", formats)
+    blocks.notes("Notes", claim.notes)
+
+
+def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
+    """Of a claim that is not about two times: what was measured, and which page shows it."""
+    elsewhere = ELSEWHERE.get(claim.kind)
+    if elsewhere is None:
+        return
+    st.header("What was measured", anchor="read")
+    st.markdown(words.markdown(elsewhere.measured))
+    exact_results.show(opened, claim)
+    if elsewhere.page:
+        query = {"run": opened.name} | place_elsewhere(opened.run, claim)
+        st.page_link(
+            elsewhere.page, label=elsewhere.label, icon=":material/arrow_forward:", query_params=query, help=""
+        )
+
+
+def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
+    """Which choices of that page lead to the value, as far as they are known."""
+    workload = next((effect.workload for effect in claim.effects if effect.workload), "")
+    match claim.kind:
+        case "trend" | "inflation":
+            asked = claim.hypothesis
+            return scaling.link_to(run, asked.variant or "", ", ".join(asked.baseline or ()), asked.workloads or ())
+        case "loading":
+            geometry = data.experiment(run, workload).workload.geometry
+            return {"geometry": geometry} if geometry else {}
+        case _:
+            return {"workload": workload} if workload else {}
+
+
+# -- inside ----------------------------------------------------------------------------------------------------
+
+
+def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Effect]) -> None:
+    run = opened.run
+    st.header("Inside one comparison" if rows[0].baseline else "Inside one value", anchor="inside")
+    effect = choose_row(run, rows)
+    sides = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
+    if effect.baseline and effect.variant:
+        st.subheader("Round by round", anchor="rounds")
+        rounds.show_of_claim(opened, claim, effect)
+        st.page_link(
+            "pages/compare.py",
+            label="Compare the two on every workload",
+            icon=":material/compare_arrows:",
+            query_params={"run": opened.name, "baseline": effect.baseline, "variant": effect.variant},
+            help="",
+        )
+        st.subheader("Operations of both sides", anchor="operations")
+        operations.show(run, effect.workload, effect.baseline, effect.variant)
+    if sides:
+        st.subheader("Where the time goes", anchor="time")
+        breakdown.show(opened, effect.workload, sides, claim.hypothesis.of or "")
+        flames.show(opened, effect.workload, sides, effect.baseline)
+        st.subheader("Memory", anchor="memory")
+        memory.show(run, effect.workload, sides, effect.baseline)
+
+
+# -- how it was measured -------------------------------------------------------------------------------------------
+
+
+def show_how(run: data.Run, claim: data.Claim) -> None:
+    st.header("How it was measured", anchor="how")
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.caption("Measure this claim again")
+        blocks.command(data.reproduce(run, claim))
+        st.download_button(
+            "This claim's evidence as one HTML file",
+            data=lambda: evidence.evidence_html(run, claim),
+            file_name=f"{evidence.file_name(claim)}.html",
+            mime="text/html",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        if run.manifest.command is not None:
+            st.caption("This run was made by")
+            blocks.command(shlex.join(run.manifest.command))
+    with right:
+        seconds = sum(effect.seconds or 0 for effect in claim.effects)
+        blocks.facts(
+            {
+                "Said in": claim.source,
+                "Decided by": claim.decided_by,
+                "It assumes": "; ".join(claim.assumes),
+                "Error rate": f"{words.percent(claim.alpha)} for each interval that has one",
+                "Rounds": f"{sum(effect.rounds for effect in claim.effects)} over {len(claim.effects)} rows",
+                "Time spent": duration_text(seconds) if seconds else "",
+                "Noise": run.noise or "no controls in this run",
+                "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+            }
+        )
+
+
+def show_checks(run: data.Run, claim: data.Claim) -> None:
+    timed = [effect for effect in to_look_inside(claim) if effect.variant]
+    if timed:
+        st.caption("Checks before timing: a side counts only if its logits match the library's")
+        blocks.table(
+            [gates.row(run, effect) for effect in timed],
+            "Logits gates and operation traces of both sides, one row for each comparison",
+        )
+    blocks.notes("Excluded from this run", run.left_out)
+    if run.manifest.environment is not None:
+        blocks.environment(run.manifest.environment, "Environment")
+
+
+main()

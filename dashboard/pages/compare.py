@@ -1,0 +1,162 @@
+"""Compare: any two variants that a run timed in the same rounds, whether or not anybody claimed anything about them.
+
+The URL holds every choice (`?run=…&baseline=…&variant=…&workload=…`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.flames import section as flames
+from llama_workbench.dashboard.sections import blocks, claim, head, memory, rounds
+from llama_workbench.dashboard.sections import gates as operations
+from llama_workbench.dashboard.views import data, gates, samples
+from llama_workbench.harness.stats.samples import tokens_per_second
+from llama_workbench.harness.store.errors import RunError
+
+
+def main() -> None:
+    opened = head.open_run("Compare")
+    if opened is None:
+        return
+    try:
+        timed = state.computed(opened, samples.timed_variants)
+    except RunError as error:
+        blocks.unreadable(rounds.UNREADABLE, error)
+        return
+    names = variants(opened.run, timed)
+    if len(names) < 2:
+        st.info("This run timed no two variants, so there is nothing to compare.", icon=":material/info:")
+        return
+    left, right = st.columns(2, gap="large")
+    with left:
+        baseline = state.choose("Baseline", names, "baseline")
+    together = {name for entered in timed.values() if baseline in entered for name in entered}
+    others = sorted((name for name in names if name != baseline), key=lambda name: name not in together)
+    with right:
+        if st.query_params.get("variant") == baseline:  # the other side was set to what this one was
+            st.query_params.pop("variant")
+        variant = state.choose("Variant", others, "variant")
+    if variant not in together:
+        st.info(
+            f"{words.markdown(variant)} and {words.markdown(baseline)} were never timed in the same rounds of this "
+            "run, so there is no sound ratio between them. This command makes a run that times them together:",
+            icon=":material/info:",
+        )
+        blocks.command(shlex.join(["pytest", "--benchmark", "--compare", baseline, variant]))
+        return
+    try:
+        versus = state.computed(opened, samples.versus, baseline, variant)
+    except RunError as error:
+        blocks.unreadable(rounds.UNREADABLE, error)
+        return
+    show_comparison(opened, versus, baseline, variant)
+
+
+def variants(run: data.Run, timed: Mapping[str, Sequence[str]]) -> list[str]:
+    """Everything that the run timed: the baselines of its workloads first, controls last."""
+    names = {name for entered in timed.values() for name in entered}
+    baselines = {experiment.baseline for experiment in run.manifest.experiments}
+    return sorted(names, key=lambda name: ("@" in name, name not in baselines, name))
+
+
+def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:
+    run, compared = opened.run, versus.claim
+    show_worth(compared)
+    claim.show_forest(compared, run.floors, None)
+    show_table(run, versus)
+    st.header("Inside one workload", anchor="inside")
+    workload = state.choose("Workload", [effect.workload for effect in compared.effects], "workload")
+    [effect] = [effect for effect in compared.effects if effect.workload == workload]
+    st.subheader("Round by round", anchor="rounds")
+    rounds.show(versus.rounds[workload], compared, effect)
+    st.subheader("Operations of both sides", anchor="operations")
+    operations.show(run, workload, baseline, variant)
+    checked = gates.row(run, effect)
+    st.caption(
+        words.markdown(
+            f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}"
+        )
+    )
+    st.subheader("Where the time goes", anchor="time")
+    flames.show(opened, workload, [baseline, variant], baseline)
+    st.subheader("Memory", anchor="memory")
+    memory.show(run, workload, [baseline, variant], baseline)
+    st.header("Measure these two again", anchor="again")
+    blocks.command(data.reproduce(run, compared))
+
+
+def show_worth(compared: data.Claim) -> None:
+    """What such a ratio is worth: which confidence it has, and that it belongs to no claim."""
+    count = len(compared.effects)
+    each, together = words.percent(1 - compared.alpha), words.percent(1 - compared.alpha * count)
+    intervals = (
+        f"Each of the {count} intervals, one for each workload that timed both," if count > 1 else "The interval"
+    )
+    st.markdown(
+        f"Nobody claimed anything about these two. {intervals} has {each} confidence"
+        f"{f', so that all shown here hold at once with {together}' if count > 1 else ''}. This is no part of the "
+        "report's verdicts and of its error rate: who looks at many pairs and picks the most striking will find "
+        "something by chance. To settle it, make a claim of it and measure again."
+    )
+
+
+def throughput(run: data.Run, workload: str, call_ns: float | None) -> float | None:
+    """Tokens generated per second by a call of that time; None for a workload that generates none."""
+    shape = data.experiment(run, workload).workload
+    if not (call_ns and shape.new_tokens and shape.batch):
+        return None
+    return tokens_per_second(call_ns, new_tokens=shape.new_tokens, batch=shape.batch)
+
+
+def show_table(run: data.Run, versus: samples.Versus) -> None:
+    """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
+    rows, differing = [], []
+    for effect in versus.claim.effects:
+        paired = versus.rounds[effect.workload]
+        traces = gates.traces(run, effect.workload, effect.baseline, effect.variant).state
+        floor = run.floors.get(effect.workload)
+        if traces == "differ":
+            differing.append(effect.workload)
+        rows.append(
+            {
+                "workload": effect.workload,
+                "speed-up": effect.value,
+                "low": effect.low,
+                "high": effect.high,
+                "verdict": words.look(effect.verdict).word,
+                "rounds": effect.rounds,
+                "A/A floor": floor.text if floor else "–",
+                "op traces": traces,
+                "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
+                "variant, here": (paired.variant_ns or 0) / 1e6 or None,
+                "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
+                "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
+                "clock": paired.clock,
+                "note": "; ".join(effect.warnings),
+            }
+        )
+    table = pd.DataFrame(rows)
+    if table["baseline, tokens/s"].isna().all():  # no generation among them
+        table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
+    formats = dict.fromkeys(("speed-up", "low", "high"), "%.4f×")
+    formats |= dict.fromkeys(("baseline, here", "variant, here"), "%.4g ms")
+    formats |= dict.fromkeys(("baseline, tokens/s", "variant, tokens/s"), "%.4g")
+    blocks.table(table, "The comparison, one row for each workload", formats)
+    st.caption(
+        "“Here” is the median time of a call in the same rounds. It holds for this machine in this state only: compare "
+        "ratios, never milliseconds of two runs."
+    )
+    if differing:
+        st.markdown(
+            f"The op traces differ on {words.markdown(words.listing(differing))}: there the ratio is no evidence on "
+            "architecture, since the two sides do different work."
+        )
+
+
+main()

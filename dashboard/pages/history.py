@@ -1,0 +1,275 @@
+"""History: runs and baselines over time, as ratios to the frozen yardstick.
+
+It shows all runs, so that the URL holds no run: `?workload=…&variant=…&claim=…`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+import pandas as pd
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import history as figures
+from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.views import history
+from llama_workbench.dashboard.views.entries import (
+    Entry,
+    Stamp,
+    results_folder,
+    stamp_of_standings,
+    when,
+    without_copies,
+)
+from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
+from llama_workbench.harness.report.compare_text import change_text
+from llama_workbench.harness.report.standings import YARDSTICK, read_standings
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import STANDINGS
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import Standings
+
+MOST_ROWS, SCROLLED_PX = 8, 280  # a longer table scrolls by itself
+
+
+@dataclass(frozen=True)
+class Course:
+    """A workload over the runs, oldest first. changes: every comparison of consecutive runs, newest first."""
+
+    pasts: tuple[history.Past, ...]
+    problems: tuple[str, ...]
+    changes: pd.DataFrame
+
+
+@st.cache_resource(max_entries=1024, show_spinner=False)
+def standings(path: Path, stamp: Stamp, workload: str) -> Standings:
+    """A run's ratios on one workload. Not copied for each reader: nobody changes them. Raises RunError."""
+    return read_standings(RunFolder(path), [workload]).of(workload)
+
+
+@st.cache_resource(max_entries=32, show_spinner="Reading the runs …")
+def course(key: str, workload: str, _runs: Sequence[Entry], _stamps: Sequence[Stamp]) -> Course:
+    """All runs that took on a workload. `key` stands for the runs with their stamps."""
+    pasts, problems = [], []
+    for entry, stamp in zip(_runs, _stamps, strict=True):
+        try:
+            pasts.append(history.Past(entry, standings(entry.summary.path, stamp, workload)))
+        except RunError as error:
+            problems.append(f"{entry.name}: {words.problem(error)}")
+    changes = [
+        {
+            "started (UTC)": when(change.started),
+            "run": change.after,
+            "against": change.before,
+            "variant": change.row.variant,
+            "change of its time": change_text(change.row),
+            "answer": change.row.verdict,
+            "why": change.row.reason,
+        }
+        for change in reversed(history.changes(pasts, workload))
+    ]
+    return Course(tuple(pasts), tuple(problems), pd.DataFrame(changes))
+
+
+def main() -> None:
+    st.title("History", anchor=False)
+    runs = [entry for entry in state.all_entries() if entry.summary.problem is None]
+    if not runs:
+        head.show_first_run(results_folder(sys.argv[1:]))
+        return
+    oldest_first = without_copies(runs)[::-1]
+    show_course(oldest_first)
+    show_claim(oldest_first)
+    show_runs(runs)
+
+
+# -- one variant over the runs -----------------------------------------------------------------------------------------
+
+
+def show_course(runs: Sequence[Entry]) -> None:
+    workloads = list(dict.fromkeys(name for entry in reversed(runs) for name in entry.summary.workloads))
+    if not workloads:
+        st.info("None of these runs timed anything.", icon=":material/info:")
+        return
+    left, right = st.columns(2, gap="large")
+    with left:
+        counts = Counter(name for entry in runs for name in entry.summary.workloads)
+        workload = state.choose("Workload", workloads, "workload", default=max(workloads, key=counts.__getitem__))
+    having = [entry for entry in runs if workload in entry.summary.workloads]
+    stamps = [stamp_of_standings(entry.summary.path) for entry in having]
+    # One word for many stamps: Streamlit takes longer to look into those of two hundred runs than to draw a page.
+    found = course(sha256(repr((having, stamps)).encode()).hexdigest(), workload, having, stamps)
+    variants = history.subjects(found.pasts, workload)
+    blocks.notes("Left out", found.problems)
+    show_slow(having, stamps)
+    if not variants:
+        st.text(f"No run has a finished round of {workload}. This command makes one:")
+        blocks.command(f"pytest --benchmark --workloads {words.clip(workload, 80)}")
+        return
+    with right:
+        variant = state.choose("Variant", variants, "variant")
+    points, breaks = history.points(found.pasts, workload, variant)
+    table = found.changes
+    beyond = table[table["answer"].isin(["regression", "improvement"])] if len(table) else table
+    mine = list(beyond[beyond["variant"] == variant]["run"]) if len(beyond) else []
+    if points:
+        drawn = figures.timeline(points, breaks, mine, state.colours())
+        blocks.plot(drawn, figures.timeline_text(workload, variant, points, breaks), "timeline")
+        show_meaning(points)
+    else:
+        st.text(f"No run has a number for {variant} on {workload}: nothing was timed in the same rounds with it.")
+    show_breaks(breaks, len(points))
+    show_changes(table, beyond)
+
+
+def show_slow(runs: Sequence[Entry], stamps: Sequence[Stamp]) -> None:
+    """Names the runs whose samples had to be read, and the command that spares it."""
+    slow = [
+        entry
+        for entry, stamp in zip(runs, stamps, strict=True)
+        if not any(Path(path).name == STANDINGS for path, _, _ in stamp)
+    ]
+    if slow:
+        with st.expander(f"{len(slow)} of {len(runs)} runs are slow to read"):
+            st.caption(
+                f"They have no {STANDINGS}, which newer runs have, so the dashboard reads their samples once each time "
+                "it starts. Judging a run again writes it:"
+            )
+            st.code("\n".join(shlex.join(["workbench", "judge", str(entry.summary.path)]) for entry in slow[:20]))
+
+
+def show_meaning(points: Sequence[history.Point]) -> None:
+    against = points[-1].against
+    what = (
+        "the frozen yardstick, code that is never edited"
+        if against == YARDSTICK
+        else f"{words.markdown(against)}, its own baseline, for this workload has no yardstick"
+    )
+    last = words.markdown(figures.text(points[-1]))
+    st.caption(
+        f"Each point is a run: the time of {what}, over the variant's time in the same rounds. Higher is faster; times "
+        f"of different days are never put against each other. Newest: {last}. Bars are each run's own interval."
+    )
+
+
+def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
+    if not breaks:
+        if count > 1:
+            st.caption("The line is whole: every run may be compared with the one before it.")
+        return
+    st.caption(
+        "The line breaks where two runs must not be compared (dotted, with its number): what differs shifts the ratio "
+        "itself, so a step there says nothing about the code."
+    )
+    rows = [
+        {"break": number, "from": each.before, "to": each.after, "why": "; ".join(each.reasons)}
+        for number, each in enumerate(breaks, 1)
+    ]
+    blocks.table(rows, "Breaks in the line: between which runs, and why", height=height(len(breaks)))
+
+
+def height(rows: int, most: int = MOST_ROWS, scrolled_px: int = SCROLLED_PX) -> Literal["content"] | int:
+    """Of a table with so many rows."""
+    return "content" if rows <= most else scrolled_px
+
+
+def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
+    st.header("Changes between comparable runs", anchor="changes")
+    if table.empty:
+        st.text("No two runs with this workload are of one machine configuration, so there is no change to tell yet.")
+        return
+    answers = " · ".join(f"{count} {words.markdown(word)}" for word, count in table["answer"].value_counts().items())
+    st.caption(
+        f"Every variant of this workload, each run against the latest run before it on the same machine configuration: "
+        f"{answers}. A change counts where it lies beyond {THRESHOLD_PERCENT:g} %, both intervals and a tolerance of "
+        f"{TOLERANCE_PERCENT:g} % (the rule of `workbench compare`). It is a screen: confirm with both versions in one "
+        "run."
+    )
+    if beyond.empty:
+        st.text("No change lies beyond the noise.")
+    else:
+        alt = "Changes of a variant's time between consecutive comparable runs that lie beyond the noise"
+        blocks.table(beyond, alt, height=height(len(beyond)))
+    with st.expander(f"All {len(table)} comparisons"):
+        blocks.table(table, "All comparisons of consecutive comparable runs")
+
+
+# -- one claim over the runs -------------------------------------------------------------------------------------------
+
+
+def show_claim(runs: Sequence[Entry]) -> None:
+    named = {claim for entry in runs for claim, _, _ in entry.summary.claims if claim}
+    claims = sorted(named, key=lambda claim: (claim == "ad-hoc", claim))
+    st.header("Verdicts of a claim", anchor="claim")
+    if not claims:
+        st.text("None of these runs judged a claim. This command makes one that does:")
+        st.code("pytest --benchmark", language="bash")
+        return
+    claim = state.choose("Claim", claims, "claim")
+    judged, turns = history.verdicts_over_time(runs, claim)
+    columns = list(dict.fromkeys(part for _, by_part in judged for part in by_part))
+    rows = [
+        {
+            "started (UTC)": when(entry.summary.started),
+            "run": entry.name,
+            **{part or "verdict": words.look(by_part[part]).word if part in by_part else "–" for part in columns},
+        }
+        for entry, by_part in reversed(judged)
+    ]
+    alt = f"Verdicts of the claim {words.clip(claim, 80)} in each run, newest first"
+    blocks.table(rows, alt, height=height(len(judged)))
+    if not turns:
+        once = "Only one run judged it." if len(judged) == 1 else "Its verdict was the same in all of them."
+        st.caption(once)
+        return
+    blocks.notes(
+        f"Its verdict changed {len(turns)} time{'s' * (len(turns) > 1)}, newest first (machines may differ)",
+        [
+            f"{when(turn.started)} {turn.after}: {turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
+            for turn in turns[:-13:-1]
+        ],
+    )
+
+
+# -- the runs ----------------------------------------------------------------------------------------------------------
+
+
+def show_runs(runs: Sequence[Entry]) -> None:
+    st.header("Runs", anchor="runs")
+    kinds = list(dict.fromkeys(word for entry in runs for word in entry.summary.verdicts))
+    kinds.sort(key=[*words.LOOKS, *kinds].index)
+    rows = [
+        {
+            "verdicts": f"./?run={quote(entry.name, safe='')}",
+            "started (UTC)": when(entry.summary.started),
+            "run": entry.name,
+            "status": entry.summary.status,
+            **{words.look(word).word: entry.summary.verdicts.get(word, 0) for word in kinds},
+            "noise": entry.summary.noise.removeprefix("A/A noise: ") or "no controls",
+            "machine": entry.summary.machine or "not recorded",
+            "commit": entry.summary.commit or "not recorded",
+        }
+        for entry in runs
+    ]
+    blocks.table(
+        rows,
+        "All runs, newest first: date, status, verdicts, noise, machine and commit",
+        height=height(len(runs), 10, 380),
+        columns={
+            "verdicts": st.column_config.LinkColumn("open", display_text="Verdicts"),
+            "noise": st.column_config.TextColumn("A/A noise"),
+        },
+    )
+    st.caption("Keep a run to compare with: `workbench baseline save RUN NAME`.")
+
+
+main()

@@ -1,0 +1,176 @@
+"""Memory: time against memory, what caching policies hold on to, and loading the weights."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import memory as figures
+from llama_workbench.dashboard.sections import blocks, head, loading
+from llama_workbench.dashboard.views import data, memory, samples
+from llama_workbench.harness.store.errors import RunError
+
+SWEEP_COMMAND = "pytest --benchmark --claims mask-memory"
+
+
+def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory.Spot], list[str], str]:
+    """Spots, who is missing, and the problem with the samples if there is one."""
+    problem, evidence = "", None
+    try:
+        evidence = samples.read_evidence(run)
+    except RunError as error:
+        problem = error.brief
+    return *memory.tradeoff(run, evidence, workload, field), problem
+
+
+def main() -> None:
+    opened = head.open_run("Memory")
+    if opened is None:
+        return
+    policies, problem = list[memory.Policy](), ""
+    try:
+        policies = state.computed(opened, memory.read_policies)
+    except RunError as error:
+        problem = error.brief
+    profiled = [workload for workload, _ in opened.run.memory]
+    workloads = list(dict.fromkeys([*profiled, *(one.workload for one in policies)]))
+    workload = state.choose("Workload", workloads, "workload") if workloads else ""
+    st.header("Time against memory", anchor="tradeoff")
+    if workload in profiled:
+        show_tradeoff(opened, workload)
+    else:
+        where = f" --workloads {shlex.quote(workload)}" if workload else ""
+        blocks.missing("memory of single calls here", state.PROFILE_COMMAND + where)
+    st.header("What caching policies hold", anchor="policies")
+    if problem:
+        blocks.warn(f"Left out: {problem}")
+    here = [one for one in policies if one.workload == workload]
+    if here:
+        show_policies(here)
+    else:
+        blocks.missing("sweep over the number of lengths here", SWEEP_COMMAND)
+    st.header("Loading the weights", anchor="loading")
+    loading.show(opened)
+
+
+# -- time against memory ---------------------------------------------------------------------------------------------
+
+
+def show_tradeoff(opened: state.Opened, workload: str) -> None:
+    amounts = {field.removesuffix("_bytes"): title for field, title in memory.AMOUNTS.items()}
+    field = state.choose("Memory counted", amounts, "amount") + "_bytes"
+    title = memory.AMOUNTS[field]
+    spots, missing, problem = state.computed(opened, read_tradeoff, workload, field)
+    if problem:
+        blocks.warn(f"Only judged effects are shown: {problem}")
+    if spots:
+        baseline = data.experiment(opened.run, workload).baseline or ""
+        drawn = figures.tradeoff(spots, title, baseline, state.colours())
+        blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
+        st.markdown(words.markdown(_front_sentence(spots, title)))
+        st.caption(
+            "Up and to the left is better. The front: no other variant is faster without needing more memory. "
+            '"Beaten": the intervals do not even touch. "Not settled": the order may be the other way. '
+            "Dots that would cover each other stand side by side. "
+            "Numbers are those of the table, which has the confidence of each interval."
+        )
+        rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
+        blocks.table(rows, "Variants by speed-up, with memory and rank")
+    blocks.notes("Not placed", missing)
+
+
+def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
+    front = [spot for spot in spots if spot.rank == memory.FRONT]
+    best = words.listing([f"{spot.variant} ({words.size(spot.amount)})" for spot in front])
+    beaten = [spot.variant for spot in spots if spot.rank.startswith("beaten")]
+    rest = len(spots) - len(front) - len(beaten)
+    text = f"Best speed-up for its memory ({title.lower()}): {best}."
+    if beaten:
+        text += f" Beaten, with intervals that do not touch: {words.listing(beaten)}."
+    return text + (f" For {rest} more the data cannot tell." if rest else "")
+
+
+def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
+    timing = spot.timing
+    speed, sure = "1× (baseline)", "–"
+    if timing.alpha:
+        speed = words.effect(timing.ratio, timing.low, timing.high)
+        sure = f"{words.percent(1 - timing.alpha)}, {'all of the run at once' if timing.judged else 'this one alone'}"
+    return {
+        "no.": number,
+        "variant": spot.variant,
+        "speed-up [interval]": speed,
+        "confidence": sure,
+        "rounds": str(timing.rounds) if timing.alpha else "–",
+        "memory": words.size(spot.amount),
+        "rank": spot.rank,
+        "note": timing.warning if timing.alpha else "",
+    }
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def show_policies(here: Sequence[memory.Policy]) -> None:
+    kind = state.choose("Held", memory.HELD, "held")
+    shown = [one for one in here if any(kind in step.measured for step in one.steps)]
+    if shown:
+        blocks.plot(figures.policies(shown, kind, state.colours()), figures.policies_text(shown, kind), "policies")
+        longest = max(one.longest for one in shown)
+        counted = (
+            "Resident memory takes in all that a process touches, so no policy computes it; it includes the copies of "
+            "weights that building makes."
+            if kind == "resident"
+            else "Dots are the live tensors of the running model; lines are the memory that the policy alone lets "
+            "one expect. Where dots lie on their line, the policy explains every byte."
+        )
+        st.caption(
+            f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
+            f"{counted} Counted once, exactly: no interval."
+        )
+        st.markdown(words.markdown(_policy_sentence(shown, kind)))
+    rows = [_policy_row(one) for one in here if one.steps]
+    if rows:
+        st.caption("After the most lengths: measured, and computed from the policy")
+        blocks.table(rows, "Bytes held by each variant after the most lengths")
+    blocks.notes("Not swept to the end", [f"{one.variant}: {one.reason}" for one in here if one.reason])
+
+
+def _policy_sentence(shown: Sequence[memory.Policy], kind: str) -> str:
+    parts = []
+    for one in shown:
+        steps = [step for step in one.steps if kind in step.measured]
+        first, last = steps[0].measured[kind], steps[-1].measured[kind]
+        grown = f", {last / first:.3g} times what one length needs" if first > 0 else ""
+        parts.append(f"{one.variant} {words.size(last)} ({memory.percent_of(last, one.weights_bytes)}{grown})")
+    return f"{memory.HELD[kind]} after {max(one.steps[-1].lengths for one in shown)} lengths: {'; '.join(parts)}."
+
+
+def _policy_row(one: memory.Policy) -> dict[str, object]:
+    last = one.steps[-1]
+
+    def cell(kind: str) -> str:
+        measured, computed = last.measured.get(kind), last.computed.get(kind)
+        if measured is None:
+            return "not measured"
+        if computed is None:
+            return words.size(measured)
+        return words.size(measured) + (" = computed" if computed == measured else f", computed {words.size(computed)}")
+
+    total = memory.percent_of(last.measured.get("caches"), one.weights_bytes)
+    return {
+        "variant": one.variant,
+        "lengths": last.lengths,
+        "masks": cell("mask"),
+        "keys and values": cell("kv"),
+        "RoPE tables": cell("rope"),
+        "together, of the weights": total.removesuffix(" of the weights"),
+        "peak resident": words.size(last.measured.get("resident")),
+        "weights": words.size(one.weights_bytes),
+    }
+
+
+main()

@@ -1,0 +1,166 @@
+"""Scaling: how an effect changes with width, length and position, and where it crosses over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import scaling as figures
+from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.views import data, samples, scaling
+from llama_workbench.harness.metrics.scaling import Slope
+from llama_workbench.harness.store.errors import RunError
+
+
+def from_samples(run: data.Run, sides: scaling.Sides, place: int) -> tuple[list[scaling.Cost], list[Slope], str]:
+    """Costs and slopes of one series, and why there are none."""
+    series = scaling.all_series(run)[sides][place]
+    alpha = run.alpha or 0.01
+    try:
+        evidence = samples.read_evidence(run)
+    except RunError as error:
+        return [], [], error.brief
+    return samples.costs(series, evidence, alpha), samples.slopes(series, evidence, alpha), ""
+
+
+def main() -> None:
+    opened = head.open_run("Scaling")
+    if opened is None:
+        return
+    by_sides = scaling.all_series(opened.run)
+    if not by_sides:
+        blocks.missing(
+            "effect at several widths, lengths or positions",
+            "pytest --benchmark --claims call-overhead-negligible,refactor-2x-3x",
+        )
+        return
+    left, right = st.columns(2, gap="large")
+    with left:
+        names = {scaling.sides_key(sides): _sides_label(sides) for sides in by_sides}
+        chosen = state.choose("Effect", names, "effect", default=_most_points(by_sides))
+        sides = next(sides for sides in by_sides if scaling.sides_key(sides) == chosen)
+    with right:
+        series = by_sides[sides]
+        labels = {one.key: _series_label(one) for one in series}
+        axis = state.choose("Against", labels, "axis")
+        place = next(index for index, one in enumerate(series) if one.key == axis)
+    _show(opened, series[place], sides, place)
+
+
+def _sides_label(sides: scaling.Sides) -> str:
+    variant, baseline, metric = sides
+    return f"{variant} against {baseline}" + ("" if metric.endswith(" time") else f" ({metric})")
+
+
+def _series_label(series: scaling.Series) -> str:
+    ends = f"{series.points[0].size:,.0f} to {series.points[-1].size:,.0f}"
+    return f"{series.axis} {ends}: {series.name}"
+
+
+def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
+    """The effect with the longest series over the width, else the longest of all."""
+
+    def worth(sides: scaling.Sides) -> tuple[int, int]:
+        widths = [len(one.points) for one in by_sides[sides] if one.axis == "width"]
+        return max(widths, default=0), max(len(one.points) for one in by_sides[sides])
+
+    best: scaling.Sides = max(list(by_sides), key=worth)
+    return scaling.sides_key(best)
+
+
+def _show(opened: state.Opened, series: scaling.Series, sides: scaling.Sides, place: int) -> None:
+    run = opened.run
+    st.markdown(words.markdown(scaling.sentence(series)))
+    st.markdown(words.markdown(scaling.crossing_sentence(series)))
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("As a ratio", anchor="ratio")
+        drawn = figures.ratios(series, run.floors, state.colours())
+        blocks.plot(drawn, figures.ratios_text(series, run.floors), "ratios")
+        st.caption(words.markdown(_ratio_caption(run, series)))
+    with right:
+        costs, slopes, problem = state.computed(opened, from_samples, sides, place)
+        st.subheader("In microseconds a call", anchor="microseconds")
+        if problem or not any(cost.us is not None for cost in costs):
+            st.text(f"No microseconds: {problem or 'the run has no samples of these sides'}.")
+        else:
+            drawn = figures.microseconds(series, costs, state.colours())
+            blocks.plot(drawn, figures.microseconds_text(series, costs), "microseconds")
+            st.caption(
+                words.markdown(
+                    f"Above 0: {series.baseline} takes so much longer. The axis is linear near 0 and logarithmic "
+                    "further out. Overhead stays about level here while its share above melts away; a cost that grows "
+                    "with the work climbs. Hollow: the interval holds 0. With "
+                    f"{words.percent(1 - (run.alpha or 0.01))} confidence all intervals of this picture hold at once."
+                )
+            )
+    _table(series, costs)
+    if slopes:
+        _slopes(slopes)
+
+
+def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
+    region = (
+        f"Blue: what {series.claim.title!r} claims ({series.asked})"
+        if series.claim
+        else f"Blue: {series.asked}, for no claim covers these points"
+    )
+    floors = any(point.effect.workload in run.floors for point in series.points)
+    grey = "Grey boxes: the A/A floor of each workload" if floors else "No A/A control ran on these workloads"
+    layers = " Models of different width may also differ in their number of layers." if series.axis == "width" else ""
+    return (
+        f"{region}. {grey}. Line: as fast as each other. Filled: the whole interval lies inside the claimed range or "
+        f"outside; hollow: not settled. Dashed uprights: between them the effect crosses the range's edge.{layers}"
+    )
+
+
+def _table(series: scaling.Series, costs: Sequence[scaling.Cost]) -> None:
+    rows = [
+        {
+            series.axis: f"{point.size:,.0f}",
+            "workload": point.effect.workload,
+            "speed-up [interval]": point.effect.text,
+            "settled": "yes" if point.settled else "no",
+            "longer with the baseline": figures.cost_text(costs[index]) if costs else "not measured",
+            "rounds": point.effect.rounds,
+            "verdict": words.look(point.effect.verdict).word,
+        }
+        for index, point in enumerate(series.points)
+    ]
+    blocks.table(rows, "The points of the pictures, one row for each size")
+
+
+def _slopes(slopes: Sequence[Slope]) -> None:
+    st.subheader("What each further position costs", anchor="slope")
+    rows = [
+        {
+            "": slope.variant if slope.baseline is None else f"{slope.variant} less {slope.baseline}",
+            "ns a position": _slope_text(slope),
+            "rounds": slope.rounds,
+        }
+        for slope in slopes
+    ]
+    blocks.table(rows, "Nanoseconds that a decode call takes longer for each token before it")
+    difference = slopes[-1]
+    sides = (difference.variant, difference.baseline or "")
+    if difference.low > 0 or difference.high < 0:
+        more, less = sides if difference.low > 0 else sides[::-1]
+        answer = f"Each further position costs {more} more than {less}."
+    else:
+        answer = "The data cannot tell whether a further position costs either side more."
+    st.caption(
+        words.markdown(f"{answer} Fitted by a straight line in each round; the intervals of these three hold at once.")
+    )
+
+
+def _slope_text(slope: Slope) -> str:
+    if slope.unstable:
+        return "unstable: the effect drifted while it was measured"
+    if abs(slope.low) == float("inf") or abs(slope.high) == float("inf"):
+        return "too few rounds for an interval"
+    return words.plain_interval(slope.ns_per_position, slope.low, slope.high, "")
+
+
+main()

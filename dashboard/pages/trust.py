@@ -1,0 +1,281 @@
+"""Trust: how far the numbers of one run can be trusted (`?run=…`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import controls as control_figures
+from llama_workbench.dashboard.figures import noise as noise_figures
+from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.views import controls, data, gates, noise
+
+CONTROLS_COMMAND = "pytest --benchmark"
+MOST_NAMED = 4
+
+NUMBER = re.compile(r"\d[\d.,]*( (?:ms|s|min|h)\b)?")
+
+FACTS = {
+    "cpu_model": "CPU",
+    "cores": "cores",
+    "cgroup_quota_cores": "cores allowed",
+    "governor": "CPU governor",
+    "threads": "threads",
+    "load_average": "load average before",
+    "torch": "torch",
+    "malloc": "malloc settings",
+    "transparent_huge_pages": "huge pages",
+    "memory_bytes": "memory",
+    "kernel": "kernel",
+    "libc": "C library",
+    "python": "Python",
+    "commit": "commit",
+}
+
+
+def main() -> None:
+    opened = head.open_run("Trust")
+    if opened is None:
+        return
+    run = opened.run
+    measured = state.computed(opened, noise.read)
+    if measured.problem:
+        blocks.warn(f"Left out: {measured.problem}")
+    show_controls(run)
+    show_drift(run, measured)
+    show_places(measured)
+    show_gates(run)
+    show_traces(run)
+    blocks.notes("Excluded from this run", run.left_out)
+    show_warnings(run)
+    show_environment(run)
+    st.caption(
+        "How often these rules give a wrong verdict, on identical code and on planted differences, stands in "
+        "METHODOLOGY.md, with the way to find it out."
+    )
+
+
+# -- controls ------------------------------------------------------------------------------------------------------
+
+
+def show_controls(run: data.Run) -> None:
+    rows = controls.controls(run)
+    if not rows:
+        blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
+        return
+    with st.container(border=True):
+        st.markdown(words.markdown(controls.could_see(rows)))
+    st.header("Identical code against itself", anchor="controls")
+    drawn = control_figures.controls_forest(rows, state.colours())
+    blocks.plot(drawn, control_figures.controls_text(rows), "controls")
+    confidence = f" With {words.percent(1 - run.alpha)} confidence all of them hold at once." if run.alpha else ""
+    st.caption(
+        "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
+        "all else. An interval that leaves out 1 means that the control fired. The figure at the right is half the "
+        "width of the wider one: in as many rounds, nobody could have seen a smaller difference there. "
+        f"{open_ones(rows)}"
+        f"{confidence}"
+    )
+    table = [
+        {
+            "workload": one.workload,
+            "control": control_figures.KINDS.get(one.kind, (one.kind, ""))[0],
+            "variant": one.variant,
+            "ratio": one.ratio,
+            "low": one.low,
+            "high": one.high,
+            "smallest difference": None if one.smallest is None else 100 * one.smallest,
+            "rounds": one.rounds,
+            "fired": "fired" if one.fired else "no",
+        }
+        for one in rows
+    ]
+    formats = dict.fromkeys(("ratio", "low", "high"), "%.4f×") | {"smallest difference": "±%.2g %%"}
+    with st.expander("The same as a table"):
+        blocks.table(table, "Controls of this run with their intervals", formats, row_px=blocks.LOW_ROW_PX)
+
+
+def open_ones(rows: Sequence[controls.Control]) -> str:
+    """What is not in the figure."""
+    names = dict.fromkeys(one.workload for one in rows if one.smallest is None)
+    return f"Not drawn, for want of rounds: {words.markdown(words.listing(list(names)))}." if names else ""
+
+
+# -- noise ---------------------------------------------------------------------------------------------------------
+
+
+def show_drift(run: data.Run, measured: noise.Noise) -> None:
+    st.header("Noise over the run", anchor="noise")
+    baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
+    frame = noise.drift(measured, baselines)
+    if frame.empty:
+        blocks.missing("timed rounds", CONTROLS_COMMAND)
+        return
+    text = noise_figures.drift_text(frame)
+    blocks.plot(noise_figures.drift(frame, state.colours()), text, "drift")
+    st.caption(
+        words.markdown(
+            f"{text} A point is one round: the median time of a call of the yardstick (of the "
+            "baseline where a workload has none) over its own median. A step is a machine that changed its speed, a "
+            "cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it cancels. "
+            f"All in all there are {measured.samples:,} samples."
+        )
+    )
+
+
+def show_places(measured: noise.Noise) -> None:
+    if not measured.places:
+        return
+    st.header("Places and page faults", anchor="places")
+    apart = [
+        name
+        for name, spans in measured.places.items()
+        if any(span.rounds > 1 and not span.low <= 1 <= span.high for span in spans)
+    ]
+    count = len(measured.places)
+    expected = count * 2 * (1 - noise.LEVEL)
+    listed = f": {words.listing(apart[:MOST_NAMED])}" if apart else ""
+    st.markdown(
+        words.markdown(
+            f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
+            f"{expected:.1f}. Order is random, so that a place favours nobody: it adds noise, not bias."
+        )
+    )
+    faults = {row["workload"]: row for row in noise.faults(measured).to_dict("records")}
+    rows = [
+        {
+            "workload": name,
+            "first against the others": ratio(first),
+            "last against the first": ratio(slope),
+            "rounds": first.rounds,
+            "page faults a call, least": faults.get(name, {}).get("fewest faults"),
+            "most": faults.get(name, {}).get("most faults"),
+            "most in": faults.get(name, {}).get("most", ""),
+        }
+        for name, (first, slope) in measured.places.items()
+    ]
+    alt = "Effect of the place within a sub-round, and page faults a call, by workload"
+    blocks.table(rows, alt, row_px=blocks.LOW_ROW_PX)
+    st.caption(
+        "Time of the first sample of a sub-round over that of the others, and of the last over the first by a straight "
+        "line through all; 99 % t intervals over rounds, each for itself. Page faults a call are medians over rounds; "
+        "where two sides of a comparison differ in them, the judge says so."
+    )
+
+
+def ratio(span: noise.Span) -> str:
+    return words.effect(span.value, span.low or None, span.high) if span.rounds > 1 else "too few rounds"
+
+
+# -- gates ---------------------------------------------------------------------------------------------------------
+
+
+def show_gates(run: data.Run) -> None:
+    st.header("Logits gates", anchor="gates")
+    worst = gates.worst(run)
+    if not worst:
+        blocks.missing("gates", CONTROLS_COMMAND)
+        return
+    failed = [row.variant for row in worst if row.passed < row.of]
+    text = f"{len(worst) - len(failed)} of {len(worst)} variants passed on every workload they ran"
+    text += f"; failed: {words.listing(failed[:MOST_NAMED])}" if failed else ""
+    first = worst[0]
+    if first.used_percent is not None:
+        where = f"{first.variant} on {first.workload}"
+        text += f". The largest error used {first.used_percent:.2g} % of its tolerance ({where})"
+    st.markdown(words.markdown(f"{text}."))
+    rows = [
+        {
+            "variant": row.variant,
+            "passed": row.passed,
+            "of": row.of,
+            "cases": row.cases,
+            "worst error": row.error,
+            "tolerance": row.tolerance,
+            "of tolerance": row.used_percent,
+            "on": row.workload,
+        }
+        for row in worst
+    ]
+    formats = {"worst error": "%.2e", "tolerance": "%.1e", "of tolerance": "%.3g %%"}
+    blocks.table(rows, f"Worst error of the logits by variant. {text}", formats, row_px=blocks.LOW_ROW_PX)
+    st.caption(
+        "Largest difference of a variant's logits (of a part: its output) from the reference's, over all workloads of "
+        "the run; a variant that fails is not timed."
+    )
+
+
+def show_traces(run: data.Run) -> None:
+    st.header("Operation traces", anchor="traces")
+    rows = [
+        {
+            "workload": experiment.workload.name,
+            "baseline": row.baseline,
+            "variant": row.variant,
+            "operations": "the same" if row.same else "differ",
+            "first difference": row.detail or "",
+        }
+        for experiment in run.manifest.experiments
+        for row in experiment.trace_differences
+    ]
+    if not rows:
+        st.text("This run compared no two variants by their operations.")
+        return
+    same = sum(row["operations"] == "the same" for row in rows)
+    st.markdown(
+        f"{same} of {len(rows)} compared pairs ran the same operations. Only those can speak about architecture alone."
+    )
+    blocks.table(rows, "Pairs of variants whose operation traces were compared", row_px=blocks.LOW_ROW_PX)
+
+
+# -- warnings and environment --------------------------------------------------------------------------------------
+
+
+def show_warnings(run: data.Run) -> None:
+    st.header("Notes on the effects", anchor="notes")
+    groups: dict[str, list[tuple[str, data.Effect]]] = {}
+    for claim in run.claims:
+        for effect in claim.effects:
+            for note in effect.warnings:
+                groups.setdefault(NUMBER.sub("…", note), []).append((note, effect))
+    if not groups:
+        st.text("No effect of this run has a note: nothing voided or widened anything.")
+        return
+    rows = []
+    for group in sorted(groups.values(), key=len, reverse=True):
+        where = list(dict.fromkeys(effect.where for _, effect in group))
+        verdicts = dict.fromkeys(words.look(effect.verdict).word.lower() for _, effect in group)
+        more = f" and {len(where) - MOST_NAMED} more" if len(where) > MOST_NAMED else ""
+        rows.append(
+            {
+                "effects": len(group),
+                "note, as on the first": group[0][0],
+                "their verdicts": ", ".join(verdicts),
+                "where": ", ".join(where[:MOST_NAMED]) + more,
+            }
+        )
+    blocks.table(rows, "Notes on effects, those of one kind together", row_px=blocks.LOW_ROW_PX)
+    st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
+
+
+def show_environment(run: data.Run) -> None:
+    st.header("Environment", anchor="environment")
+    environment = run.manifest.environment or {}
+    blocks.facts({title: fact(key, environment.get(key)) for key, title in FACTS.items()})
+    blocks.environment(environment, "All that was recorded")
+
+
+def fact(key: str, value: Any) -> str:
+    """A fact about the machine on one line."""
+    if value is None or value in ({}, []):
+        return "cannot be read here"
+    if key == "memory_bytes" and isinstance(value, (int, float)):
+        return words.size(value)
+    return words.one_line(value)
+
+
+main()

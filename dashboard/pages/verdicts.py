@@ -1,0 +1,155 @@
+"""Verdicts: the claims of a run, and of the chosen one what was claimed, what was measured and what follows.
+
+The evidence is the Claim page's. The URL holds every choice (`?run=…&claim=…&part=…&verdict=…&search=…`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from llama_workbench.dashboard import words
+from llama_workbench.dashboard.sections import blocks
+from llama_workbench.dashboard.sections import claim as section
+from llama_workbench.dashboard.views import data
+
+MANY = 8  # claims, from which on the list has a filter and scrolls by itself
+LIST_PX = 640
+OPEN = ("inconclusive", "not evidence", "not measurable here")
+
+
+def main() -> None:
+    opened = section.open_claims("Verdicts")
+    if opened is None:
+        return
+    run = opened.run
+    section.warn_of_unknown(run.claims)
+    left, right = st.columns([4, 7], gap="large")
+    with left:
+        shown = filtered(decided_first(run.claims)) if len(run.claims) > MANY else list(run.claims)
+        if not shown:
+            st.text("No claim of this run is like that.")
+            return
+        claim = choose_claim(shown, len(run.claims))
+    with right:
+        section.show_headline(claim)
+        section.show_verdict(claim)
+        st.page_link(
+            "pages/claim.py",
+            label="Evidence",
+            icon=":material/gavel:",
+            query_params=section.link(opened.name, claim),
+            help="",
+        )
+        if claim.effects:
+            section.show_forest(claim, run.floors, run.alpha)
+
+
+def decided_first(claims: Sequence[data.Claim]) -> list[data.Claim]:
+    """Claims that came to an answer, then the others, each in the order of the run."""
+    return sorted(claims, key=lambda claim: claim.verdict in OPEN)
+
+
+def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
+    """The claims that have one of the verdicts of `?verdict=` and all words of `?search=`."""
+    search = st.query_params.get("search", "")
+    st.session_state["search"] = search
+
+    def follow_search() -> None:
+        _keep("search", [text] if (text := st.session_state["search"].strip()) else [])
+
+    st.text_input(
+        "Search",
+        key="search",
+        type="search",
+        placeholder="claim, team, variant or workload",
+        on_change=follow_search,
+        label_visibility="collapsed",
+    )
+    counts = count(claims)
+    kinds = list(counts)
+    st.session_state["verdict"] = [kind for kind in kinds if kind in st.query_params.get_all("verdict")]
+
+    def follow_verdict() -> None:
+        _keep("verdict", st.session_state["verdict"])
+
+    chosen = st.pills(
+        "Verdict",
+        kinds,
+        key="verdict",
+        selection_mode="multi",
+        format_func=lambda kind: (
+            f":material/{words.look(kind).icon}: {counts[kind]} {words.markdown(words.look(kind).word.lower())}"
+        ),
+        on_change=follow_verdict,
+        label_visibility="collapsed",
+        wrap=True,
+    )
+    wanted = search.lower().split()
+    return [
+        claim
+        for claim in claims
+        if (not chosen or claim.verdict in chosen) and all(word in _searched(claim) for word in wanted)
+    ]
+
+
+def _keep(name: str, chosen: Sequence[str]) -> None:
+    """Write a filter into the URL; nothing chosen is nothing there."""
+    if chosen:
+        st.query_params[name] = list(chosen)
+    else:
+        st.query_params.pop(name, None)
+
+
+def _searched(claim: data.Claim) -> str:
+    """What the search box looks through, in lower case."""
+    names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
+    said = [claim.id, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
+    return " ".join([*said, *dict.fromkeys(names)]).lower()
+
+
+def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
+    """The claim of `?claim=` (and `?part=`) where the filter lets it through, else the first."""
+    st.session_state["claim"] = section.wanted(claims) or 0
+
+    def follow() -> None:
+        section.follow(claims[st.session_state["claim"]])
+
+    shown = [words.markdown(name) for name in section.names(claims)]
+    title = summary(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
+    with st.container(height=LIST_PX if len(claims) > MANY else "content", border=False):
+        index = st.radio(
+            title,
+            range(len(claims)),
+            key="claim",
+            format_func=lambda index: f"{blocks.verdict_word(claims[index].verdict)} {shown[index]}",
+            captions=[claim_caption(claim) for claim in claims],
+            on_change=follow,
+            width="stretch",
+        )
+    return claims[index if index is not None else 0]
+
+
+def count(claims: Sequence[data.Claim]) -> dict[str, int]:
+    """How many there are of each verdict, in the fixed order of `words.LOOKS`."""
+    verdicts = [claim.verdict for claim in claims]
+    return {kind: verdicts.count(kind) for kind in [*words.LOOKS, *dict.fromkeys(verdicts)] if kind in verdicts}
+
+
+def summary(claims: Sequence[data.Claim]) -> str:
+    """How many there are of each verdict, as Markdown."""
+    return "Claims: " + " · ".join(
+        f":{words.look(kind).colour}[{number} {words.markdown(words.look(kind).word.lower())}]"
+        for kind, number in count(claims).items()
+    )
+
+
+def claim_caption(claim: data.Claim) -> str:
+    """Under a claim in the list: who claimed what, and what was measured."""
+    who = ", ".join(claim.who)
+    said = words.clip(f"{who} claimed {claim.claimed}" if who and claim.claimed else who, 100)
+    return words.markdown(" · ".join(part for part in (said, data.measured(claim)) if part))
+
+
+main()

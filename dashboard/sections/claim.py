@@ -1,0 +1,94 @@
+"""What the pages about claims share: which claim the URL means, its headline, its forest plot, links to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import streamlit as st
+
+from .. import state, words
+from ..figures import forest as figures
+from ..views import attribution, data, forest
+from . import blocks, head
+
+PLACES = ("claim", "part", "row")
+"""What the URL says of a claim; another run has other ones."""
+
+
+def open_claims(title: str) -> state.Opened | None:
+    """The run that the URL names, if it has claims; None where there is nothing to show, and the page says why."""
+    opened = head.open_run(title)
+    if opened is not None and not opened.run.claims:
+        st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
+        return None
+    return opened
+
+
+def wanted(claims: Sequence[data.Claim]) -> int | None:
+    """The claim of `?claim=` and `?part=` (without that part, its first); None where the URL names none of these."""
+    name, part = st.query_params.get("claim"), st.query_params.get("part", "")
+    same = [index for index, claim in enumerate(claims) if claim.id == name]
+    return next((index for index in same if claims[index].part == part), same[0] if same else None)
+
+
+def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
+    """Says so where the URL names a claim that the run does not have."""
+    name = st.query_params.get("claim")
+    if name is not None and wanted(claims) is None:
+        blocks.warn(f"This run has no claim {name}.")
+
+
+def follow(claim: data.Claim) -> None:
+    """Write the choice of a claim into the URL, at once: each change of it is a step of the browser's way back."""
+    kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in PLACES}
+    st.query_params.from_dict(kept | {"claim": claim.id} | ({"part": claim.part} if claim.part else {}))
+
+
+def link(run_name: str, claim: data.Claim) -> dict[str, str]:
+    """The query of a link to this claim."""
+    return {"run": run_name, "claim": claim.id} | ({"part": claim.part} if claim.part else {})
+
+
+def names(claims: Sequence[data.Claim]) -> list[str]:
+    """A different plain name for each claim: Streamlit tells options apart by what they show."""
+    found: list[str] = []
+    for claim in claims:
+        name = words.clip(f"{claim.title} ({claim.part})" if claim.part else claim.title, 140)
+        found.append(name if name not in found else f"{name} [{claim.id} {len(found) + 1}]")
+    return found
+
+
+def show_headline(claim: data.Claim) -> None:
+    """What is claimed, by whom and where, and the verdict."""
+    st.header(words.markdown(claim.title), anchor=False)
+    if claim.statement and claim.statement != claim.title:
+        st.text(claim.statement)
+    said = [f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}"]
+    if any(said):
+        st.caption(words.markdown(" · ".join(part for part in said if part)))
+
+
+def show_verdict(claim: data.Claim) -> None:
+    """The verdict's word and what it means, with the reason."""
+    with st.container(border=True, gap="xsmall"):
+        meaning = data.sentence(claim)
+        st.markdown(f"{blocks.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
+        if claim.reason:
+            st.caption(words.markdown(claim.reason))
+
+
+def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
+    """Every effect of the claim with its interval; `alpha` is the error rate that all intervals of the run share.
+
+    Of an attribution the two sides that it asks about and their sum: each factor has its own page, and what is claimed
+    is an answer and no range.
+    """
+    if claim.kind == "attribution":
+        sums = tuple(effect for effect in claim.effects if attribution.factor(effect) in attribution.SIDES)
+        claim = replace(claim, effects=sums or claim.effects, low=None, high=None)
+    sides = {(effect.variant, effect.baseline) for effect in claim.effects}
+    if len(sides) == 1:
+        st.caption(words.markdown(claim.effects[0].sides))
+    blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
+    st.caption(forest.caption(claim, floors, alpha))

@@ -1,0 +1,107 @@
+"""The head of a page (its title, the choice of a run, what to know of that run first) and what stands below each."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.harness.store.errors import RunError
+
+from .. import state, words
+from ..views import data, entries
+from . import blocks
+
+
+def open_run(title: str) -> state.Opened | None:
+    """The run that the page shows. Returns None where there is none; the page has then said why, and what to do."""
+    listed = state.all_entries()
+    runs = [entry for entry in listed if entry.summary.problem is None]
+    entry = _choose_run(title, runs, [entry for entry in listed if entry.summary.problem is not None])
+    if entry is None:
+        show_first_run(entries.results_folder(sys.argv[1:]))
+        return None
+    path = entry.summary.path
+    stamp = entries.stamp_of_run(path)
+    try:
+        run = state.read_run(path, stamp)
+    except RunError as error:
+        if error.path.name == "verdicts.json" and not error.path.exists():
+            st.info(
+                "This run has no verdicts: it still goes on, or was killed. This command judges what it finished:",
+                icon=":material/hourglass:",
+            )
+            blocks.command(shlex.join(["workbench", "judge", str(path)]))
+        else:
+            st.error("This run cannot be read.", icon=":material/error:")
+            st.text(words.problem(error))
+        return None
+    _show_run(run)
+    return state.Opened(entry.name, run, stamp)
+
+
+def _choose_run(title: str, runs: Sequence[entries.Entry], skipped: Sequence[entries.Entry]) -> entries.Entry | None:
+    """The run of `?run=`, else the one chosen on another page, else `entries.first_shown`; None where there is none."""
+    head, box = st.columns([4, 7], gap="large", vertical_alignment="bottom")
+    head.title(title, anchor=False)
+    if not runs:
+        return None
+    by_name = {entry.name: entry for entry in runs}
+    wanted = st.query_params.get("run") or st.session_state.get(state.REMEMBERED)
+    if wanted is not None and wanted not in by_name:
+        problem = next((entry.summary.problem for entry in skipped if entry.name == wanted), "there is no such run")
+        blocks.warn(f"Run {wanted} cannot be shown: {problem}. Below is another one.")
+        wanted = None
+    shown = entries.first_shown(runs)
+    st.session_state["run"] = wanted or shown.name
+    if wanted is not None:
+        st.session_state[state.REMEMBERED] = wanted
+        if st.query_params.get("run") != wanted:
+            st.query_params["run"] = wanted
+
+    def follow() -> None:
+        st.session_state[state.REMEMBERED] = st.session_state["run"]
+        st.query_params.from_dict({"run": st.session_state["run"]})  # claims and rows of another run mean nothing
+
+    name = box.selectbox(
+        "Run", list(by_name), key="run", format_func=lambda name: entries.label(by_name[name]), on_change=follow
+    )
+    return by_name.get(name, shown)
+
+
+def _show_run(run: data.Run) -> None:
+    """One quiet line about machine and noise; loud only where something is wrong."""
+    lines = [one_line(run.manifest.environment)] if run.manifest.environment is not None else []
+    lines += [run.noise] if run.noise else []
+    st.caption(words.markdown(" · ".join(lines)))
+    for line in run.doubts:
+        icon = ":material/hourglass:" if line.startswith("This run is") else ":material/warning:"
+        st.warning(words.markdown(line), icon=icon)
+
+
+def show_first_run(results: Path) -> None:
+    """An empty results folder shows how to make the first run."""
+    st.markdown("There is no run to show yet. Make the first one (about ten minutes on two cores):")
+    st.code("make bench", language="bash")
+    st.markdown("or, in an environment that has the workbench:")
+    st.code("pytest --benchmark", language="bash")
+    st.caption(f"Looked in {words.markdown(results)}. To look elsewhere: set WORKBENCH\\_RESULTS or pass")
+    st.code("streamlit run dashboard/app.py -- --results PATH", language="bash")
+
+
+def show_skipped() -> None:
+    """Folders that are no runs, or damaged, with the reason: below every page."""
+    listed = state.all_entries()
+    skipped = [entry for entry in listed if entry.summary.problem is not None]
+    if not skipped:
+        return
+    with st.expander(f"{len(skipped)} of {len(listed)} folders are not shown"):
+        rows = [
+            {"folder": entry.name, "what it is": entry.summary.status, "reason": entry.summary.problem}
+            for entry in skipped
+        ]
+        blocks.table(rows, "Folders that are not runs or cannot be read, with the reason")

@@ -1,0 +1,176 @@
+"""What the dispute published, beside the same work here: its shares, its rules for a decision, and its times."""
+
+from __future__ import annotations
+
+import math
+
+import streamlit as st
+
+from llama_workbench.datasets.shape import DataError
+from llama_workbench.harness.claims.published import Portion, published, published_shares
+from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision
+
+from .. import state, words
+from ..views import breakdown, data, noise
+from ..views import published as times
+from . import blocks
+
+TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
+
+
+def lines() -> tuple[Portion, ...]:
+    """The dispute's table of shares; says what is wrong with its file."""
+    try:
+        return published_shares()
+    except DataError as error:
+        blocks.warn(str(error))
+        return ()
+
+
+def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: float) -> None:
+    """Their table of shares beside ours, in three denominators."""
+    st.header("Their table of shares beside ours", anchor="published")
+    portions = lines()
+    why = breakdown.why_their_share(phases, chosen.workload, chosen.variant, portions, alpha)
+    if why:
+        st.markdown(words.markdown(why))
+    table: list[dict[str, object]] = []
+    problems: list[str] = []
+    for line in portions:
+        row: dict[str, object] = {"their line": line.line, "theirs": line.percent, "their time": line.milliseconds}
+        for whole in ("attention-subset", "layer", "forward"):
+            try:
+                ours = breakdown.part(phases, chosen.workload, chosen.variant, line.phases, whole, alpha)
+            except ValueError as error:
+                problems.append(f"{line.line}: {error}")
+                continue
+            row[f"ours, of {breakdown.WHOLES[whole]}"] = breakdown.interval(ours)
+        table.append(row)
+    if table:
+        blocks.table(
+            table,
+            f"The dispute's shares beside ours on {chosen.workload}, in three denominators",
+            {"theirs": "%.1f %%", "their time": "%.1f ms"},
+            row_px=blocks.LOW_ROW_PX,
+        )
+    blocks.notes("Not told apart here", problems)
+    if portions:
+        source = portions[0].source
+        st.caption(
+            words.markdown(
+                f"Theirs: {source.document}, {source.section}; at T = 128, one table for all lengths, no intervals. "
+                "Their sum of separate benchmarks is no part of any forward: softmax and output had no benchmark of "
+                "their own."
+            )
+        )
+
+
+# -- rules -----------------------------------------------------------------------------------------------------------
+
+
+def show_decisions(run: data.Run, phases: breakdown.Phases, workload: str, alpha: float) -> None:
+    """What the dispute's own rules pick, from this run's numbers."""
+    st.header("What the dispute's own rules pick", anchor="decision")
+    try:
+        by_workload = breakdown.decisions(run, phases, alpha)
+    except ValueError as error:
+        st.text(f"The rules do not apply: {error}.")
+        return
+    if workload not in by_workload:
+        others = f" It was on {words.listing(list(by_workload))}." if by_workload else ""
+        st.text(f"They ask about the time of {SHARES_OF}, which was not measured by phase on {workload}.{others}")
+        return
+    for decision in by_workload[workload]:
+        _show_decision(decision)
+    st.caption(
+        words.markdown(
+            f"On {workload}, from shares of {SHARES_OF} and the effects in this run's verdicts, as "
+            "workbench report with --decision computes it. Where an interval lies on both sides of a threshold, the "
+            "answer is “cannot tell”, with what remains possible."
+        )
+    )
+
+
+def _show_decision(decision: Decision) -> None:
+    rule = decision.rule
+    word = OPTIONS.get(decision.option, "")
+    left = words.listing(sorted({choice.option for choice in decision.choices}))
+    picked = f"{decision.option}: {word}" if word else f"{CANNOT_TELL} ({left} remain possible)"
+    with st.container(border=True, gap="xsmall"):
+        st.markdown(f"**{words.markdown(picked)}** {words.markdown(f'by {rule.team}’s rule: {rule.says}')}")
+        st.caption(words.markdown(f"{rule.document}, {rule.section}"))
+        for line in dict.fromkeys(used.describe() for used in decision.used):
+            st.text(line)
+        if rule.remark:
+            st.caption(words.markdown(f"How we read it: {rule.remark}"))
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+def show_times(opened: state.Opened) -> None:
+    """The dispute's micro-benchmarks beside the same work here."""
+    st.header("Their micro-benchmarks beside ours", anchor="times")
+    try:
+        figures = published()
+    except DataError as error:
+        blocks.warn(str(error))
+        return
+    measured = state.computed(opened, noise.read)
+    if measured.problem:
+        blocks.warn(f"Left out: {measured.problem}")
+    rows = times.rows(opened.run, measured, figures)
+    if not any(row.ours or row.candle for row in rows):
+        blocks.missing("times of the parts that they timed", TIMES_COMMAND)
+    wide = st.column_config.TextColumn(width="medium")
+    blocks.table(
+        [_row(row) for row in rows],
+        "Times a call that the dispute published, beside the medians of this run",
+        row_px=blocks.LOW_ROW_PX,
+        columns=dict.fromkeys(("their interval", "our interval", "its interval"), wide),
+    )
+    source = next(iter(figures.values())).source if figures else None
+    origin = f"Theirs: {source.document}, {source.section}, and later documents. " if source else ""
+    st.caption(
+        words.markdown(
+            f"{origin}They ran Candle on a machine that they do not name, with all its cores: nobody can compare "
+            "absolute times of two machines. Growth is the time over that of the next shorter length in this table, "
+            "and that compares well. Ours is on PyTorch; on Candle are that engine's own kernels, called from Python. "
+            "Both are medians over rounds, each with its exact 99 % interval by order statistics."
+        )
+    )
+
+
+def _row(row: times.Row) -> dict[str, str]:
+    theirs, ours, candle = row.figure, row.ours, row.candle
+    return {
+        "workload": theirs.workload,
+        "theirs": _micro(theirs.microseconds),
+        "their interval": " – ".join(map(_micro, theirs.interval)) if theirs.interval else "not given",
+        "ours": _micro(ours.value / 1e3) if ours else "not measured",
+        "our interval": _span(ours),
+        "rounds": str(ours.rounds) if ours else "",
+        "on Candle here": _micro(candle.value / 1e3) if candle else "",
+        "its interval": _span(candle),
+        "their growth": _growth(row.their_growth),
+        "our growth": _growth(row.our_growth),
+        "growth on Candle": _growth(row.candle_growth),
+        "variant here": row.variant if ours else "",
+        "their benchmark": theirs.bench,
+    }
+
+
+def _micro(value: float) -> str:
+    return words.milliseconds(1e3 * value)
+
+
+def _growth(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}×"
+
+
+def _span(measured: noise.Span | None) -> str:
+    if measured is None:
+        return ""
+    if not math.isfinite(measured.high):
+        return "too few rounds"
+    return f"{_micro(measured.low / 1e3)} – {_micro(measured.high / 1e3)}"

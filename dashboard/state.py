@@ -1,0 +1,95 @@
+"""The state of a page: what was read, kept until a file changes, and the reader's choices, kept in the URL.
+
+The URL holds every choice (`?run=…&claim=…`), so that a link leads to the same picture: each run of the script first
+sets the widgets from the URL, and a widget that changes writes itself there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from . import words
+from .figures import colours as palettes
+from .views import data, entries
+
+T = TypeVar("T")
+
+PROFILE_COMMAND = "pytest --benchmark --profile"
+
+REMEMBERED = "chosen run"  # the menu of pages drops the URL's choices; the run is the one that all pages share
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The run that the page shows. `name` is its name in links, `stamp` the key of everything cached about it."""
+
+    name: str
+    run: data.Run
+    stamp: entries.Stamp
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the list of runs …")
+def _run_list(results: Path) -> entries.RunList:
+    listed = entries.RunList(results)
+    listed.entries()
+    return listed
+
+
+def all_entries() -> Sequence[entries.Entry]:
+    """Every folder that might be a run, newest first. The list itself sees what changes."""
+    return _run_list(entries.results_folder(sys.argv[1:])).entries()
+
+
+@st.cache_resource(max_entries=32, show_spinner="Reading the run …")
+def read_run(path: Path, stamp: entries.Stamp) -> data.Run:
+    """One run. Raises RunError."""
+    return data.read_run(path)
+
+
+def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable) -> T:
+    """`compute(run, *arguments)`, once for each state of the run's files. Nobody may change what it returns."""
+    name = f"{compute.__module__}.{compute.__qualname__}"
+    found: T = _computed(name, opened.stamp, arguments, _compute=compute, _run=opened.run)
+    return found
+
+
+# Not cache_data: a copy of a profile's tree or of 20,000 boxes would take long.
+@st.cache_resource(max_entries=128, show_spinner="Reading the run …")
+def _computed(
+    name: str, stamp: entries.Stamp, arguments: tuple[Hashable, ...], _compute: Callable[..., Any], _run: data.Run
+) -> Any:
+    return _compute(_run, *arguments)
+
+
+def choose(title: str, options: Mapping[str, str] | Sequence[str], key: str, *, default: str | None = None) -> str:
+    """A select box whose choice is `?key=` in the URL. `options` maps what the URL holds to what the reader sees.
+
+    It says so where the run does not have what the URL asks for, and takes the default (the first). A select box shows
+    text as it is, so nothing is escaped. Raises ValueError where there is nothing to choose from.
+    """
+    shown = dict(options) if isinstance(options, Mapping) else {name: name for name in options}
+    if not shown:
+        raise ValueError(f"nothing to choose from for {title!r}")
+    wanted = st.query_params.get(key)
+    if wanted is not None and wanted not in shown:
+        st.warning(f"{title} {words.markdown(wanted)} is not in this run.", icon=":material/warning:")
+        wanted = None
+    first = default if default in shown else next(iter(shown))
+    st.session_state[key] = wanted if wanted is not None else first
+
+    def follow() -> None:
+        st.query_params[key] = st.session_state[key]
+
+    name = st.selectbox(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow)
+    return name if name in shown else first
+
+
+def colours() -> palettes.Palette:
+    """The colours of the appearance that the reader has chosen."""
+    return palettes.palette(st.context.theme.type)

@@ -1,0 +1,1 @@
+"""What pages show, as data: read and computed, without Streamlit and without drawing."""

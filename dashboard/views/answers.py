@@ -1,0 +1,178 @@
+"""What a verdict says in plain words: who was right, by how much, how sure that is, and why.
+
+Every sentence is computed from the verdict and the run; none is typed in for a claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llama_workbench.harness.report.text import duration_text
+
+from .. import words
+from . import attribution, data
+
+LONGEST_LIST = 4
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Four answers, each a sentence or two of plain text; empty where there is nothing to say."""
+
+    who: str
+    how_much: str
+    how_sure: str
+    why: str
+
+
+def answer(run: data.Run, claim: data.Claim) -> Answer:
+    """The verdict of `claim` in plain words."""
+    return Answer(_who(claim), _how_much(claim), _how_sure(run, claim), _why(claim))
+
+
+def _who(claim: data.Claim) -> str:
+    if claim.is_comparison:
+        return _comparison(claim)
+    names = words.listing(claim.who) if claim.who else "Whoever said it"
+    were = "were" if len(claim.who) > 1 else "was"
+    claimed = f" ({claim.claimed})" if claim.claimed else ""
+    everywhere = _everywhere(claim)
+    match claim.verdict:
+        case "supported":
+            return f"{names} {were} right: {everywhere}what was measured lies within what they said{claimed}."
+        case "refuted":
+            return f"{names} {were} not right: {everywhere}what was measured lies outside what they said{claimed}."
+        case "depends":
+            kinds = {"supported": "right on", "refuted": "not right on", "inconclusive": "open on"}
+            places = _places(claim, kinds | {"not evidence": "without evidence on"})
+            return f"{names} {were} {places}." if places else f"{names} {were} right in some places and not in others."
+        case "inconclusive":
+            places = _places(claim, {"supported": "right on", "refuted": "not right on"})
+            rest = f" What is settled: {places}." if places else ""
+            return f"Not decided: these rounds show neither that {names} {were} right nor the contrary.{rest}"
+        case "not evidence":
+            return f"Nobody can say from this run whether {names} {were} right: it is no evidence either way."
+        case "not measurable here":
+            return f"This machine cannot say whether {names} {were} right."
+        case _:
+            return ""
+
+
+def _everywhere(claim: data.Claim) -> str:
+    """How many rows a verdict speaks for, to stand at the front of a clause; nothing for one."""
+    count = len(claim.effects)
+    if count < 2 or claim.kind == "attribution":
+        return ""
+    rows = "workloads" if len({effect.where for effect in claim.effects}) == count else "comparisons"
+    return f"on both {rows} " if count == 2 else f"on all {count} {rows} "
+
+
+def _comparison(claim: data.Claim) -> str:
+    if not claim.effects:
+        return "Nobody claimed anything, and nothing was compared."
+    first = claim.effects[0]
+    places = _places(claim, {word: f"{word} on" for word in ("faster", "slower", "same", "inconclusive")})
+    asked = f"Nobody claimed anything here; the run compared {first.variant} with {first.baseline}"
+    return f"{asked}: {places}." if places else f"{asked}."
+
+
+def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
+    """As "right on A and B, not right on C": workloads by their verdict, as far as `kinds` has words for it."""
+    if claim.kind == "attribution":
+        return ""
+    told = []
+    for verdict, word in kinds.items():
+        where = list(dict.fromkeys(effect.where for effect in claim.effects if effect.verdict == verdict))
+        if where:
+            told.append(f"{word} {_few(where)}")
+    return ", ".join(told)
+
+
+def _few(names: Sequence[str]) -> str:
+    if len(names) <= LONGEST_LIST:
+        return words.listing(names)
+    return f"{', '.join(names[: LONGEST_LIST - 1])} and {len(names) - LONGEST_LIST + 1} more"
+
+
+def _how_much(claim: data.Claim) -> str:
+    if claim.kind == "attribution":
+        parts = [
+            f"{factor} on {effect.workload}: {effect.text}"
+            for effect in claim.effects
+            if (factor := attribution.factor(effect)) in attribution.SIDES[:2]
+        ]
+        return f"{'; '.join(parts)}." if parts else ""
+    known = [(effect.value, effect) for effect in claim.effects if effect.value is not None]
+    if not known:
+        return "Nothing was measured, so there is no number."
+    least, most = min(known, key=lambda pair: pair[0])[1], max(known, key=lambda pair: pair[0])[1]
+    claimed = f" {'The margin is' if claim.is_comparison else 'Claimed was'}: {claim.claimed}." if claim.claimed else ""
+    if len(known) == 1:
+        gain = _gain(least)
+        return f"{_sides(least)} {least.text}{f', that is {gain}' if gain else ''}.{claimed}"
+    same = len({effect.sides for _, effect in known}) == 1
+    ends = [
+        f"{effect.text} ({'; '.join(filter(None, (_place(effect, same), _gain(effect))))})" for effect in (least, most)
+    ]
+    return f"{f'{_sides(least, where=False)} from' if same else 'From'} {' to '.join(ends)}.{claimed}"
+
+
+def _place(effect: data.Effect, same: bool) -> str:
+    return effect.where if same else f"{effect.sides} on {effect.where}"
+
+
+def _sides(effect: data.Effect, *, where: bool = True) -> str:
+    place = f" on {effect.workload}" if where and effect.workload else ""
+    if effect.unit:
+        return f"{effect.metric}{f' of {effect.variant}' if effect.variant else ''}{place}:"
+    return f"{effect.sides}{place}:"
+
+
+def _gain(effect: data.Effect) -> str:
+    """A ratio's interval in words: "1.2 to 3.1 % faster"; nothing for readings and open intervals."""
+    low, high = effect.low, effect.high
+    if effect.unit or low is None or high is None:
+        return ""
+    if low >= 2:
+        return f"{words.plain(low)} to {words.plain(high)} times as fast"
+    if low >= 1:
+        return f"{_percent(low)} to {_percent(high)} % faster"
+    if high <= 1:
+        return f"{_percent(1 / high)} to {_percent(1 / low)} % slower"
+    return f"anything from {_percent(1 / low)} % slower to {_percent(high)} % faster"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):.2g}" if ratio < 2 else f"{100 * (ratio - 1):,.0f}"
+
+
+def _how_sure(run: data.Run, claim: data.Claim) -> str:
+    known = [effect for effect in claim.effects if effect.value is not None and effect.rounds]
+    if not known:
+        return "There is nothing to be sure of."
+    if all(effect.unit and effect.low == effect.high == effect.value for effect in known):
+        count = sum(effect.rounds for effect in known)
+        return f"Exact: counted or tried ({count} in all), so there is no interval."
+    rounds = sorted(effect.rounds for effect in known)
+    spread = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
+    often = ", however often one looks" if claim.kind not in {"share", "loading", "roofline"} else ""
+    together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}" if run.alpha else ""
+    if claim.is_comparison:
+        together = "; all of this comparison hold at once with " + words.percent(
+            1 - claim.alpha * max(len(claim.effects), 1)
+        )
+    seconds = sum(effect.seconds or 0 for effect in known)
+    spent = f", {duration_text(seconds)} of timing" if seconds else ""
+    sure = words.percent(1 - claim.alpha)
+    told = f"Each interval holds with {sure} confidence{often}{together}. Rounds: {spread}{spent}."
+    floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
+    if floors and not claim.unit:
+        low, high = min(floor.low for floor in floors), max(floor.high for floor in floors)
+        told += f" Identical code came out at anything from {low:.3f}× to {high:.3f}× there."
+    return told
+
+
+def _why(claim: data.Claim) -> str:
+    reason = claim.reason.strip()
+    return reason if reason.endswith(".") or not reason else f"{reason}."

@@ -1,0 +1,253 @@
+"""The time breakdown of a forward by phase, from the phase pass of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from llama_workbench.harness.claims.published import Portion
+from llama_workbench.harness.metrics.share import shares
+from llama_workbench.harness.metrics.share.shares import Share
+from llama_workbench.harness.report.decision import Decision, decisions_of
+from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.parquet import PHASE_SCHEMA
+from llama_workbench.variants.phase_map import DENOMINATORS
+
+from .. import words
+from ..flames.tree import StackError
+from . import data
+
+NAMES: Mapping[str, str] = {
+    "mask_create": "mask create",
+    "mask_apply": "mask apply",
+    "rope": "RoPE",
+    "qkv": "QKV",
+    "o_proj": "output proj.",
+    "attention_fused": "fused attention",
+    "mlp": "MLP",
+    "lm_head": "LM head",
+    "final_norm": "final norm",
+}
+"""What a phase is called where its own name does not say it."""
+
+WHOLES: Mapping[str, str] = {
+    "forward": "whole forward",
+    "layer": "decoder layers",
+    "attention": "attention block",
+    "attention-subset": "what the dispute timed",
+}
+"""What a share is a share of, by the key of DENOMINATORS."""
+
+
+@dataclass(frozen=True)
+class PhaseShare:
+    """One phase's part of a whole: percent with its interval, and milliseconds of a call."""
+
+    phase: str
+    percent: float
+    low: float
+    high: float
+    ms: float
+
+    @property
+    def name(self) -> str:
+        """The phase in words."""
+        return NAMES.get(self.phase, self.phase)
+
+    @property
+    def grade(self) -> str:
+        """The execution plan's word, or both that the interval allows."""
+        ends = dict.fromkeys(shares.grade(end / 100) for end in (self.low, self.high))
+        return " or ".join(ends)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What a run's phase pass left. `facts`: by workload and variant. `problems`: files that could not be read."""
+
+    table: pd.DataFrame
+    facts: Mapping[tuple[str, str], pass_schema.PhaseFacts]
+    problems: tuple[str, ...]
+
+    @property
+    def measured(self) -> tuple[tuple[str, str], ...]:
+        """Workloads and variants with phases, in the order of the file."""
+        pairs = self.table[["workload", "variant"]].astype(str).drop_duplicates()
+        return tuple(pairs.itertuples(index=False, name=None))
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Shares of one variant on one workload, largest first, in `of` (a key of DENOMINATORS).
+
+    `overhead`: time of a marked call over a plain one's. `clock`: what the readings were taken with.
+    """
+
+    workload: str
+    variant: str
+    of: str
+    shares: tuple[PhaseShare, ...]
+    rounds: int
+    overhead: Share
+    clock: str
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds of a call that the shares are shares of."""
+        return sum(share.ms for share in self.shares)
+
+
+def read(run: data.Run) -> Phases:
+    """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
+    folder, problems = RunFolder(run.path), list[str]()
+    table, facts = PHASE_SCHEMA.empty_table().to_pandas(), list[pass_schema.PhaseFacts]()
+    try:
+        table = folder.read_phases()
+    except RunError as error:
+        problems.append(words.problem(error))
+    try:
+        facts = pass_schema.PHASE_FACTS.validate_python(folder.read_phase_facts())
+    except RunError as error:
+        problems.append(words.problem(error))
+    return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
+
+
+def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float) -> Breakdown:
+    """The shares of every phase of `of` that ran. Raises ValueError where nothing was measured."""
+    found = shares.top_consumers(phases.table, workload, variant, of, alpha=alpha)
+    times = shares.times_ns(phases.table, workload, variant)
+    facts = phases.facts.get((workload, variant))
+    rows = [
+        _phase_share(phase, share, times.get(phase, 0.0))
+        for phase, share in found.items()
+        if math.isfinite(share.value)
+    ]
+    if not rows:
+        raise ValueError(f"{variant} on {workload}: no phase of {of} took any time")
+    return Breakdown(
+        workload=workload,
+        variant=variant,
+        of=of,
+        shares=tuple(rows),
+        rounds=next(iter(found.values())).rounds,
+        overhead=shares.overhead(phases.table, workload, variant, alpha=alpha),
+        clock=(facts and facts.clock) or "",
+    )
+
+
+def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> PhaseShare:
+    """Several phases together, as a share of `whole`. Raises ValueError where they cannot be told apart."""
+    found = shares.share(phases.table, workload, variant, of, whole, alpha=alpha)
+    times = shares.times_ns(phases.table, workload, variant)
+    return _phase_share(" + ".join(of), found, sum(times.get(phase, 0.0) for phase in of))
+
+
+def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:
+    return PhaseShare(phase, 100 * share.value, 100 * share.low, 100 * share.high, ns / 1e6)
+
+
+def agreements(
+    run: data.Run, phases: Phases, workload: str, variant: str, alpha: float
+) -> list[shares.Agreement] | str:
+    """The same shares of the forward by py-spy's samples, or the reason why there are none."""
+    facts = phases.facts.get((workload, variant))
+    if facts is None or not facts.lines:
+        return "the run does not say which line belongs to which phase"
+    known = set(DENOMINATORS["forward"])
+    lines = {
+        file: {number: [[name for name in part if name in known] for part in pair] for number, pair in numbers.items()}
+        for file, numbers in facts.lines.items()
+    }
+    try:
+        folded = data.profile_text(run, workload, variant)
+        return shares.agreements(phases.table, workload, variant, shares.sampled_phases(folded, lines), alpha)
+    except (StackError, ValueError) as error:
+        return str(error)
+    except OSError as error:
+        return f"its profile cannot be read: {error.strerror}"
+
+
+def decisions(run: data.Run, phases: Phases, alpha: float) -> dict[str, tuple[Decision, ...]]:
+    """What the dispute's rules pick from the run's shares and its verdicts' effects, by workload.
+
+    Raises ValueError where the run's numbers are no shares or ratios.
+    """
+    names = ("workload", "variant", "baseline", "low", "high")
+    records = [
+        {
+            "effects": [
+                {name: getattr(effect, name) for name in names} | {"ratio": effect.value}
+                for effect in claim.effects
+                if not effect.unit
+            ]
+        }
+        for claim in run.claims
+    ]
+    return decisions_of(phases.table, records, alpha)
+
+
+# -- in words ------------------------------------------------------------------------------------------------------
+
+
+def geometry(run: data.Run, workload: str) -> str:
+    """The geometry of a workload, "unknown" where the manifest does not say."""
+    return data.experiment(run, workload).workload.geometry or "unknown"
+
+
+def order(run: data.Run, workload: str) -> tuple[int, int, int, str]:
+    """Prefills before decodes, short before long."""
+    work = data.experiment(run, workload).workload
+    return {"prefill": 0, "decode": 1}.get(work.kind or "", 2), work.tokens or 0, work.context or 0, workload
+
+
+def length(run: data.Run, workload: str) -> str:
+    """A workload by its length, where that is all there is to say of it: "T = 128", "1 token after 64"."""
+    work = data.experiment(run, workload).workload
+    if work.chunk or work.batch not in (None, 1) or work.lengths not in (None, "", "repeated"):
+        return workload
+    if work.kind == "prefill" and work.tokens:
+        return f"T = {work.tokens} after {work.context}" if work.context else f"T = {work.tokens}"
+    return f"1 token after {work.context or 0}" if work.kind == "decode" else workload
+
+
+def interval(share: PhaseShare) -> str:
+    """ "41.3 % [37.2, 45.4]"."""
+    places = 1 if share.percent >= 1 else 2
+    return f"{share.percent:.{places}f} % [{share.low:.{places}f}, {share.high:.{places}f}]"
+
+
+def largest(found: Breakdown, count: int = 3) -> str:
+    """The largest phases: "MLP 45 %, QKV 22 %, RoPE 9 %"."""
+    return ", ".join(f"{share.name} {share.percent:.0f} %" for share in found.shares[:count])
+
+
+def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:
+    """Why the dispute's table puts the largest of its lines where it does: its sum, and the same phases in a forward.
+
+    Empty where the phases were not measured apart.
+    """
+    table = list(lines)
+    if not table:
+        return ""
+    line = max(table, key=lambda one: one.percent)
+    try:
+        subset = part(phases, workload, variant, DENOMINATORS["attention-subset"], "forward", alpha)
+        theirs = part(phases, workload, variant, line.phases, "attention-subset", alpha)
+        honest = part(phases, workload, variant, line.phases, "forward", alpha)
+        whole = breakdown(phases, workload, variant, "forward", alpha)
+    except ValueError:
+        return ""
+    outside = [share for share in whole.shares if share.phase not in DENOMINATORS["attention-subset"]]
+    left_out = words.listing([f"{share.name} ({share.percent:.0f} %)" for share in outside[:4]])
+    total = sum(one.milliseconds for one in table)
+    return (
+        f"Their table says {line.percent:g} % for {line.line} because it divides {line.milliseconds:g} ms by "
+        f"{total:.4g} ms, the sum of {len(table)} micro-benchmarks of one layer's attention. Here these parts are "
+        f"{interval(subset)} of the forward: {left_out} were never in the sum. Of what they timed {line.line} takes "
+        f"{interval(theirs)} here, of the whole forward {interval(honest)}."
+    )

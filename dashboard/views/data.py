@@ -1,0 +1,362 @@
+"""One run as pages show it: claims with their effects, memory, profiles, and what is known of the machine.
+
+The files may come from anywhere. What is wrong with a whole run is a `RunError` of the store; what pages alone read
+counts as missing where it is of a wrong kind (`files`).
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from llama_workbench.harness.metrics.registry import names
+from llama_workbench.harness.report.text import excluded_lines, value_text
+from llama_workbench.harness.spec.comparison import TIMES
+from llama_workbench.harness.store import pass_schema, schema
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+
+from .. import words
+from ..flames.tree import Frame, Scale, StackError, read_folded
+from .files import Control, Definition, Experiment, Hypothesis, Manifest
+
+LARGEST_PROFILE_BYTES = 64 << 20
+T = TypeVar("T")
+NO_HYPOTHESIS = Hypothesis()
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One row of evidence: `value` with its interval; an open end is None.
+
+    Without a `unit` it is the ratio t_baseline / t_variant; with one it is a value and compares nothing.
+    """
+
+    workload: str
+    variant: str = ""
+    baseline: str = ""
+    metric: str = ""
+    unit: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    seconds: float | None = None
+    verdict: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The value with its interval."""
+        if self.unit:
+            return value_text({"value": self.value, "low": self.low, "high": self.high, "unit": self.unit})
+        return words.effect(self.value, self.low, self.high)
+
+    @property
+    def sides(self) -> str:
+        """Who was measured: "fast against team006_before", or what was measured where no variant was."""
+        return " against ".join(name for name in (self.variant, self.baseline) if name) or self.metric
+
+    @property
+    def where(self) -> str:
+        """The workload; of a value without one, what was measured."""
+        return self.workload or self.metric
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim, or one part of it, with its verdict. `low` and `high` bound what is claimed; None is open.
+
+    What nobody said is empty: figures also show effects that belong to no claim.
+    """
+
+    id: str
+    title: str
+    alpha: float
+    effects: tuple[Effect, ...]
+    claimed: str = ""
+    low: float | None = None
+    high: float | None = None
+    part: str = ""
+    statement: str = ""
+    who: tuple[str, ...] = ()
+    source: str = ""
+    decided_by: str = ""
+    verdict: str = ""
+    reason: str = ""
+    assumes: tuple[str, ...] = ()
+    hypothesis: Hypothesis = NO_HYPOTHESIS
+
+    @property
+    def kind(self) -> str:
+        """What decides it: "time" where two sides were timed, else one of the metrics that `harness.claims` lists."""
+        metric = self.hypothesis.metric or ""
+        return metric if metric in {*names()} - {*TIMES} else "reading" if self.unit else "time"
+
+    @property
+    def unit(self) -> str:
+        """The unit of its effects; empty where they are ratios of times."""
+        return next((effect.unit for effect in self.effects if effect.unit), "")
+
+    @property
+    def is_comparison(self) -> bool:
+        """True for `--compare A B`, where nobody claimed anything and the region is the margin of "same"."""
+        return self.id == "ad-hoc"
+
+    @property
+    def notes(self) -> list[str]:
+        """The warnings of its effects, each once, after the workloads that have it."""
+        where: dict[str, list[str]] = {}
+        for effect in self.effects:
+            for note in effect.warnings:
+                where.setdefault(note, []).append(effect.where)
+        return [f"{words.listing(list(dict.fromkeys(names)))}: {note}" for note, names in where.items()]
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the machine made of identical code on one workload: the hull of the controls' intervals."""
+
+    low: float
+    high: float
+    rounds: int
+    fired: bool
+
+    @property
+    def text(self) -> str:
+        """Both ends."""
+        return f"{self.low:.4f} – {self.high:.4f}"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One sampled profile. `root` is None where there is none, and `reason` says why."""
+
+    row: pass_schema.Profile
+    root: Frame | None
+    reason: str
+
+    @property
+    def scale(self) -> Scale | None:
+        """What turns samples into time; None where samples or the time of a call are missing."""
+        if self.root is None or self.row.median_ns is None:
+            return None
+        return Scale(self.root.samples, self.row.median_ns, self.row.median_error_ns or None)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: everything the pages show, but the samples, the passes' files, and the profiles (`read_profile`)."""
+
+    path: Path
+    manifest: Manifest
+    claims: tuple[Claim, ...]
+    floors: Mapping[str, Floor]
+    profiles: Mapping[tuple[str, str], pass_schema.Profile]  # by workload and variant
+    memory: Mapping[tuple[str, str], pass_schema.Memory]  # by workload and variant
+    left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
+    problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
+
+    @property
+    def id(self) -> str:
+        """The run's own name, else that of its folder."""
+        return self.manifest.id or self.path.name
+
+    @property
+    def alpha(self) -> float | None:
+        """The error rate of the whole report."""
+        return self.manifest.alpha
+
+    @property
+    def noise(self) -> str:
+        """What the controls showed, in one line."""
+        return (self.manifest.noise and self.manifest.noise.line) or ""
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is wrong with the run as a whole, and so with all of its numbers."""
+        status, fired = self.manifest.status, [name for name, floor in self.floors.items() if floor.fired]
+        lines = []
+        if status != "complete":
+            lines.append(f"This run is {status or 'of unknown status'}: it shows what it had measured by then.")
+        if fired:
+            lines.append(
+                f"A control fired on {words.listing(fired)}: this machine reports a difference between identical code. "
+                "Trust a verdict there only if it survives a bias of that size."
+            )
+        return [*lines, *(f"Left out: {problem}" for problem in self.problems)]
+
+
+NO_EXPERIMENT = Experiment.model_validate({"workload": {"name": ""}})
+
+
+def experiment(run: Run, workload: str) -> Experiment:
+    """What run.json says of a workload; nothing where it does not know it."""
+    return next((one for one in run.manifest.experiments if one.workload.name == workload), NO_EXPERIMENT)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_run(path: Path) -> Run:
+    """Read one run. Raises RunError where the manifest or the verdicts cannot be read."""
+    folder = RunFolder(path)
+    content = folder.read_manifest()
+    manifest = Manifest.model_validate(content)
+    verdicts = schema.VERDICTS.validate_python(folder.read_verdicts())
+    problems: list[str] = []
+
+    def rows(read: Callable[[], list[dict[str, Any]]], form: TypeAdapter[list[T]]) -> list[T]:
+        try:
+            return form.validate_python(read())
+        except RunError as error:
+            problems.append(error.brief)
+            return []
+
+    claims = {claim.id: claim for claim in rows(folder.read_claims, TypeAdapter(list[Definition]))}
+    memory = rows(folder.read_memory, pass_schema.MEMORY)
+    profiles = rows(folder.read_profiles, pass_schema.PROFILES)
+    controls = manifest.noise.controls if manifest.noise else []
+    return Run(
+        path=path,
+        manifest=manifest,
+        claims=tuple(_claim(verdict, claims.get(verdict.claim, Definition())) for verdict in verdicts),
+        floors=_floors([control for control in controls if control is not None]),
+        profiles={(row.workload, row.variant): row for row in profiles},
+        memory={(row.workload, row.variant): row for row in memory},
+        left_out=tuple(excluded_lines(content)),
+        problems=tuple(problems),
+    )
+
+
+def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
+    """The profile of one variant on one workload; None where the run made none."""
+    row = run.profiles.get((workload, variant))
+    if row is None:
+        return None
+    root, reason = None, row.reason
+    if row.path is not None:
+        try:
+            root = read_folded(profile_text(run, workload, variant))
+        except (OSError, StackError) as error:
+            reason = f"{row.path}: {error.strerror if isinstance(error, OSError) else error}"
+        if root is not None and not root.samples:
+            root, reason = None, "the profiler took no sample"
+    return Profile(row, root, reason or "the run gives no reason")
+
+
+def profile_text(run: Run, workload: str, variant: str) -> str:
+    """The folded stacks of a profile as the run keeps them. Raises StackError or OSError where they cannot be read."""
+    row = run.profiles.get((workload, variant))
+    if row is None or row.path is None:
+        raise StackError("the run has no such profile")
+    try:
+        return RunFolder(run.path).read_stacks(row.path, LARGEST_PROFILE_BYTES)
+    except RunError as error:
+        raise StackError(f"{error.problem}. {error.fix}") from error
+    except ValueError as error:
+        raise StackError(str(error)) from error
+
+
+def claim_of(verdict: Mapping[str, Any]) -> Claim:
+    """A verdict that no run stored, in the form of verdicts.json, as a page shows it."""
+    return _claim(schema.VERDICTS.validate_python([verdict])[0], Definition())
+
+
+def _claim(verdict: schema.Verdict, definition: Definition) -> Claim:
+    part = verdict.part or ""
+    sources = [[text for text in (each.document, each.section) if text] for each in definition.source or ()]
+    hypotheses = [each for each in definition.hypothesis or () if (each.part or "") == part]
+    return Claim(
+        id=verdict.claim,
+        part=part,
+        title=verdict.title or definition.title or verdict.claim,
+        statement=verdict.statement or definition.statement or "",
+        who=tuple(verdict.who),
+        source="; ".join(", ".join(names) for names in sources),
+        decided_by=definition.decided_by or "",
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        alpha=verdict.alpha or 0.01,
+        claimed=verdict.claimed,
+        low=verdict.region.low if verdict.region else None,
+        high=verdict.region.high if verdict.region else None,
+        effects=tuple(map(_effect, verdict.effects)),
+        assumes=tuple(definition.assumes or ()),
+        hypothesis=hypotheses[0] if hypotheses else NO_HYPOTHESIS,
+    )
+
+
+def _effect(row: schema.Effect) -> Effect:
+    def known(value: float) -> float | None:
+        return value if math.isfinite(value) and (row.unit or value > 0) else None  # a ratio of 0 or less is none
+
+    return Effect(
+        workload=row.workload,
+        variant=row.variant,
+        baseline=row.baseline,
+        metric=row.metric,
+        unit=row.unit,
+        value=known(row.ratio),
+        low=known(row.low),
+        high=known(row.high),
+        rounds=row.rounds,
+        seconds=row.seconds,
+        verdict=row.verdict,
+        warnings=tuple(row.warnings),
+    )
+
+
+def _floors(controls: Sequence[Control]) -> dict[str, Floor]:
+    floors: dict[str, Floor] = {}
+    for row in controls:
+        if row.low is None or row.high is None:
+            continue  # still unbounded: it says nothing about the machine
+        have = floors.get(row.workload, Floor(row.low, row.high, 0, False))
+        floors[row.workload] = Floor(
+            low=min(row.low, have.low),
+            high=max(row.high, have.high),
+            rounds=max(row.rounds or 0, have.rounds),
+            fired=have.fired or row.fired is True,
+        )
+    return floors
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def reproduce(run: Run, claim: Claim) -> str:
+    """The command that measures this claim again, with what this run chose."""
+    parts = ["pytest", "--benchmark"]
+    if claim.is_comparison and claim.effects:
+        first = claim.effects[0]
+        workloads = dict.fromkeys(effect.workload for effect in claim.effects)
+        parts += ["--compare", first.baseline, first.variant, "--workloads", ",".join(workloads)]
+    else:
+        parts += ["--claims", claim.id]
+    if run.manifest.seed is not None:
+        parts += ["--seed", str(run.manifest.seed)]
+    return shlex.join(parts)
+
+
+def sentence(claim: Claim) -> str:
+    """What the verdict means, in plain words, to stand after the verdict's own word."""
+    meaning = words.look(claim.verdict).meaning.format(claimed=claim.claimed or "not recorded")
+    if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
+        return f"on every workload {meaning}"
+    return meaning
+
+
+def measured(claim: Claim) -> str:
+    """The effect in a few words: one interval, or the span of several."""
+    known = [effect for effect in claim.effects if effect.value is not None]
+    values = sorted(effect.value for effect in known if effect.value is not None)
+    if len(known) < 2:
+        return known[0].text if known else "not measured"
+    return f"{words.plain(values[0])} to {words.plain(values[-1])} {claim.unit}" if claim.unit else words.span(values)

@@ -1,0 +1,125 @@
+"""The list of runs under a results folder, and the stamps that tell when a file changed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llama_workbench.harness.store.files import DATA_FILES, JOURNAL, MANIFEST, SAMPLES, STANDINGS, VERDICTS
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.listing import RunSummary, describe, run_folders
+
+BASELINES = "baselines/"
+"""What the names of saved runs begin with."""
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Names, times of change and sizes of files: differs when what was read may differ."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in the list of runs, under the name it has in links."""
+
+    name: str
+    summary: RunSummary
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it was saved under a name, to compare with."""
+        return self.name.startswith(BASELINES)
+
+
+def stamp_of_run(path: Path) -> Stamp:
+    """The stamp of a run's own files."""
+    return _stamp(path / name for name in (MANIFEST, JOURNAL, *DATA_FILES) if name != STANDINGS)
+
+
+def stamp_of_standings(path: Path) -> Stamp:
+    """The stamp of what a run's ratios to the yardstick are read from."""
+    return _stamp(path / name for name in (MANIFEST, SAMPLES, JOURNAL, STANDINGS))
+
+
+def _stamp(paths: Iterable[Path]) -> Stamp:
+    found = []
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        found.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the runs lie: `--results PATH`, else $WORKBENCH_RESULTS, else ./results."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--results")
+    try:
+        chosen = parser.parse_known_args(list(arguments))[0].results
+    except argparse.ArgumentError:  # "--results" with nothing behind it
+        chosen = None
+    return Path(chosen or environment.get("WORKBENCH_RESULTS") or "results")
+
+
+class RunList:
+    """All runs under a results folder: in its runs/ and baselines/, or lying in it directly, or itself.
+
+    Reading hundreds of them takes seconds, so each look reads only those whose files changed since the last.
+    """
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._known: dict[Path, tuple[Stamp, RunSummary]] = {}
+
+    def entries(self) -> list[Entry]:
+        """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`."""
+        entries, known = [], {}
+        for name, run in _named_folders(self._results):
+            stamp = _stamp((run.path, run.path / MANIFEST, run.path / VERDICTS))
+            before = self._known.get(run.path)
+            summary = before[1] if before is not None and before[0] == stamp else describe(run)
+            known[run.path] = (stamp, summary)
+            entries.append(Entry(name, summary))
+        self._known = known
+        return sorted(entries, key=lambda entry: (entry.summary.started, entry.name), reverse=True)
+
+
+def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
+    """Every folder that might be a run, with its name in links."""
+    if RunFolder(results).looks_like_a_run():
+        return [(results.resolve().name, RunFolder(results))]
+    homes = [("", results / "runs"), (BASELINES, results / "baselines")]
+    if not any(home.is_dir() for _, home in homes):
+        homes = [("", results)]
+    return [(prefix + run.path.name, run) for prefix, home in homes for run in run_folders(home)]
+
+
+def without_copies(entries: Sequence[Entry]) -> list[Entry]:
+    """The runs, each once: one that was saved as a baseline too is shown as that baseline."""
+    kept = {(entry.summary.id, entry.summary.started): entry for entry in entries if entry.is_baseline}
+    chosen = [kept.get((entry.summary.id, entry.summary.started), entry) for entry in entries]
+    return list({entry.name: entry for entry in chosen}.values())
+
+
+def first_shown(runs: Sequence[Entry]) -> Entry:
+    """The run that a reader sees first: the newest of their own; where all are baselines, that with most verdicts."""
+    own = [entry for entry in runs if not entry.is_baseline]
+    return own[0] if own else max(runs, key=lambda entry: sum(entry.summary.verdicts.values()))
+
+
+def label(entry: Entry) -> str:
+    """What a run is, on one line of plain text."""
+    summary = entry.summary
+    day = f"{when(summary.started)} UTC" if summary.started else "no date"
+    count = sum(summary.verdicts.values())
+    verdicts = f"{count} verdict{'' if count == 1 else 's'}" if count else "no verdicts"
+    state = "" if summary.status == "complete" else f" · {summary.status}"
+    return f"{day}{state} · {verdicts} · {entry.name}"
+
+
+def when(started: str) -> str:
+    """A start in ISO 8601 as people write it, to the minute."""
+    return started[:16].replace("T", " ") or "no date"

@@ -1,0 +1,180 @@
+"""The forest plot as data: rows, axis, ticks, names. figures/forest draws it with plotly, export/svg as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .. import words
+from .data import Claim, Effect, Floor
+from .ticks import linear_ticks, ratio_ticks
+
+# Heights in pixels. The y axis counts pixels, so that a row is as high on a phone as on a wall.
+ROW_PX = 46  # a line of text and a track
+TRACK_PX = 20
+GROUP_PX = 26  # a heading
+HEAD_PX = 18
+
+FLOOR = "A/A floor"
+SLOWER, FASTER = "◂ variant slower", "variant faster ▸"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One effect. `y`: the middle of its track above the axis, in pixels."""
+
+    y: float
+    effect: Effect
+    floor: Floor | None
+
+    @property
+    def told(self) -> str:
+        """The effect and its rounds, at the right above the track."""
+        return f"{self.effect.text} · {self.effect.rounds}"
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Rows in the order of the file, under a heading for each baseline where there are several.
+
+    left, right: ends of the axis; it is logarithmic for ratios, so that twice as fast and half as fast are equally far
+    from 1. With a unit it is linear, and there is no line at 1 and no floor. region: the claimed one, None for an open
+    end; None in all where there is nothing to draw. column: what stands at the right of the rows.
+    """
+
+    claim: Claim
+    rows: tuple[Row, ...]
+    headings: tuple[tuple[float, str], ...]
+    height: float
+    left: float
+    right: float
+    region: tuple[float | None, float | None] | None
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether the effects are ratios of times."""
+        return not self.claim.unit
+
+    @property
+    def column(self) -> str:
+        """What stands at the right of each row."""
+        sure = words.percent(1 - self.claim.alpha)
+        return f"speed-up [{sure} interval] · rounds" if self.is_ratio else "value [interval] · count"
+
+    @property
+    def title(self) -> str:
+        """The axis."""
+        if self.is_ratio:
+            return "speed-up (t_baseline / t_variant), log scale"
+        return f"{self.claim.effects[0].metric} [{self.claim.unit}]"
+
+    @property
+    def ticks(self) -> dict[float, str]:
+        """Round values with their labels."""
+        return (ratio_ticks if self.is_ratio else linear_ticks)(self.left, self.right)
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The verdicts that have a mark, each once."""
+        return list(dict.fromkeys(row.effect.verdict for row in self.rows if row.effect.value is not None))
+
+    def ends(self, low: float | None, high: float | None) -> tuple[float, float]:
+        """An interval on the axis: an open end runs to the edge."""
+        return self.left if low is None else low, self.right if high is None else high
+
+    def share(self, value: float) -> float:
+        """Where a value lies between the ends, from 0 to 1; an end that is no ratio, 0 or less, lies at the left."""
+        inside = max(value, self.left)
+        if self.is_ratio:
+            return min(math.log(inside / self.left) / math.log(self.right / self.left), 1.0)
+        return min((inside - self.left) / (self.right - self.left), 1.0)
+
+
+def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:
+    """The forest of a claim's effects, with the floor of each workload that has one."""
+    floors = {} if claim.unit else floors
+    placed, headings, height = _rows(claim.effects)
+    rows = tuple(Row(y, effect, floors.get(effect.workload)) for y, effect in placed)
+    area = region(claim)
+    known = [*(area or ())]
+    for row in rows:
+        known += [row.effect.value, row.effect.low, row.effect.high]
+        known += [row.floor.low, row.floor.high] if row.floor else []
+    left, right = (_linear_span if claim.unit else _span)([value for value in known if value is not None])
+    return Forest(claim, rows, tuple(headings), height, left, right, area)
+
+
+def region(claim: Claim) -> tuple[float | None, float | None] | None:
+    """Ends of the claimed region on the figure's axis, None for an open one; None where there is nothing to draw.
+
+    What a speed-up is due to is claimed as a word: its region is a single point in per cent, and no ratio.
+    """
+    if (claim.low is None and claim.high is None) or (not claim.unit and claim.low == claim.high):
+        return None
+    return claim.low, claim.high
+
+
+def region_name(claim: Claim) -> str:
+    """What the region is, for the legend."""
+    return f"{'margin' if claim.is_comparison else 'claimed'}: {claim.claimed or 'not recorded'}"
+
+
+def _rows(effects: Sequence[Effect]) -> tuple[list[tuple[float, Effect]], list[tuple[float, str]], float]:
+    """Tracks and headings with the height of their middle above the axis in pixels, and the height of all of them."""
+    baselines = list(dict.fromkeys(effect.baseline for effect in effects))
+    several = len(baselines) > 1
+    top = ROW_PX * len(effects) + (GROUP_PX * len(baselines) if several else 0) + HEAD_PX
+    y, placed, headings = float(top - HEAD_PX), [], []
+    for baseline in baselines:
+        if several:
+            y -= GROUP_PX
+            headings.append((y + 10, baseline))
+        for effect in effects:
+            if effect.baseline == baseline:
+                y -= ROW_PX
+                placed.append((y + TRACK_PX / 2 + 3, effect))
+    return placed, headings, top
+
+
+def _span(ratios: Sequence[float]) -> tuple[float, float]:
+    """Ends of the axis of ratios: everything that is finite, 1, and some air, as far as a float goes."""
+    logs = [0.0, *(math.log(value) for value in ratios if value > 0)]
+    low, high = min(logs), max(logs)
+    air = max(0.08 * (high - low), 0.003)
+    return math.exp(max(low - air, -700.0)), math.exp(min(high + air, 700.0))
+
+
+def _linear_span(values: Sequence[float]) -> tuple[float, float]:
+    """The same for values with a unit; from 0 where nothing is below."""
+    values = values or [0.0, 1.0]
+    low, high = min(0.0, *values), max(0.0, *values)
+    air = 0.05 * (high - low) or 1.0
+    return low - (air if low < 0 else 0.0), high + air
+
+
+def in_words(claim: Claim, floors: Mapping[str, Floor]) -> str:
+    """The forest plot in a sentence a row, for those who do not see it."""
+    lines = []
+    for effect in claim.effects:
+        floor = floors.get(effect.workload)
+        beside = f", {FLOOR} {floor.low:.3f} to {floor.high:.3f}" if floor else ""
+        against = f" against {effect.baseline}" if effect.baseline else ""
+        lines.append(f"{effect.where}{against}: {effect.text}, {effect.verdict}{beside}")
+    what = "Value" if claim.unit else "Speed-up"
+    return f"{what} per workload, {region_name(claim)}. {'. '.join(lines or ['No rows'])}."
+
+
+def caption(claim: Claim, floors: Mapping[str, Floor], alpha: float | None) -> str:
+    """What the colours of the figure mean; `alpha` is the error rate that all intervals of the run share."""
+    area = "the margin within which two variants count as the same" if claim.is_comparison else "the claimed range"
+    blue = f"Blue is {area}. " if region(claim) is not None else ""
+    if claim.unit:
+        return f"{blue}A value without a line was counted or tried: it is exact and has no interval."
+    floor = (
+        f"Grey is the {FLOOR}: what this machine made of identical code on that workload."
+        if any(effect.workload in floors for effect in claim.effects)
+        else "This run has no A/A control on these workloads, so no floor is drawn."
+    )
+    together = f" With {words.percent(1 - alpha)} confidence all of this run hold at once." if alpha else ""
+    return f"{blue}{floor} Intervals keep their confidence however often one looks at them.{together}"

@@ -1,0 +1,154 @@
+"""Runs over time: a variant's relative time in each, which runs may be compared, and what changed.
+
+All rules are those of `workbench compare` (harness/report/compare.py); this module puts runs in order and pairs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.report.compare import Row, compare_standings, why_not
+from llama_workbench.harness.stats.confidence import Interval
+from llama_workbench.harness.store.schema import Standings
+
+from .entries import Entry
+
+
+@dataclass(frozen=True)
+class Past:
+    """One run of a history with its standings."""
+
+    entry: Entry
+    standings: Standings
+
+
+@dataclass(frozen=True)
+class Point:
+    """The relative time of a variant in one run.
+
+    sound: the run ended whole, no control fired, and the effect did not drift. against: the reference of the ratio.
+    """
+
+    name: str
+    started: str
+    interval: Interval
+    against: str
+    baseline: bool
+    sound: bool
+
+
+@dataclass(frozen=True)
+class Break:
+    """Why a point cannot be compared with the point before it: an index into the points, and the reasons in words."""
+
+    index: int
+    before: str
+    after: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One variant in two runs that may be compared, the later one against the latest such run before it."""
+
+    before: str
+    after: str
+    started: str
+    row: Row
+
+
+def subjects(pasts: Sequence[Past], workload: str) -> list[str]:
+    """Variants that have a number on a workload in any of the runs, those of the newest run first."""
+    found = [variant for past in reversed(pasts) for name, variant in past.standings.subjects if name == workload]
+    return list(dict.fromkeys(found))
+
+
+def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Point], list[Break]]:
+    """One variant on one workload over the runs, oldest first, and where its line must not be drawn through."""
+    key = (workload, variant)
+    having = [past for past in pasts if key in past.standings.times]
+    found = [
+        Point(
+            name=past.entry.name,
+            started=past.entry.summary.started,
+            interval=past.standings.times[key].interval,
+            against=past.standings.workloads[workload].reference or "",
+            baseline=past.entry.is_baseline,
+            sound=past.entry.summary.status == "complete"
+            and not past.standings.workloads[workload].bias
+            and not past.standings.times[key].unstable,
+        )
+        for past in having
+    ]
+    breaks = []
+    for index, (old, now) in enumerate(pairwise(having), 1):
+        reasons = comparable(old.standings.environment, now.standings.environment)
+        if reason := why_not(key, old.standings, now.standings):
+            reasons = [*reasons, reason]
+        if reasons:
+            breaks.append(Break(index, old.entry.name, now.entry.name, tuple(reasons)))
+    return found, breaks
+
+
+def changes(pasts: Sequence[Past], workload: str) -> list[Change]:
+    """Every variant on a workload in every run against the latest earlier run on the same machine configuration.
+
+    What differs between the two besides the machine (weights, the workload itself, the clock) is a row that says
+    "cannot tell", as in `workbench compare`.
+    """
+    latest: list[Past] = []  # of each machine configuration
+    found = []
+    for past in pasts:
+        if not any(name == workload for name, _ in past.standings.subjects):
+            continue
+        alike = next(
+            (
+                index
+                for index, other in enumerate(latest)
+                if not comparable(other.standings.environment, past.standings.environment)
+            ),
+            None,
+        )
+        if alike is None:
+            latest.append(past)
+            continue
+        old, latest[alike] = latest[alike], past
+        keys = [key for key in old.standings.subjects if key[0] == workload]
+        for row in compare_standings(old.standings, past.standings, only=keys).rows:
+            found.append(Change(old.entry.name, past.entry.name, past.entry.summary.started, row))
+    return found
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A claim whose verdict in one run is another than in the run before that judged it."""
+
+    before: str
+    after: str
+    started: str
+    part: str
+    was: str
+    became: str
+
+
+def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple[Entry, dict[str, str]]], list[Turn]]:
+    """What became of a claim in each run that judged it, by part, oldest run first; and where that changed.
+
+    `entries` oldest first. Machines are not told apart: a verdict is about the machine that it was reached on.
+    """
+    judged = [
+        (entry, {part: verdict for name, part, verdict in entry.summary.claims if name == claim}) for entry in entries
+    ]
+    judged = [(entry, parts) for entry, parts in judged if parts]
+    last: dict[str, tuple[str, str]] = {}
+    turns = []
+    for entry, parts in judged:
+        for part, verdict in parts.items():
+            if part in last and last[part][1] != verdict:
+                name, was = last[part]
+                turns.append(Turn(name, entry.name, entry.summary.started, part, was, verdict))
+            last[part] = (entry.name, verdict)
+    return judged, turns

@@ -1,0 +1,163 @@
+"""Memory of a run: time against memory, and what caching policies hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llama_workbench.harness.evidence.evidence import Evidence
+from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.store.folder import RunFolder
+
+from .. import words
+from . import data
+from .samples import Timing, timing
+
+AMOUNTS = {
+    "peak_transient_bytes": "Peak transient, above the weights",
+    "parameter_bytes": "Parameters",
+    "cache_bytes": "Caches",
+}
+"""What is shown of a row of memory.json, each on an axis of its own: they differ by orders of magnitude."""
+
+
+def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -> list[str]:
+    """How far every other side lies from the baseline by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
+    amounts: dict[str, float | None] = {row.variant: getattr(row, field) for row in rows}
+    base = amounts.get(baseline)
+    if base is None:
+        return []
+    lines = []
+    for name, amount in amounts.items():
+        if name == baseline or amount is None:
+            continue
+        share = f" ({100 * (amount - base) / base:+.3g} %)" if base else ""
+        change = f"{words.size(abs(amount - base))} {'more' if amount > base else 'less'} than {baseline}{share}"
+        lines.append(f"{name}: the same as {baseline}" if amount == base else f"{name}: {change}")
+    return lines
+
+
+# -- time against memory -------------------------------------------------------------------------------------------
+
+FRONT = "on the front"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A variant in time and memory. `rank`: FRONT, "beaten by X", or "behind X, not settled"."""
+
+    variant: str
+    amount: float
+    timing: Timing
+    rank: str = ""
+
+
+def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], list[str]]:
+    """Every variant of a workload with its bytes (a key of AMOUNTS) and its speed-up over the baseline, fastest first.
+
+    Also who could not be placed, each with the reason.
+    """
+    baseline = data.experiment(run, workload).baseline or ""
+    spots, missing = [], []
+    for (where, variant), row in run.memory.items():
+        if where != workload:
+            continue
+        amount, time = getattr(row, field), timing(run, evidence, workload, variant, baseline)
+        if amount is None:
+            missing.append(f"{variant}: {row.reason or 'its memory was not measured'}")
+        elif time.ratio is None:
+            missing.append(f"{variant}: {time.warning}")
+        else:
+            spots.append(Spot(variant, amount, time))
+    spots.sort(key=lambda spot: -(spot.timing.ratio or 0))
+    return [replace(spot, rank=_rank(spot, spots)) for spot in spots], missing
+
+
+def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
+    """Where a variant lies to the front: those that no other one beats in time without needing more memory."""
+
+    def ratio(one: Spot) -> float:
+        return one.timing.ratio or 0.0
+
+    def better(other: Spot) -> bool:
+        no_worse = other.amount <= spot.amount and ratio(other) >= ratio(spot)
+        return no_worse and (other.amount, ratio(other)) != (spot.amount, ratio(spot))
+
+    rivals = sorted((other for other in spots if better(other)), key=ratio, reverse=True)
+    if not rivals:
+        return FRONT
+    for rival in rivals:
+        low, high = rival.timing.low, spot.timing.high
+        if low is not None and high is not None and low > high:
+            return f"beaten by {rival.variant}"
+    return f"behind {rivals[0].variant}, not settled"
+
+
+# -- what policies hold ----------------------------------------------------------------------------------------------
+
+HELD = {
+    "mask": "Masks",
+    "kv": "Keys and values",
+    "rope": "RoPE tables",
+    "caches": "Masks, keys and values, and RoPE tables",
+    "resident": "Peak resident memory above the weights",
+}
+"""What a sweep shows of each step; all but the last are counted tensors."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was held after `lengths` different lengths: bytes by a key of HELD, as measured and as computed."""
+
+    lengths: int
+    measured: Mapping[str, float]
+    computed: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One variant's sweep. `longest` is the longest length; `reason` says why something is missing."""
+
+    workload: str
+    variant: str
+    weights_bytes: float | None
+    longest: int
+    steps: tuple[Step, ...]
+    reason: str
+
+
+def read_policies(run: data.Run) -> list[Policy]:
+    """The sweeps of memory_sweep.json. Raises RunError."""
+    rows = pass_schema.MEMORY_SWEEP.validate_python(RunFolder(run.path).read_memory_sweep())
+    return [_policy(row) for row in rows]
+
+
+def _policy(row: pass_schema.Sweep) -> Policy:
+    peaks = row.peak_bytes or []
+    tensors = {len(step.lengths): step for step in row.steps if step.lengths}
+    steps = []
+    for count in sorted(tensors) or [1 << power for power in range(len(peaks))]:
+        step = tensors.get(count, pass_schema.SweepStep(lengths=[]))
+        measured, power = _held(step.held), int(math.log2(count))
+        if count == 1 << power and power < len(peaks) and row.loaded_bytes is not None:
+            measured["resident"] = peaks[power] - row.loaded_bytes
+        steps.append(Step(count, measured, _held(step.computed.held if step.computed else {})))
+    return Policy(
+        workload=row.workload,
+        variant=row.variant,
+        weights_bytes=row.weights_bytes or None,
+        longest=max(row.served or [0]),
+        steps=tuple(steps),
+        reason=row.reason or "",
+    )
+
+
+def _held(kinds: Mapping[str, int]) -> dict[str, float]:
+    held: dict[str, float] = {kind: kinds[kind] for kind in ("mask", "kv", "rope") if kind in kinds}
+    return held | ({"caches": sum(held.values())} if len(held) == 3 else {})
+
+
+def percent_of(size: float | None, weights: float | None) -> str:
+    """How much of the weights' bytes."""
+    return "–" if size is None or not weights else f"{100 * size / weights:.3g} % of the weights"

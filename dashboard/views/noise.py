@@ -1,0 +1,168 @@
+"""How noisy a run was: medians of each round, drift over the run, places within a round, page faults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from llama_workbench.harness.stats.confidence import fixed_interval
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+
+from .. import words
+from . import data, samples
+
+LEVEL = 0.99
+YARDSTICK = "yardstick"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A value with its interval (99 %, for itself) and the number of rounds; ends are infinite where there is none."""
+
+    value: float
+    low: float
+    high: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Aggregates of a run's samples.
+
+    rounds: a row for each variant in each round: `workload`, `variant`, `seconds` (timed before it in this run), `ns`
+    (median of a call) and `faults` (page faults a call). places: by workload, how much longer, as a ratio, the first
+    sample of a sub-round took than the others, and the last than the first by a straight line.
+    """
+
+    rounds: pd.DataFrame
+    places: Mapping[str, tuple[Span, Span]]
+    samples: int
+    problem: str
+
+
+def read(run: data.Run) -> Noise:
+    """Aggregate the samples of a run. What cannot be read is a problem, and nothing of it is shown."""
+    try:
+        return aggregate(RunFolder(run.path).read_samples(), samples.clocks(run))
+    except RunError as error:
+        return Noise(_NO_ROUNDS, {}, 0, words.problem(error))
+
+
+def aggregate(table: pd.DataFrame, clock: Mapping[str, str]) -> Noise:
+    """The same from a table of samples, columns as the store's SCHEMA, in the order they were taken."""
+    if table.empty:
+        return Noise(_NO_ROUNDS, {}, 0, "")
+    timed = samples.timed(table, clock)
+    return Noise(by_round(timed), places(timed), len(table), "")
+
+
+_NO_ROUNDS = pd.DataFrame(columns=["workload", "variant", "process", "round", "seconds", "ns", "faults"])
+
+
+def by_round(timed: pd.DataFrame) -> pd.DataFrame:
+    """Medians of every variant in every round; lengths that differ are taken together."""
+    keys = ["workload", "variant", "process", "round"]
+    grouped = timed.groupby(keys, observed=True, sort=False)
+    found = pd.DataFrame(
+        {"seconds": grouped["seconds"].first(), "ns": grouped["ns"].median(), "faults": grouped["faults"].median()}
+    )
+    return found[found["ns"] > 0].reset_index()
+
+
+def places(timed: pd.DataFrame) -> dict[str, tuple[Span, Span]]:
+    """Of each workload: the first place against the others, and the last against the first by a straight line.
+
+    A sample's log time has its variant's median at that length taken off, and then the mean of its sub-round. One
+    number a round, so that the interval is a t interval over rounds.
+    """
+    rows = timed[timed["ns"] > 0]
+    log = np.log(rows["ns"].to_numpy())
+    own = pd.Series(log, rows.index)
+    own = own - own.groupby([rows["workload"], rows["variant"], rows["tokens"]], observed=True).transform("median")
+    sub_rounds = [rows["workload"], rows["process"], rows["round"], rows["sub_round"]]
+    grouped = rows["position"].groupby(sub_rounds, observed=True)
+    most = grouped.transform("max")
+    frame = pd.DataFrame(
+        {
+            "workload": rows["workload"],
+            "process": rows["process"],
+            "round": rows["round"],
+            "own": own - own.groupby(sub_rounds, observed=True).transform("mean"),
+            "place": rows["position"] / most.where(most > 0),
+            "first": rows["position"] == 0,
+        }
+    ).dropna()
+    frame["centred"] = frame["place"] - 0.5
+    frame["product"] = frame["own"] * frame["centred"]
+    frame["square"] = frame["centred"] ** 2
+    frame["own_first"] = frame["own"].where(frame["first"])
+    frame["own_later"] = frame["own"].where(~frame["first"])
+    by = frame.groupby(["workload", "process", "round"], observed=True)
+    sums = by[["product", "square"]].sum()
+    means = by[["own_first", "own_later"]].mean()
+    per_round = pd.DataFrame(
+        {"first": means["own_first"] - means["own_later"], "slope": sums["product"] / sums["square"]}
+    )
+    return {
+        str(workload): (_ratio(one["first"].dropna().to_numpy()), _ratio(one["slope"].dropna().to_numpy()))
+        for workload, one in per_round.groupby("workload", observed=True)
+    }
+
+
+def _ratio(logs: NDArray[np.float64]) -> Span:
+    """Mean of log ratios as a ratio with its t interval."""
+    interval = fixed_interval(logs, 1 - LEVEL)
+    value, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
+    return Span(value, low, high, interval.n)
+
+
+def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
+    """Median over rounds of a call's time, with the exact interval by order statistics; None where not measured."""
+    rows = noise.rounds
+    found = rows.loc[(rows["workload"] == workload) & (rows["variant"] == variant), "ns"].to_numpy(np.float64)
+    if not len(found):
+        return None
+    ends = stats.quantile_test(found, q=float(np.median(found)), p=0.5).confidence_interval(LEVEL)
+    low, high = float(ends.low), float(ends.high)
+    return Span(
+        float(np.median(found)),
+        low if math.isfinite(low) else 0.0,
+        high if math.isfinite(high) else math.inf,
+        len(found),
+    )
+
+
+def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
+    """Each round's median of the yardstick, where a workload has none of its baseline, over its own median.
+
+    Columns `workload`, `variant`, `seconds` and `relative`, in the order of time.
+    """
+    rows = noise.rounds
+    if rows.empty:
+        return pd.DataFrame(columns=["workload", "variant", "seconds", "relative"])
+    wanted = dict(baselines) | dict.fromkeys(rows.loc[rows["variant"] == YARDSTICK, "workload"], YARDSTICK)
+    kept = rows[rows["variant"].astype(str) == rows["workload"].astype(str).map(wanted)].copy()
+    kept["relative"] = kept["ns"] / kept.groupby(["workload", "variant"], observed=True)["ns"].transform("median")
+    return kept.sort_values("seconds")[["workload", "variant", "seconds", "relative"]].reset_index(drop=True)
+
+
+def faults(noise: Noise) -> pd.DataFrame:
+    """Of each workload the least and the most page faults a call among its variants (medians over rounds)."""
+    rows = noise.rounds
+    columns = ["workload", "least", "fewest faults", "most", "most faults"]
+    if rows.empty:
+        return pd.DataFrame(columns=columns)
+    medians = rows.groupby(["workload", "variant"], observed=True)["faults"].median().reset_index()
+    found = []
+    for workload, one in medians.groupby("workload", observed=True):
+        ordered = one.sort_values("faults", kind="stable")
+        low, high = ordered.iloc[0], ordered.iloc[-1]
+        found.append([str(workload), str(low["variant"]), low["faults"], str(high["variant"]), high["faults"]])
+    return pd.DataFrame(found, columns=columns)

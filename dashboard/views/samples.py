@@ -1,0 +1,282 @@
+"""Whatever pages compute from samples, by the functions that judge a run. No other module of the dashboard reads them.
+
+What comes out is small, one number a round or less: that is what pages keep, and never the samples behind it, a million
+of them in a long run. Functions that take a run raise RunError where its samples cannot be read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
+from llama_workbench.harness.judge.verdicts import judge_ad_hoc
+from llama_workbench.harness.metrics.attribution.effects import attribute, measured_grid
+from llama_workbench.harness.metrics.attribution.grid import GRIDS
+from llama_workbench.harness.metrics.scaling import Slope, call_difference, position_slope
+from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
+from llama_workbench.harness.stats.samples import Clock, call_times_ns
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import MANIFEST
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.schema import NOISE
+
+from . import data
+from .attribution import Cell, Measured
+from .scaling import Cost, Series
+
+
+def read_evidence(run: data.Run, variants: Collection[str] | None = None) -> Evidence:
+    """The samples of a run with what its manifest says about them; of some variants alone, controls are as judged."""
+    folder = RunFolder(run.path)
+    manifest, samples = folder.read_manifest(), folder.read_samples(variants)
+    try:
+        noise = None if variants is None else NOISE.validate_python(manifest.get("noise") or {})
+        return evidence_from_manifest(manifest, samples, noise=noise)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fix = f"Judge the run again: workbench judge {run.path}"
+        raise RunError(run.path / MANIFEST, f"not in the form that is read here ({error})", fix) from error
+
+
+def ratios(interval: Interval) -> tuple[float | None, float | None, float | None]:
+    """Middle, low and high end of an interval of log ratios as ratios; None where unknown or open."""
+    middle, low, high = (
+        math.exp(end) if abs(end) < 700 else None for end in (interval.centre, interval.low, interval.high)
+    )
+    return middle, low, high
+
+
+def timed_variants(run: data.Run) -> dict[str, tuple[str, ...]]:
+    """Workload → variants that were timed on it."""
+    return RunFolder(run.path).timed()
+
+
+# -- two variants --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A speed-up t_baseline / t_variant with its interval (None where open or not known), and how sure that is.
+
+    `judged`: from verdicts.json, where all intervals hold at once. Else from the samples, with confidence 1 - `alpha`
+    for this one alone. `warning` is why it counts for nothing or for less.
+    """
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    rounds: int
+    judged: bool
+    alpha: float
+    warning: str = ""
+
+
+def timing(run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str) -> Timing:
+    """A variant's speed-up: as judged where a claim asked, else from the samples; no ratio where neither has it."""
+    if variant == baseline:
+        return Timing(1.0, 1.0, 1.0, 0, judged=True, alpha=0.0, warning="the baseline itself")
+    alpha = run.alpha or 0.01
+    for effect in (effect for claim in run.claims for effect in claim.effects):
+        sides = (effect.workload, effect.variant, effect.baseline)
+        if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
+            warning = next((note for note in effect.warnings if note.startswith(("confounded", "unstable"))), "")
+            return Timing(effect.value, effect.low, effect.high, effect.rounds, True, alpha, warning)
+    comparison = Comparison(workload, variant, baseline)
+    if evidence is None or not evidence.has(comparison):
+        return Timing(None, None, None, 0, False, alpha, "not timed against the baseline")
+    if reason := evidence.not_evidence(comparison, "operations"):
+        return Timing(None, None, None, 0, False, alpha, reason)
+    interval = running_interval(evidence.differences(comparison).values, alpha)
+    if not interval.n:
+        return Timing(None, None, None, 0, False, alpha, "not timed against the baseline")
+    warning = "unstable: the effect drifted while it was measured" if interval.unstable else ""
+    return Timing(*ratios(interval), interval.n, False, alpha, warning)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One comparison round by round, in the order of measuring. Ratios are t_baseline / t_variant.
+
+    ratios: one a round. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
+    after each round, 0 and infinity while there are too few. low, high, ratio: the interval after the last, at
+    1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that were left out.
+    """
+
+    clock: str
+    metric: str
+    alpha: float
+    ratios: NDArray[np.float64]
+    estimates: NDArray[np.float64]
+    lows: NDArray[np.float64]
+    highs: NDArray[np.float64]
+    ratio: float | None
+    low: float | None
+    high: float | None
+    unstable: bool
+    baseline_ns: float | None
+    variant_ns: float | None
+    invalid_share: float
+
+    @property
+    def median(self) -> float | None:
+        """The median over rounds; None without any."""
+        return float(np.median(self.ratios)) if len(self.ratios) else None
+
+
+@dataclass(frozen=True)
+class Versus:
+    """Two variants on every workload that has both, judged like `--compare`; rounds by workload."""
+
+    claim: data.Claim
+    rounds: Mapping[str, Paired]
+
+
+def pair(run: data.Run, workload: str, variant: str, baseline: str, metric: str, alpha: float) -> Paired:
+    """The rounds of one comparison. `metric` is one of `harness.claims.TIMES`."""
+    [known] = [name for name in get_args(Metric) if name == metric]
+    return _paired(read_evidence(run, (variant, baseline)), Comparison(workload, variant, baseline, known), alpha)
+
+
+def versus(run: data.Run, baseline: str, variant: str) -> Versus:
+    """Judge two variants against each other: alpha of the report over the number of workloads that have both."""
+    whole = read_evidence(run, (variant, baseline))
+    timed = whole.samples.groupby("workload", observed=True)["variant"].unique()
+    # Who was excluded from a workload, or took part in another pass only, was not timed against anybody.
+    measured = {name: tuple(timed[name]) for name in whole.measured if name in timed.index}
+    evidence = replace(whole, measured=measured)
+    verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
+    shown = {effect.workload for effect in verdict.effects}
+    return Versus(
+        data.claim_of(plain(verdict)),
+        {workload: _paired(evidence, Comparison(workload, variant, baseline), verdict.alpha) for workload in shown},
+    )
+
+
+def metric_of(effect: data.Effect) -> str:
+    """Which of `harness.claims.TIMES` an effect compares: "cpu time to first token" → time_to_first_token."""
+    metric = effect.metric.partition(" ")[2].replace(" ", "_")
+    return metric if metric in get_args(Metric) else "time"
+
+
+def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
+    measured = evidence.differences(comparison)
+    lows, highs = running_bounds(measured.values, alpha) if len(measured.values) else (np.empty(0), np.empty(0))
+    means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
+    interval = running_interval(measured.values, alpha)
+    ratio, low, high = ratios(interval)
+    return Paired(
+        clock=evidence.clocks.of(comparison.workload, comparison.variant, comparison.baseline),
+        metric=comparison.metric,
+        alpha=alpha,
+        ratios=np.exp(measured.values),
+        estimates=np.exp(np.minimum(np.maximum(means, lows), np.maximum(highs, lows))),
+        lows=np.exp(lows),
+        highs=np.exp(highs),
+        ratio=ratio,
+        low=low,
+        high=high,
+        unstable=interval.unstable,
+        baseline_ns=_known(measured.call_baseline_ns),
+        variant_ns=_known(measured.call_variant_ns),
+        invalid_share=measured.invalid_share,
+    )
+
+
+def _known(ns: float) -> float | None:
+    return ns if ns > 0 and math.isfinite(ns) else None
+
+
+# -- an effect over sizes --------------------------------------------------------------------------------------------
+
+
+def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
+    """t_baseline - t_variant a call at every size; all intervals hold at once with confidence 1 - `alpha`."""
+    found = []
+    for point in series.points:
+        interval = call_difference(
+            evidence.times(point.effect.workload, series.variant, series.baseline),
+            variant=series.variant,
+            baseline=series.baseline,
+            alpha=alpha / len(series.points),
+        )
+        ends = (interval.centre, interval.low, interval.high)
+        us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
+        found.append(Cost(point.size, us, low, high, interval.n))
+    return found
+
+
+def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
+    """What each further position costs: the baseline, the variant, and their difference; empty for other axes.
+
+    Together they hold with confidence 1 - `alpha`.
+    """
+    if series.axis != "position":
+        return []
+    workloads = {int(point.size): point.effect.workload for point in series.points}
+    both = (series.baseline, series.variant)
+    clocks = {evidence.clocks.of(workload, *both) for workload in workloads.values()}
+    clock: Clock = next(iter(clocks)) if len(clocks) == 1 else "wall"
+    times = {size: evidence.times(workload, *both, clock=clock) for size, workload in workloads.items()}
+    sides = ((series.baseline, None), (series.variant, None), (series.variant, series.baseline))
+    return [position_slope(times, variant=variant, alpha=alpha / 3, baseline=baseline) for variant, baseline in sides]
+
+
+# -- a grid ------------------------------------------------------------------------------------------------------------
+
+
+def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
+    """The cells of a run's grid on a workload, and how its speed-up divides, judged at `alpha`.
+
+    Raises RunError too where the run has no grid there.
+    """
+    evidence = read_evidence(run)
+    entered = set(evidence.measured.get(workload, ()))
+    grid = next((grid for grid in GRIDS.values() if entered & set(grid.cells())), None)
+    if grid is None:
+        raise RunError(run.path, f"no cell of a grid was measured on {workload}", "Measure one: --claims arch-or-ops")
+    measured = measured_grid(evidence, workload, seed=evidence.seed, grid=grid)
+    logs = measured.times.logs
+    cells = []
+    for index, (variant, signs) in enumerate(zip(grid.cells(), grid.signs(), strict=True)):
+        levels = tuple(each.new if sign > 0 else each.old for each, sign in zip(grid.factors, signs, strict=True))
+        call_ns = math.exp(np.median(logs[:, index])) if len(logs) else math.nan
+        ratio, low, high = (
+            ratios(running_interval(logs[:, 0] - logs[:, index], alpha)) if len(logs) and index else (1.0, None, None)
+        )
+        cells.append(Cell(variant, levels, call_ns, ratio or math.nan, low, high))
+    return Measured(grid, tuple(cells), len(logs), attribute(measured, alpha=alpha))
+
+
+# -- all samples of a run ----------------------------------------------------------------------------------------------
+
+
+def clocks(run: data.Run) -> dict[str, str]:
+    """The clock of each workload."""
+    named = {one.workload.name: one.clock.default if one.clock else None for one in run.manifest.experiments}
+    return {name: clock if clock and clock in get_args(Clock) else "cpu" for name, clock in named.items()}
+
+
+def timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
+    """Samples, in the order they were taken, with what noise is made of.
+
+    New columns: `ns` is the time of a call by the workload's clock, `faults` page faults a call, and `seconds` what was
+    timed until then.
+    """
+    wanted = samples["workload"].map(clock).astype(object).fillna("cpu")
+    ns = pd.Series(np.nan, samples.index)
+    for known in (each for each in get_args(Clock) if each in set(wanted)):
+        here = wanted == known
+        ns[here] = call_times_ns(samples[here], clock=known)
+    return samples.assign(
+        ns=ns,
+        faults=samples["faults"] / samples["repeats"],
+        seconds=samples["wall_ns"].cumsum() / 1e9,
+    )

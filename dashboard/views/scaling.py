@@ -1,0 +1,258 @@
+"""How an effect changes with the width of the model, the length of the prompt and the position of decoding.
+
+verdicts.json + workloads of run.json --all_series--> Series --sweep--> where it enters or leaves the claimed region
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from llama_workbench.harness.metrics.scaling import Sweep, crossover
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.stats.confidence import Interval
+
+from .. import words
+from . import data
+
+Axis = Literal["width", "length", "position"]
+AXES: Mapping[Axis, str] = {
+    "width": "width of the model (hidden size)",
+    "length": "prompt length T (tokens)",
+    "position": "position of decoding (tokens before)",
+}
+SAME_PERCENT = 1.0
+"""Without a claim over the points, the region asked about is "the same within so many percent"."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """An effect at one size. `settled`: its whole interval lies inside the region asked about, or outside."""
+
+    size: float
+    effect: data.Effect
+    settled: bool
+
+
+@dataclass(frozen=True)
+class Series:
+    """One effect over one axis, ascending; `name` tells it from others of the same effect.
+
+    `region` (ratios; None is open) is that of `claim`, the one that covers most points, or ±SAME_PERCENT without one.
+    """
+
+    axis: Axis
+    name: str
+    variant: str
+    baseline: str
+    metric: str
+    points: tuple[Point, ...]
+    claim: data.Claim | None
+    low: float | None
+    high: float | None
+
+    @property
+    def key(self) -> str:
+        """What `?axis=` says of it."""
+        return f"{self.axis}~{self.name}"
+
+    @property
+    def asked(self) -> str:
+        """The region in words."""
+        return self.claim.claimed if self.claim and self.claim.claimed else f"same within ±{SAME_PERCENT:g} %"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Microseconds that a call takes longer with the baseline than with the variant; None is open or not known."""
+
+    size: float
+    us: float | None
+    low: float | None
+    high: float | None
+    rounds: int
+
+
+Sides = tuple[str, str, str]
+"""Variant, baseline, metric."""
+
+
+def sides_key(sides: Sides) -> str:
+    """What `?effect=` says of them."""
+    return "~".join(sides)
+
+
+def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[str]) -> dict[str, str]:
+    """`effect` and `axis` of the series of these two that covers most of the workloads; empty where none has two."""
+    best: dict[str, str] = {}
+    most = 1
+    for sides, found in all_series(run).items():
+        for one in found if sides[:2] == (variant, baseline) else ():
+            covered = sum(point.effect.workload in workloads for point in one.points)
+            if covered > most:
+                best, most = {"effect": sides_key(sides), "axis": one.key}, covered
+    return best
+
+
+def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]]:
+    """Effects that are ratios, by sides and workload, each with the claims that ask about it.
+
+    Only between variants that ran there: the factors of a grid are on no axis.
+    """
+    found: dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]] = {}
+    for claim in run.claims:
+        for effect in claim.effects:
+            ran = data.experiment(run, effect.workload).variants
+            if effect.unit or effect.value is None or effect.variant not in ran:
+                continue
+            sides = (effect.variant, effect.baseline, effect.metric)
+            found.setdefault(sides, {}).setdefault(effect.workload, []).append((claim, effect))
+    return found
+
+
+def all_series(run: data.Run) -> dict[Sides, list[Series]]:
+    """Every effect that was measured at two or more sizes of something, with all else the same but the size."""
+    found = {}
+    for sides, by_workload in effects_of(run).items():
+        series = [
+            one
+            for axis in get_args(Axis)
+            for name, sizes in _groups(run, axis, list(by_workload)).items()
+            if len(sizes) > 1
+            for one in [_series(axis, name, sides, sizes, by_workload)]
+        ]
+        if series:
+            found[sides] = series
+    return found
+
+
+USUAL = {"batch": 1, "chunk": None, "lengths": "repeated", "dtype": "float32", "threads": 1, "new_tokens": None}
+"""What a workload is where its name need not say so."""
+
+
+def _groups(run: data.Run, axis: Axis, workloads: Sequence[str]) -> dict[str, dict[float, str]]:
+    """Workloads that differ in this axis alone: name of the group → size → workload."""
+    groups: dict[str, dict[float, str]] = {}
+    checkpoints = run.manifest.checkpoints or {}
+    for workload in workloads:
+        facts = data.experiment(run, workload).workload
+        kind, geometry = facts.kind or "", facts.geometry or ""
+        what, context = facts.component or kind, facts.context or 0
+        size: float | None
+        if axis == "width":
+            checkpoint = checkpoints.get(geometry)
+            size = checkpoint.hidden_size if checkpoint and kind != "component" else None
+            name = f"{what} after {context:g} tokens" if kind == "decode" else f"{what} of {facts.tokens or 0:g} tokens"
+        else:
+            lengths, positions = kind in ("prefill", "component"), kind == "decode"
+            size = (facts.tokens if lengths else None) if axis == "length" else (context if positions else None)
+            name = f"{what}, {geometry}"
+        if facts.lengths == "trace":
+            continue  # its lengths are many
+        rest = {key: getattr(facts, key) for key in USUAL}
+        name += "".join(f", {key} {value}" for key, value in rest.items() if value != USUAL[key])
+        if size:
+            groups.setdefault(name, {}).setdefault(size, workload)
+    return groups
+
+
+def _series(
+    axis: Axis,
+    name: str,
+    sides: Sides,
+    sizes: Mapping[float, str],
+    by_workload: Mapping[str, list[tuple[data.Claim, data.Effect]]],
+) -> Series:
+    asked = [claim for workload in sizes.values() for claim, _ in by_workload[workload] if not claim.is_comparison]
+    claim = max(asked, key=asked.count) if asked else None  # the first of those that cover most points
+    low, high = (1 / (1 + SAME_PERCENT / 100), 1 + SAME_PERCENT / 100) if claim is None else (claim.low, claim.high)
+    region = _region(low, high)
+    points = []
+    for size, workload in sorted(sizes.items()):
+        of_claim = [effect for one, effect in by_workload[workload] if one is claim]
+        effect = of_claim[0] if of_claim else by_workload[workload][0][1]
+        states = crossover({size: _interval(effect)}, region).states
+        points.append(Point(size, effect, states[size] != "open"))
+    return Series(axis, name, *sides, tuple(points), claim, low, high)
+
+
+def _region(low: float | None, high: float | None) -> Region:
+    return Region(math.log(low) if low else -math.inf, math.log(high) if high else math.inf)
+
+
+def _interval(effect: data.Effect) -> Interval:
+    """Of the log ratio; what was judged confounded, unstable or not evidence settles nothing."""
+    doubtful = effect.verdict == "not evidence" or any(
+        note.startswith(("confounded", "unstable")) for note in effect.warnings
+    )
+    return Interval(
+        centre=math.log(effect.value) if effect.value else math.nan,
+        low=math.log(effect.low) if effect.low else -math.inf,
+        high=math.log(effect.high) if effect.high else math.inf,
+        n=effect.rounds,
+        unstable=doubtful,
+    )
+
+
+def sweep(series: Series) -> Sweep:
+    """Between which sizes the effect enters or leaves the region; holds with the confidence of the whole report."""
+    points = {point.size: _interval(point.effect) for point in series.points}
+    return crossover(points, _region(series.low, series.high))
+
+
+def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
+    """Whether the variant is faster or slower; "open" where the interval holds 1, or counts for nothing."""
+    interval = _interval(effect)
+    if interval.unstable:
+        return "open"
+    return "faster" if interval.low > 0 else "slower" if interval.high < 0 else "open"
+
+
+def sentence(series: Series) -> str:
+    """What the points say: "at width 256 A takes 28 % [9.7, 46] longer than B; at 512 these rounds cannot tell"."""
+    told: list[str] = []
+    unknown: list[str] = []
+    for point in series.points:
+        size = f"{point.size:,.0f}"
+        found = side(point.effect)
+        if found == "open":
+            unknown.append(size)
+            continue
+        slower, faster = series.baseline, series.variant
+        ends = [end for end in (point.effect.low, point.effect.value, point.effect.high) if end]
+        if found == "slower":
+            slower, faster = faster, slower
+            ends = [1 / end for end in (point.effect.high, point.effect.value, point.effect.low) if end]
+        told.append(f"at {'' if told else series.axis + ' '}{size} {slower} takes {_longer(ends)} {faster}")
+    if unknown:
+        where = f"at {'' if told else series.axis + ' '}{words.listing(unknown)}"
+        told.append(f"{where} these rounds cannot tell which of {series.variant} and {series.baseline} is faster")
+    text = "; ".join(told)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _longer(ends: Sequence[float]) -> str:
+    """Low, middle and high of a ratio above 1 in words, up to the name of what takes less."""
+    if len(ends) < 3:
+        return "longer, by an amount that is still open at one end, than"
+    if ends[1] >= 2:
+        low, middle, high = (f"{end:,.3g}" if end < 1000 else f"{end:,.0f}" for end in ends)
+        return f"{middle} times [{low}, {high}] as long as"
+    low, middle, high = (f"{100 * (end - 1):.2g}" if end < 2 else f"{100 * (end - 1):.0f}" for end in ends)
+    return f"{middle} % [{low}, {high}] longer than"
+
+
+def crossing_sentence(series: Series) -> str:
+    """Where the effect passes the edge of the region asked about, from `harness.trends`; says so where it is open."""
+    found = sweep(series)
+    if not found.crossings:
+        return f"No crossover is settled (asked: {series.asked}): {found.describe()}."
+    brackets = [
+        f"between {crossing.low:,.0f} and {crossing.high:,.0f}"
+        f" (by the line between them at about {float(f'{crossing.estimate:.2g}'):,.0f})"
+        f" it goes from {crossing.before} to {crossing.after}"
+        for crossing in found.crossings
+    ]
+    return f"Crossover (asked: {series.asked}): {'; '.join(brackets)}."

@@ -1,0 +1,239 @@
+"""Where time goes: shares and published figures as they are read, the bars, and the page by AppTest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench import ROOT
+from llama_workbench.dashboard.figures import breakdown as phase_bars
+from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.views import breakdown as phase_shares
+from llama_workbench.dashboard.views import data, noise
+from llama_workbench.dashboard.views import published as published_times
+from llama_workbench.harness.claims.published import published, published_shares
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.metrics.share.metric import ShareHypothesis
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.pass_schema import PhaseFacts
+from llama_workbench.variants.phase_map import PHASES
+from tests import runs
+from tests.dashboard_pages import everything, open_page
+from tests.dashboard_runs import HOSTILE, deface
+
+PAGE = ROOT / "dashboard" / "pages" / "breakdown.py"
+SHORT, LONG = "prefill-15m-t128", "prefill-7b-1layer-t128"
+BEFORE = "team006_before"
+
+SPENT = {"qkv": 200, "rope": 100, "scores": 40, "mask_create": 10, "mask_apply": 10, "softmax": 30, "output": 10}
+REST = {"mlp": 400, "lm_head": 100, "o_proj": 60, "norm": 30, "cache": 10}
+"""Microseconds of a call by phase; a call has 1000."""
+
+
+def add_phases(run: RunFolder, *, swing: int = 10) -> None:
+    """Phases of one variant on two workloads, twelve rounds; `swing` moves microseconds between QKV and the MLP."""
+    rows = []
+    for workload in (SHORT, LONG):
+        for number in range(12):
+            moved = swing if number % 2 else -swing
+            spent = SPENT | REST | {"qkv": 200 + moved, "mlp": 400 - moved}
+            rows += [[workload, BEFORE, 0, number, 0, 128, p, 1000 * us, 990_000] for p, us in spent.items()]
+    run.write_phases(rows)
+    lines = {"modular/model.py": {"88": [["qkv"], []], "90": [["mlp"], []]}}
+    facts = [
+        {"workload": name, "variant": BEFORE, "rounds": 12, "reason": None, "lines": lines, "clock": "thread CPU"}
+        for name in (SHORT, LONG)
+    ]
+    run.write_json("phases.json", facts)
+    stacks = "f (modular/model.py:88) 80\nf (modular/model.py:90) 160\ng (elsewhere.py:1) 160\n"
+    (run.path / f"profiles/{SHORT}/{BEFORE}.folded").write_text(stacks)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    add_phases(runs.write_run(results / "runs" / "phased"))
+    return results
+
+
+@pytest.fixture
+def run(home: Path) -> data.Run:
+    return data.read_run(home / "runs" / "phased")
+
+
+Opener = Callable[..., AppTest]
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
+    yield partial(open_page, PAGE, monkeypatch)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_shares_have_intervals_levels_and_milliseconds(run: data.Run) -> None:
+    found = phase_shares.breakdown(phase_shares.read(run), SHORT, BEFORE, "forward", 0.01)
+    by_phase = {share.phase: share for share in found.shares}
+    assert [share.phase for share in found.shares[:3]] == ["mlp", "qkv", "rope"]
+    qkv = by_phase["qkv"]
+    assert qkv.percent == pytest.approx(20) and 18.5 < qkv.low < 20 < qkv.high < 21.5
+    assert qkv.ms == pytest.approx(0.2) and found.ms == pytest.approx(1.0)
+    assert sum(share.percent for share in found.shares) == pytest.approx(100)
+    assert (qkv.grade, by_phase["scores"].grade) == ("critical", "minor")
+    assert found.overhead.value == pytest.approx(1000 / 990) and found.clock == "thread CPU"
+
+
+def test_a_level_that_the_interval_does_not_settle_names_both() -> None:
+    assert phase_shares.PhaseShare("rope", 5.2, 4.8, 5.6, 1.0).grade == "minor or moderate"
+
+
+def test_why_their_table_says_what_it_says_is_computed(run: data.Run) -> None:
+    phases = phase_shares.read(run)
+    said = phase_shares.why_their_share(phases, SHORT, BEFORE, published_shares(), 0.01)
+    assert "divides 65.5 ms by 106.8 ms, the sum of 5 micro-benchmarks" in said
+    assert "these parts are 40.0 %" in said and "MLP (40 %), LM head (10 %)" in said
+    assert "takes 50.0 %" in said and "of the whole forward 20.0 %" in said
+    assert phase_shares.why_their_share(phases, SHORT, "fast", published_shares(), 0.01) == ""
+
+
+def test_published_shares_are_what_the_claims_are_about() -> None:
+    lines = published_shares()
+    total = sum(line.milliseconds for line in lines)
+    assert all(line.percent == pytest.approx(100 * line.milliseconds / total, abs=0.2) for line in lines)
+    claimed = [
+        (set(hypothesis.phases), hypothesis.range)
+        for claim in load_claims(ROOT / "claims")
+        for hypothesis in claim.hypothesis
+        if isinstance(hypothesis, ShareHypothesis) and hypothesis.of == "attention-subset"
+    ]
+    matched = [(line, ends) for line in lines for phases, ends in claimed if phases == set(line.phases)]
+    assert len(matched) >= 4
+    assert all(ends[0] <= line.percent <= ends[1] for line, ends in matched if ends)
+
+
+def test_samples_of_the_profiler_check_the_readings(run: data.Run) -> None:
+    found = phase_shares.agreements(run, phase_shares.read(run), SHORT, BEFORE, 0.01)
+    assert not isinstance(found, str)
+    by_phase = {one.phases: one for one in found}
+    assert by_phase[("qkv",)].agrees and by_phase[("mlp",)].agrees
+    assert not by_phase[("other",)].agrees, "a fifth of the samples is nowhere in the readings"
+
+
+@pytest.mark.parametrize("lines", [{}, {"a.py": {"1": (["x"], [])}}])
+def test_a_map_of_lines_without_known_phases_is_no_check(run: data.Run, lines: Any) -> None:
+    phases = phase_shares.read(run)
+    facts = PhaseFacts(workload=SHORT, variant=BEFORE, lines=lines)
+    spoilt = phase_shares.Phases(phases.table, {(SHORT, BEFORE): facts}, ())
+    found = phase_shares.agreements(run, spoilt, SHORT, BEFORE, 0.01)
+    assert isinstance(found, str) or all(one.phases for one in found)
+
+
+def test_published_times_stand_beside_ours_with_their_growth(run: data.Run) -> None:
+    rows = {row.figure.workload: row for row in published_times.rows(run, noise.read(run), published())}
+    measured = rows["mask-create-apply-t128"]
+    assert measured.variant == BEFORE and measured.ours
+    assert measured.ours.low < measured.ours.value < measured.ours.high and measured.ours.rounds == 40
+    assert measured.their_growth == pytest.approx(2116.7 / 118.65) and measured.our_growth is None
+    assert rows["rope-t1"].ours is None and rows["rope-t1"].their_growth is None and measured.candle is None
+    on_candle = noise.Span(2e6, 1e6, 3e6, 40)
+    assert published_times.growth(on_candle, noise.Span(1e6, 1e6, 1e6, 40)) == 2
+    assert published_times.growth(on_candle, None) is None
+
+
+# -- the bars ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
+def test_bars_sum_to_the_whole_and_never_differ_by_colour_alone(palette: colours.Palette) -> None:
+    shares = [phase_shares.PhaseShare(phase, 100 / len(PHASES), 1, 9, 1.0) for phase in PHASES]
+    figure = phase_bars.phase_bars([("T = 8", shares), (HOSTILE, shares[:3])], palette)
+    assert sum(trace.x[0] for trace in figure.data) == pytest.approx(100)
+    looks = {(trace.marker.color, trace.marker.pattern.shape) for trace in figure.data}
+    assert len(looks) == len(PHASES)
+    assert all(trace.text[0].startswith(trace.name) for trace in figure.data)
+    assert "<script" not in figure.to_json().replace("&lt;script", "").replace("\\u003c", "<")
+    assert "[%]" in figure.layout.xaxis.title.text
+    assert "MLP 6.2 % [1.0, 9.0]" in phase_bars.phase_bars_text([("T = 8", shares[-5:])])
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_leads_to_variant_geometry_whole_and_workload(page: Opener, home: Path) -> None:
+    link = {"variant": BEFORE, "geometry": "7b-1layer", "of": "attention-subset", "workload": LONG}
+    app = page(home, run="phased", **link)
+    assert not app.exception and not app.warning
+    assert {key: app.selectbox(key=key).value for key in link} == link
+    text = everything(app)
+    assert "shares of the five lines of the dispute's table" in text
+    assert "Their table says 61.2 % for QKV Projection" in text
+    assert "**C: reject it** by TEAM-006’s rule: cache masks if making them takes more than 10 %" in text
+    assert "share of mask_create 1 % [1, 1]: not above 10 %" in text
+    assert "No check by py-spy's samples" in text
+
+
+def test_the_page_checks_by_sampling_where_there_is_a_profile(page: Opener, home: Path) -> None:
+    app = page(home, run="phased", workload=SHORT)
+    text = everything(app)
+    assert not app.exception
+    assert "shares agree within the errors of both methods; the furthest apart is other by" in text
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert alts[0].startswith("Shares of the time. T = 128: MLP 40.0 %")
+    assert "nobody can compare absolute times of two machines" in text
+
+
+def test_a_run_without_phases_says_what_measures_them(page: Opener, tmp_path: Path) -> None:
+    runs.write_run(tmp_path / "runs" / "plain", only=["mask-create-apply-t128"], claims=runs.CLAIMS[-2:])
+    app = page(tmp_path)
+    assert not app.exception
+    assert "pytest --benchmark --claims qkv-61" in everything(app)
+    assert "causal_mask/128" in everything(app), "the published times are there all the same"
+
+
+def test_damaged_and_hostile_files_leave_the_rest(page: Opener, tmp_path: Path) -> None:
+    hostile = runs.write_run(tmp_path / "runs" / "hostile")
+    add_phases(hostile)
+    deface(hostile)
+    facts = json.loads((hostile.path / "phases.json").read_text())
+    hostile.write_json("phases.json", [fact | {"clock": HOSTILE, "lines": HOSTILE} for fact in facts])
+    app = page(tmp_path)
+    assert not app.exception and HOSTILE in everything(app)
+    (hostile.path / "phases.parquet").write_bytes(b"PAR1 no more")
+    app = page(tmp_path)
+    assert not app.exception
+    said = " ".join(warning.value for warning in app.warning)
+    assert "phases" in said
+
+
+def test_the_roof_stands_below_and_a_damaged_one_says_so(page: Opener, tmp_path: Path) -> None:
+    run = runs.write_run(tmp_path / "runs" / "roofed")
+    assert "--claims fast-is-level" in everything(page(tmp_path))
+    record = {
+        "workload": HOSTILE,
+        "variants": {"fast": {}, "candle": {"reason": "candle-nn is not installed"}},
+        "rounds": 6,
+        "roofs": {"matmul": {"kernel": "square", "amount": 10**9}, "memory": {"kernel": "sum", "amount": 10**8}},
+        "work": {"16": [[10**9, 1000]]},
+        "roof_samples": [[name, i, 0, 1, 10**7, 10**7] for i in range(6) for name in ("matmul", "memory")],
+        "samples": [["fast", i, 0, 16, 1, 2 * 10**7, 2 * 10**7] for i in range(6)],
+    }
+    run.write_json("roofline.json", [record])
+    app = page(tmp_path)
+    text = everything(app)
+    assert not app.exception
+    assert "50 % [50, 50]" in text and "computing" in text and HOSTILE in text
+    assert "candle-nn is not installed" in text
+    run.write_json("roofline.json", [record | {"work": {}}])
+    assert "roofline.json is damaged" in everything(page(tmp_path))
+    (run.path / "roofline.json").write_text("[")
+    assert "The roofline cannot be read." in everything(page(tmp_path))

@@ -1,0 +1,215 @@
+"""The Crossover page: which effects lie on an axis, what is said of them, and what is drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.store.folder import RunFolder
+from tests import runs
+from tests.dashboard_pages import everything, open_page
+from tests.dashboard_runs import HOSTILE
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+
+from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.figures import scaling as figures
+from llama_workbench.dashboard.views import data, samples
+from llama_workbench.dashboard.views import scaling as crossovers
+from llama_workbench.dashboard.views.files import Manifest
+
+PAGE = ROOT / "dashboard" / "pages" / "scaling.py"
+SIDES = ("new", "old", "cpu time")
+WIDTHS = (256, 512, 1024, 2048)
+
+
+def a_run(effects: Sequence[tuple[str, float | None, float | None, float | None]], **workload: Any) -> data.Run:
+    """A run whose one claim ("same within ±1 %") has effects (workload, low, ratio, high), workloads by `workload`."""
+    experiments = [
+        {
+            "workload": {"name": name, "kind": "decode", "tokens": 1, "context": 1, "batch": 1, "lengths": "repeated"}
+            | {"dtype": "float32", "threads": 1, "geometry": f"w{width}"}
+            | {key: value[place] if isinstance(value, tuple) else value for key, value in workload.items()},
+            "variants": ["new", "old"],
+        }
+        for place, ((name, *_), width) in enumerate(zip(effects, WIDTHS, strict=False))
+    ]
+    rows = tuple(
+        data.Effect(name, "new", "old", "cpu time", "", ratio, low, high, 30, 1.0, "inconclusive", ())
+        for name, low, ratio, high in effects
+    )
+    claim = data.Claim(
+        "c", "T", 0.01, rows, claimed="same within ±1 %", low=1 / 1.01, high=1.01, verdict="inconclusive"
+    )
+    checkpoints = {f"w{width}": {"hidden_size": width} for width in WIDTHS}
+    manifest = {"id": "run", "alpha": 0.01, "experiments": experiments, "checkpoints": checkpoints}
+    return data.Run(Path("run"), Manifest.model_validate(manifest), (claim,), {}, {}, {}, (), ())
+
+
+FALLING = [("a", 1.2, 1.28, 1.4), ("b", 1.05, 1.09, 1.15), ("c", 0.99, 1.02, 1.05), ("d", 0.995, 1.0, 1.005)]
+
+
+def test_an_effect_over_the_width_is_told_and_crosses_where_the_harness_says() -> None:
+    [series] = crossovers.all_series(a_run(FALLING))[SIDES]
+    assert (series.axis, [point.size for point in series.points]) == ("width", [256, 512, 1024, 2048])
+    assert [point.settled for point in series.points] == [True, True, False, True]
+    said = crossovers.sentence(series)
+    assert said.startswith("At width 256 old takes 28 % [20, 40] longer than new; at 512 old takes 9 % [5, 15] longer")
+    assert said.endswith("at 1,024 and 2,048 these rounds cannot tell which of new and old is faster.")
+    assert "between 512 and 2,048" in crossovers.crossing_sentence(series)
+    [crossing] = crossovers.sweep(series).crossings
+    assert 512 < crossing.estimate < 2048
+
+
+def test_a_link_leads_to_the_series_that_covers_most_of_the_workloads() -> None:
+    run = a_run(FALLING)
+    [series] = crossovers.all_series(run)[SIDES]
+    assert crossovers.link_to(run, "new", "old", ["a", "c", "x"]) == {
+        "effect": crossovers.sides_key(SIDES),
+        "axis": series.key,
+    }
+    assert crossovers.link_to(run, "new", "old", ["a"]) == {}, "one size is no trend"
+    assert crossovers.link_to(run, "old", "new", ["a", "b"]) == {}
+
+
+def test_a_slower_variant_and_large_ratios_are_told_the_right_way_round() -> None:
+    [series] = crossovers.all_series(a_run([("a", 0.4, 0.5, 0.8), ("b", 20.0, 22.3, 24.0), ("c", 1.1, 1.2, None)]))[
+        SIDES
+    ]
+    assert crossovers.sentence(series) == (
+        "At width 256 new takes 2 times [1.25, 2.5] as long as old; at 512 old takes 22.3 times [20, 24] as long as "
+        "new; at 1,024 old takes longer, by an amount that is still open at one end, than new."
+    )
+
+
+def test_what_was_confounded_settles_nothing() -> None:
+    run = a_run(FALLING)
+    claim = run.claims[0]
+    doubtful = replace(claim.effects[0], warnings=("confounded: a control fired",))
+    run = replace(run, claims=(replace(claim, effects=(doubtful, *claim.effects[1:])),))
+    [series] = crossovers.all_series(run)[SIDES]
+    assert not series.points[0].settled
+    assert crossovers.side(series.points[0].effect) == "open"
+
+
+@pytest.mark.parametrize(
+    ("workload", "axes"),
+    [
+        ({"kind": "prefill", "tokens": (8, 32, 128, 512), "geometry": "w256"}, ["length"]),
+        ({"kind": "decode", "context": (64, 128, 512, 2048), "geometry": "w256"}, ["position"]),
+        ({"kind": "component", "component": "rope", "tokens": (1, 8, 32, 128), "geometry": "w256"}, ["length"]),
+        ({"kind": "decode", "context": (1, 2, 3, 4)}, []),  # two things differ at once
+        ({"kind": "prefill", "lengths": "trace", "tokens": (8, 32, 128, 512), "geometry": "w256"}, []),
+        ({"kind": "prefill", "batch": (1, 2, 3, 4)}, []),
+    ],
+)
+def test_only_workloads_that_differ_in_one_thing_make_a_series(workload: dict[str, Any], axes: list[str]) -> None:
+    found = crossovers.all_series(a_run(FALLING, **workload))
+    assert [one.axis for series in found.values() for one in series] == axes
+
+
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
+def test_the_figure_is_hollow_where_nothing_is_settled_and_says_so(palette: colours.Palette) -> None:
+    run = a_run([*FALLING[:3], ("d", None, 1.0, None)])
+    floors = {"a": data.Floor(0.97, 1.02, 30, False)}
+    [series] = crossovers.all_series(run)[SIDES]
+    figure = figures.ratios(series, floors, palette)
+    drawn = {trace.name: (trace.marker.symbol, list(trace.x)) for trace in figure.data}
+    assert drawn == {"settled": ("circle", [256, 512]), "not settled": ("circle-open", [1024, 2048])}
+    bottom, top = (10**end for end in figure.layout.yaxis.range)
+    [hollow] = [trace for trace in figure.data if trace.name == "not settled"]
+    assert hollow.y[1] + hollow.error_y.array[1] == pytest.approx(top)  # an open end runs to the edge
+    assert figure.layout.xaxis.type == "log"
+    assert bottom < 0.97 and any(shape.y0 == 0.97 and shape.y1 == 1.02 for shape in figure.layout.shapes)
+    assert "at 1,024: 1.020× [0.990, 1.050], not settled" in figures.ratios_text(series, floors)
+
+
+def test_microseconds_keep_their_sign_on_the_bent_axis() -> None:
+    [series] = crossovers.all_series(a_run(FALLING))[SIDES]
+    costs = [
+        crossovers.Cost(256, 150.0, 100.0, 200.0, 30),
+        crossovers.Cost(512, -2.0, -9000.0, 8000.0, 30),
+        crossovers.Cost(1024, 5.0, None, None, 3),
+        crossovers.Cost(2048, None, None, None, 0),
+    ]
+    figure = figures.microseconds(series, costs)
+    points = {x: y for trace in figure.data for x, y in zip(trace.x, trace.y, strict=True)}
+    assert points[256] > points[1024] > 0 > points[512]
+    assert [list(trace.x) for trace in figure.data] == [[256], [512, 1024]]
+    said = figures.microseconds_text(series, costs)
+    assert "at 256: 150 µs [100, 200]" in said
+    assert "at 1,024: 5 µs, too few rounds for an interval (3); at 2,048: not measured" in said
+
+
+# -- from a run's samples ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("results")
+    widths = {"15m": 288, "7b-1layer": 4096}
+    checkpoints = {name: {"name": name, "hidden_size": width} for name, width in widths.items()}
+    runs.write_run(home / "runs" / "two", rounds=30, manifest={"checkpoints": checkpoints})
+    return home
+
+
+def test_the_cost_of_a_call_is_that_of_the_samples(home: Path) -> None:
+    run = data.read_run(home / "runs" / "two")
+    evidence = samples.read_evidence(run)
+    series = crossovers.all_series(run)["team005_proposal", "team006_before", "cpu time"]
+    assert [(one.axis, one.name) for one in series] == [("width", "prefill of 128 tokens")]
+    for cost, call_ns in zip(samples.costs(series[0], evidence, 0.01), (9e6, 190e6), strict=True):
+        assert cost.low is not None and cost.high is not None
+        assert cost.low < 0.01 * call_ns / 1e3 < cost.high  # 1.10 against 1.09 times the yardstick
+        assert cost.rounds == 30
+    assert samples.slopes(series[0], evidence, 0.01) == []
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return partial(open_page, PAGE, monkeypatch)
+
+
+def test_a_link_leads_to_its_series(page: Any, home: Path) -> None:
+    effect, axis = "team006_after~team006_before~cpu time", "width~prefill of 128 tokens"
+    app = page(home, run="two", effect=effect, axis=axis)
+    assert not app.exception
+    assert app.selectbox(key="effect").value == effect
+    assert app.selectbox(key="axis").value == axis
+    assert "Crossover (asked:" in everything(app) or "No crossover is settled (asked:" in everything(app)
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert alts[0].startswith("Speed-up of team006_after over team006_before against width of the model")
+    assert alts[1].startswith("Microseconds a call that team006_before takes longer than team006_after: at 288: ")
+    assert "Effect nonsense is not in this run." in everything(page(home, effect="nonsense"))
+
+
+def test_a_run_without_series_says_which_command_makes_one(page: Any, tmp_path: Path) -> None:
+    runs.write_run(tmp_path / "runs" / "one", rounds=20, only=("prefill-15m-t128",))
+    assert "--claims call-overhead-negligible,refactor-2x-3x" in everything(page(tmp_path))
+
+
+def test_a_damaged_manifest_and_hostile_names_leave_the_ratio(page: Any, tmp_path: Path) -> None:
+    checkpoints = {name: {"hidden_size": width} for name, width in (("15m", 288), ("7b-1layer", 4096))}
+    run: RunFolder = runs.write_run(tmp_path / "runs" / "bad", rounds=20, manifest={"checkpoints": checkpoints})
+    verdicts = run.read_verdicts()
+    manifest = run.read_manifest()
+    for effect in (effect for verdict in verdicts for effect in verdict["effects"]):
+        effect["variant"] = HOSTILE if effect["variant"] == "team005_proposal" else effect["variant"]
+    for experiment in manifest["experiments"]:
+        experiment["variants"].append(HOSTILE)
+    run.write_json("verdicts.json", verdicts)
+    run.write_json("run.json", manifest | {"seed": "none"})
+    app = page(tmp_path, effect=f"{HOSTILE}~team006_before~cpu time")
+    assert not app.exception
+    assert "No microseconds: run.json: not in the form that is read here" in everything(app)
+    assert HOSTILE in everything(app)
+    assert not any(re.search(r"(?<!\\)<script", item.value) for item in app.markdown)
