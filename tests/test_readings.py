@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
-from llama_workbench.harness.store.pass_schema import ExactResult
+from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
 from llama_workbench.harness.store.schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -196,7 +195,7 @@ def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_a_count_may_be_over_that_of_a_baseline() -> None:
     result = counted("lines", "fast", "transformers_sdpa")
     assert result.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
-    assert ExactResult.from_json(asdict(result)) == result
+    assert FINDINGS.validate_python(plain([result])) == [result]
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
