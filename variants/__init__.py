@@ -52,7 +52,7 @@ def get(name: str) -> Variant:
     """
     if name in (ours := presets()):
         return ours[name]
-    known = installed() | ours  # asking the environment takes milliseconds
+    known = {**installed(), **ours}  # asking the environment takes milliseconds
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=3)

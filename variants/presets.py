@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -281,6 +281,7 @@ def _engines() -> list[Variant]:
     ]
 
 
-def presets() -> dict[str, Variant]:
+@lru_cache
+def presets() -> Mapping[str, Variant]:
     """Every variant that ships with the workbench, by name, in the order of the story."""
     return {variant.name: variant for variant in (*_history(), *_steps(), *_grid(), *_others(), *_engines())}
