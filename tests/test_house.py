@@ -1,0 +1,42 @@
+"""The rules of the house that are no imports: sizes, and that a metric is known by name in its own place only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from llama_workbench.harness.metrics.registry import metrics
+from llama_workbench.harness.spec.comparison import TIMES
+from tests.test_imports import PACKAGES, REPOSITORY, module_name, sources
+
+LINES_OF_A_FILE, LINES_OF_A_CLASS, LINES_OF_A_FUNCTION = 400, 250, 60
+
+
+@pytest.mark.parametrize("path", sources(*PACKAGES, "llama_workbench"), ids=module_name)
+def test_files_classes_and_functions_are_of_a_size_to_read(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LINES_OF_A_FILE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            most = LINES_OF_A_CLASS if isinstance(node, ast.ClassDef) else LINES_OF_A_FUNCTION
+            assert node.end_lineno is not None and node.end_lineno - node.lineno < most, node.name
+
+
+def test_plan_run_judge_report_and_dashboard_name_no_metric() -> None:
+    """Its own module, the schema of the files, and texts do. Names of a column or a page's anchor are no metrics."""
+    names = {name for metric in metrics() for name in metric.names} - {*TIMES, "none"}
+    compared = re.compile(
+        rf"(metric|kind)\)? (==|!=|in|not in) [({{\[]?[\"']({'|'.join(names)})[\"']|case [\"']({'|'.join(names)})"
+    )
+    keyed = re.compile(rf"^\s*[\"']({'|'.join(names)})[\"']: [A-Z]")
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}"
+        for path in sources("harness", "dashboard", "llama_workbench")
+        if "harness/metrics/" not in path.as_posix() and "harness/store/" not in path.as_posix()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if compared.search(line) or keyed.search(line)
+    ]
+    assert not found, "\n".join(found)
