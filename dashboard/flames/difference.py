@@ -38,9 +38,7 @@ def delta(counts: Counts, scales: Sequence[Scale]) -> Delta:
     first, second = scales
     only = None if before and after else 0 if before else 1
     return Delta(
-        second.time_ns(after) - first.time_ns(before),
-        math.hypot(first.error_ns(before), second.error_ns(after)),
-        only,
+        second.time_ns(after) - first.time_ns(before), math.hypot(first.error_ns(before), second.error_ns(after)), only
     )
 
 

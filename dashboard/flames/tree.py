@@ -259,10 +259,7 @@ def without_shell(root: Frame) -> tuple[Frame, list[str]]:
 
 
 def prune(
-    root: Frame,
-    share: float = PRUNE_BELOW,
-    most: int = MOST_BOXES,
-    weight: Callable[[Counts], float] = sum,
+    root: Frame, share: float = PRUNE_BELOW, most: int = MOST_BOXES, weight: Callable[[Counts], float] = sum
 ) -> tuple[Frame, float]:
     """Leave out frames and lines with less than `share` of the root's `weight`; their time stays in the box above.
 

@@ -276,7 +276,5 @@ def timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
         here = wanted == known
         ns[here] = call_times_ns(samples[here], clock=known)
     return samples.assign(
-        ns=ns,
-        faults=samples["faults"] / samples["repeats"],
-        seconds=samples["wall_ns"].cumsum() / 1e9,
+        ns=ns, faults=samples["faults"] / samples["repeats"], seconds=samples["wall_ns"].cumsum() / 1e9
     )
