@@ -29,7 +29,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
 from llama_workbench.dashboard.views import answers, data, gates, samples
-from llama_workbench.dashboard.views.files import Manifest
+from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
 APP = ROOT / "dashboard" / "app.py"

@@ -65,7 +65,6 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
         )
     said = ", ".join(claim.who)
     claimed = f"{said} claimed: {claim.claimed}" if said and claim.claimed else claim.claimed or said
-    environment = run.manifest.environment or {}
     return forest_svg(
         claim,
         run.floors,
@@ -75,7 +74,7 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
             f"{claim.title} ({claim.part})" if claim.part else claim.title,
             " · ".join(text for text in (words.look(claim.verdict).word, claimed) if text),
         ),
-        source=" · ".join(text for text in (f"run {run.id}", _machine(environment)) if text),
+        source=" · ".join(text for text in (f"run {run.id}", _machine(run.environment)) if text),
     )
 
 
@@ -107,7 +106,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
     )
     jinja.filters["breakable"] = _breakable
     colours = _variables()
-    command, environment = run.manifest.command, run.manifest.environment or {}
+    command, environment = run.manifest.command, run.environment
     look = words.look(claim.verdict)
     page = jinja.get_template("evidence.html").render(
         claim=claim,
@@ -219,7 +218,7 @@ def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
             "Time spent": duration_text(sum(effect.seconds or 0 for effect in claim.effects)),
         }
     facts |= {
-        "Noise": run.noise or "no controls in this run",
+        "Noise": run.noise.line or "no controls in this run",
         "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
         "Excluded from the run": "; ".join(run.left_out),
         "Run": " · ".join(text for text in (run.id, run.manifest.started) if text),

@@ -42,9 +42,9 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
         ticktext=heads,
         side="top",
         tickangle=0,
+        standoff=4,
         **cells_axis,
     )
-    x_axis["title"]["standoff"] = 4
     heatmap = go.Heatmap(
         z=values,
         x=list(range(across)),

@@ -8,7 +8,8 @@ plotly reads HTML tags in every label.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import sub
 from typing import Any
 
 import plotly.graph_objects as go
@@ -26,9 +27,9 @@ ABOVE: Layout = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font"
 """A legend above the plot."""
 
 
-def axis(title: str = "", size: int = SMALL, **more: Any) -> Layout:
-    """An axis that nobody can zoom. `more` is plotly's."""
-    named = {"title": {"text": title, "font": {"size": size}}} if title else {}
+def axis(title: str = "", size: int = SMALL, standoff: int | None = None, **more: Any) -> Layout:
+    """An axis that nobody can zoom; its title stands `standoff` pixels off. `more` is plotly's."""
+    named = {"title": {"text": title, "font": {"size": size}, "standoff": standoff}} if title else {}
     return {"zeroline": False, "fixedrange": True, **named, **more}
 
 
@@ -49,15 +50,12 @@ def figure(data: Any, *, height: float, margin: Sequence[float], **more: Any) ->
 
     All at once: plotly checks every shape again with each one that is added, which took 0.3 s for eight rows.
     """
-    layout = {"height": height, "margin": dict(zip("lrtb", margin, strict=True)), "dragmode": False, **more}
-    return go.Figure(data=data, layout=layout)
+    layout = {"height": height, "margin": dict(zip("lrtb", margin, strict=True)), "dragmode": False}
+    return go.Figure(data=data, layout={**layout, "hovermode": "closest", **more})
 
 
 def marks(
-    places: Sequence[float],
-    values: Sequence[float],
-    ends: Sequence[tuple[float, float]],
-    hovers: Sequence[str],
+    points: Iterable[tuple[float, float, float, float, str]],
     *,
     colour: str,
     name: str,
@@ -66,18 +64,22 @@ def marks(
     cap: float = 6,
     **more: Any,
 ) -> go.Scatter:
-    """Values with their intervals, upright over `places`; `across` lies them down. One trace, so one legend entry."""
+    """Values with their intervals, upright; `across` lies them down. One trace, so one legend entry.
+
+    A point: its place, the value, the low and the high end, and the text that is shown on hover.
+    """
+    places, values, lows, highs, hovers = zip(*points, strict=True)
     interval = {
         "type": "data",
         "symmetric": False,
-        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
-        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
+        "array": list(map(sub, highs, values)),
+        "arrayminus": list(map(sub, values, lows)),
         "color": colour,
         "thickness": thickness,
         "width": cap,
     }
     x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
-    drawn = {"x": list(x), "y": list(y), error: interval, "name": name, "hovertext": list(hovers), "hoverinfo": "text"}
+    drawn = {"x": x, "y": y, error: interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
     return go.Scatter(**{"mode": "markers", **drawn, **more})
 
 

@@ -68,8 +68,8 @@ def timeline(
         ticktext=labels,
         range=[-0.6, max(len(points) - 0.4, 0.6)],
         showgrid=False,
+        standoff=8,
     )
-    x_axis["title"]["standoff"] = 8
     return figure(
         traces,
         height=HEIGHT_PX,
@@ -82,8 +82,7 @@ def timeline(
         ],
         xaxis=x_axis,
         yaxis=ratio_axis(*_span(points), f"t_{against} / t_variant, log", SMALL + 1, gridcolor=colours.rule),
-        legend={**ABOVE, "y": 1.02, "xanchor": "left"},
-        hovermode="closest",
+        legend={**ABOVE, "y": 1.02},
     )
 
 
@@ -131,21 +130,14 @@ def _marks(
     chosen: Sequence[tuple[int, Point]], symbol: str, legend: str, colours: Palette, *, crowded: bool
 ) -> go.Scatter:
     colour = colours.sides[1]
-    values = [_ratio(point) or 1.0 for _, point in chosen]
-    ends = [
-        (low or value, high or value)
-        for value, (_, point) in zip(values, chosen, strict=True)
-        for _, low, high in [ratios(point.interval)]
-    ]
+    rows = []
+    for index, point in chosen:
+        value, (_, low, high) = _ratio(point) or 1.0, ratios(point.interval)
+        lines = (words.label(when(point.started), 30), words.label(text(point)))
+        hover = "<br>".join([f"<b>{words.label(point.name, 60)}</b>", *lines])
+        rows.append((index, value, low or value, high or value, hover))
     return marks(
-        [index for index, _ in chosen],
-        values,
-        ends,
-        [
-            f"<b>{words.label(point.name, 60)}</b><br>{words.label(when(point.started), 30)}<br>"
-            f"{words.label(text(point))}"
-            for _, point in chosen
-        ],
+        rows,
         colour=colour,
         name=legend,
         thickness=1 if crowded else 1.5,

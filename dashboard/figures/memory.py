@@ -108,7 +108,6 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
         xaxis=bytes_axis | _byte_ticks(max(left, 0.0), right, divisor),
         yaxis=ratio_axis(bottom, top, name, gridcolor=colours.rule),
         legend=ABOVE,
-        hovermode="closest",
     )
 
 
@@ -122,14 +121,15 @@ def _dots(
     colours: Palette,
 ) -> go.Scatter:
     """The dots on the front, filled, or those behind it."""
-    chosen = [spots[number - 1] for number in numbers]
     colour = colours.verdict["blue" if on_front else "gray"]
     fill = colour if on_front else colours.page
+    rows = []
+    for number in numbers:
+        spot, (bottom, top) = spots[number - 1], edges
+        ends = spot.timing.low or bottom, spot.timing.high or top
+        rows.append((places[number - 1], spot.timing.ratio or 1.0, *ends, _spot_text(number, spot, baseline)))
     return marks(
-        [places[number - 1] for number in numbers],
-        [spot.timing.ratio or 1.0 for spot in chosen],
-        [(spot.timing.low or edges[0], spot.timing.high or edges[1]) for spot in chosen],
-        [_spot_text(number, spot, baseline) for number, spot in zip(numbers, chosen, strict=True)],
+        rows,
         colour=colour,
         name="on the front" if on_front else "behind the front",
         thickness=1.5,
@@ -163,16 +163,14 @@ def side_by_side(spots: Sequence[Spot], width: float) -> list[float]:
 def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:
     """The dots in words."""
     parts = [
-        f"{number} {spot.variant}: {words.effect(spot.timing.ratio, spot.timing.low, spot.timing.high)}, "
-        f"{words.size(spot.amount)}, {spot.rank}"
+        f"{number} {spot.variant}: {spot.timing.text}, {words.size(spot.amount)}, {spot.rank}"
         for number, spot in enumerate(spots, 1)
     ]
     return f"Speed-up over {baseline} against {title.lower()}. {'; '.join(parts)}."
 
 
 def _spot_text(number: int, spot: Spot, baseline: str) -> str:
-    timing = spot.timing
-    speed = "the baseline" if spot.variant == baseline else words.effect(timing.ratio, timing.low, timing.high)
+    speed = "the baseline" if spot.variant == baseline else spot.timing.text
     return (
         f"<b>{number} {words.label(spot.variant, 50)}</b><br>{words.label(speed)}<br>{words.size(spot.amount)}<br>"
         f"{words.label(spot.rank, 70)}"
@@ -236,7 +234,6 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
         xaxis=axis("different prompt lengths served (log)", type="log", tickvals=counts, ticktext=labels, **grid),
         yaxis=axis(name, range=[0, 1.08 * most], **_byte_ticks(0.0, most, divisor), **grid),
         legend={**ABOVE, "y": -0.2, "yanchor": "top"},
-        hovermode="closest",
     )
 
 

@@ -53,10 +53,7 @@ def paired_rounds(
         colour = colours.verdict[look.colour]
         traces.append(
             marks(
-                [end],
-                [paired.ratio],
-                [(paired.low or bottom, paired.high or top)],
-                [words.label(words.effect(paired.ratio, paired.low, paired.high))],
+                [(end, paired.ratio, paired.low or bottom, paired.high or top, words.label(paired.text))],
                 colour=colour,
                 name=f"after {count} rounds",
                 thickness=2.5,
@@ -80,7 +77,6 @@ def paired_rounds(
         ),
         yaxis=ratio_axis(bottom, top, "t_baseline / t_variant, log scale", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
-        hovermode="closest",
     )
 
 
@@ -131,7 +127,7 @@ def in_words(paired: Paired, baseline: str, variant: str, workload: str) -> str:
     return (
         f"Paired rounds of {variant} against {baseline} on {workload}: {len(paired.ratios)} rounds from {least:.3f}× "
         f"to {most:.3f}×, median {paired.median:.3f}×, after all of them "
-        f"{words.effect(paired.ratio, paired.low, paired.high)}."
+        f"{paired.text}."
     )
 
 

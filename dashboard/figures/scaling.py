@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -44,14 +44,13 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     for settled, name, symbol in ((True, "settled", "circle"), (False, "not settled", "circle-open")):
         chosen = [point for point in series.points if point.settled is settled and point.effect.value]
         if chosen:
-            hovers = [
-                f"<b>{words.label(point.effect.workload, 60)}</b><br>{words.label(point.effect.text)}<br>"
-                f"{point.effect.rounds} rounds, {name}"
-                for point in chosen
-            ]
-            values = [point.effect.value or 1.0 for point in chosen]
-            ends = [(point.effect.low or bottom, point.effect.high or top) for point in chosen]
-            traces.append(_points([point.size for point in chosen], values, ends, hovers, name, symbol, colours))
+            rows = []
+            for point in chosen:
+                effect = point.effect
+                hover = f"<b>{words.label(effect.workload, 60)}</b><br>{words.label(effect.text)}<br>"
+                hover += f"{effect.rounds} rounds, {name}"
+                rows.append((point.size, effect.value or 1.0, effect.low or bottom, effect.high or top, hover))
+            traces.append(_points(rows, name, symbol, colours))
     return _figure(traces, shapes, series, (left, right), ratio_axis(bottom, top, "speed-up (log)"), colours)
 
 
@@ -84,13 +83,13 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     for settled, name, symbol in ((True, "sign settled", "circle"), (False, "sign not settled", "circle-open")):
         chosen = [cost for cost in known if _signed(cost) is settled]
         if chosen:
-            values = [bent(cost.us or 0) for cost in chosen]
-            ends = [
-                (-most if cost.low is None else bent(cost.low), most if cost.high is None else bent(cost.high))
-                for cost in chosen
-            ]
-            hovers = [f"{cost_text(cost)}<br>{cost.rounds} rounds, {name}" for cost in chosen]
-            traces.append(_points([cost.size for cost in chosen], values, ends, hovers, name, symbol, colours))
+            rows = []
+            for cost in chosen:
+                low = -most if cost.low is None else bent(cost.low)
+                high = most if cost.high is None else bent(cost.high)
+                hover = f"{cost_text(cost)}<br>{cost.rounds} rounds, {name}"
+                rows.append((cost.size, bent(cost.us or 0), low, high, hover))
+            traces.append(_points(rows, name, symbol, colours))
     powers = [10.0**power for power in range(-2, 8) if knee <= 10.0**power <= max(finite, default=1.0) * 1.1]
     step = 1 if len(powers) <= 4 else 2
     values = [0.0, *(sign * power for power in powers[::step] for sign in (1, -1))]
@@ -123,16 +122,10 @@ def _signed(cost: Cost) -> bool:
 
 
 def _points(
-    sizes: Sequence[float],
-    values: Sequence[float],
-    ends: Sequence[tuple[float, float]],
-    hovers: Sequence[str],
-    name: str,
-    symbol: str,
-    colours: Palette,
+    rows: Iterable[tuple[float, float, float, float, str]], name: str, symbol: str, colours: Palette
 ) -> go.Scatter:
     blue = colours.verdict["blue"]
-    return marks(sizes, values, ends, hovers, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True)
+    return marks(rows, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True)
 
 
 def _figure(
@@ -160,7 +153,6 @@ def _figure(
         ),
         yaxis={**y_axis, "gridcolor": colours.rule, "automargin": True},
         legend=ABOVE,
-        hovermode="closest",
     )
 
 

@@ -15,7 +15,6 @@ from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, head, published, roofline
 from llama_workbench.dashboard.sections.breakdown import COMMAND
 from llama_workbench.dashboard.views import breakdown, data
-from llama_workbench.harness.metrics.share.shares import ALPHA
 from llama_workbench.harness.report.decision import SHARES_OF
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
@@ -32,7 +31,7 @@ def main() -> None:
     for problem in phases.problems:
         blocks.warn(f"Left out: {problem}")
     if phases.measured:
-        show_phases(opened, phases, opened.run.alpha or ALPHA)
+        show_phases(opened, phases, opened.run.alpha)
     else:
         blocks.missing("shares of the time by phase", COMMAND)
     st.header("What the machine could do", anchor="roof")

@@ -110,8 +110,8 @@ def to_look_inside(claim: data.Claim) -> list[data.Effect]:
     """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
     if claim.kind == "trend":  # its one row spans several workloads, and each of them was timed
         asked = claim.hypothesis
-        sides = (asked.variant or "", ", ".join(asked.baseline or ()))
-        return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads or ()]
+        sides = (asked.variant, ", ".join(asked.baseline))
+        return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads]
     if claim.kind in {"attribution", "loading", "count", "check", "none"}:
         return []
     return [effect for effect in claim.effects if effect.workload]
@@ -197,7 +197,7 @@ def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
     match claim.kind:
         case "trend" | "inflation":
             asked = claim.hypothesis
-            return scaling.link_to(run, asked.variant or "", ", ".join(asked.baseline or ()), asked.workloads or ())
+            return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
         case "loading":
             geometry = data.experiment(run, workload).workload.geometry
             return {"geometry": geometry} if geometry else {}
@@ -227,7 +227,7 @@ def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Eff
         operations.show(run, effect.workload, effect.baseline, effect.variant)
     if sides:
         st.subheader("Where the time goes", anchor="time")
-        breakdown.show(opened, effect.workload, sides, claim.hypothesis.of or "")
+        breakdown.show(opened, effect.workload, sides, claim.hypothesis.of)
         flames.show(opened, effect.workload, sides, effect.baseline)
         st.subheader("Memory", anchor="memory")
         memory.show(run, effect.workload, sides, effect.baseline)
@@ -250,7 +250,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
             icon=":material/download:",
             on_click="ignore",
         )
-        if run.manifest.command is not None:
+        if run.manifest.command:
             st.caption("This run was made by")
             blocks.command(shlex.join(run.manifest.command))
     with right:
@@ -263,7 +263,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
                 "Error rate": f"{words.percent(claim.alpha)} for each interval that has one",
                 "Rounds": f"{sum(effect.rounds for effect in claim.effects)} over {len(claim.effects)} rows",
                 "Time spent": duration_text(seconds) if seconds else "",
-                "Noise": run.noise or "no controls in this run",
+                "Noise": run.noise.line or "no controls in this run",
                 "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
             }
         )
@@ -278,8 +278,8 @@ def show_checks(run: data.Run, claim: data.Claim) -> None:
             "Logits gates and operation traces of both sides, one row for each comparison",
         )
     blocks.notes("Excluded from this run", run.left_out)
-    if run.manifest.environment is not None:
-        blocks.environment(run.manifest.environment, "Environment")
+    if run.environment:
+        blocks.environment(run.environment, "Environment")
 
 
 main()

@@ -97,7 +97,7 @@ def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
     timing = spot.timing
     speed, sure = "1× (baseline)", "–"
     if timing.alpha:
-        speed = words.effect(timing.ratio, timing.low, timing.high)
+        speed = timing.text
         sure = f"{words.percent(1 - timing.alpha)}, {'all of the run at once' if timing.judged else 'this one alone'}"
     return {
         "no.": number,

@@ -17,7 +17,7 @@ from llama_workbench.harness.store.errors import RunError
 def from_samples(run: data.Run, sides: scaling.Sides, place: int) -> tuple[list[scaling.Cost], list[Slope], str]:
     """Costs and slopes of one series, and why there are none."""
     series = scaling.all_series(run)[sides][place]
-    alpha = run.alpha or 0.01
+    alpha = run.alpha
     try:
         evidence = samples.read_evidence(run)
     except RunError as error:
@@ -93,7 +93,7 @@ def _show(opened: state.Opened, series: scaling.Series, sides: scaling.Sides, pl
                     f"Above 0: {series.baseline} takes so much longer. The axis is linear near 0 and logarithmic "
                     "further out. Overhead stays about level here while its share above melts away; a cost that grows "
                     "with the work climbs. Hollow: the interval holds 0. With "
-                    f"{words.percent(1 - (run.alpha or 0.01))} confidence all intervals of this picture hold at once."
+                    f"{words.percent(1 - run.alpha)} confidence all intervals of this picture hold at once."
                 )
             )
     _table(series, costs)

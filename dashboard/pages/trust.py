@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import controls as control_figures
-from llama_workbench.dashboard.figures import noise as noise_figures
+from llama_workbench.dashboard.figures import noise as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import controls, data, gates, noise
+from llama_workbench.dashboard.views import data, gates, noise
+from llama_workbench.harness.store.schema import Control
 
 CONTROLS_COMMAND = "pytest --benchmark"
 MOST_NAMED = 4
@@ -63,32 +65,30 @@ def main() -> None:
 
 
 def show_controls(run: data.Run) -> None:
-    rows = controls.controls(run)
+    rows = noise.controls(run)
     if not rows:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
     with st.container(border=True):
-        st.markdown(words.markdown(controls.could_see(rows)))
+        st.markdown(words.markdown(noise.could_see(rows)))
     st.header("Identical code against itself", anchor="controls")
-    drawn = control_figures.controls_forest(rows, state.colours())
-    blocks.plot(drawn, control_figures.controls_text(rows), "controls")
-    confidence = f" With {words.percent(1 - run.alpha)} confidence all of them hold at once." if run.alpha else ""
+    drawn = figures.controls_forest(rows, state.colours())
+    blocks.plot(drawn, figures.controls_text(rows), "controls")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
         "all else. An interval that leaves out 1 means that the control fired. The figure at the right is half the "
         "width of the wider one: in as many rounds, nobody could have seen a smaller difference there. "
-        f"{open_ones(rows)}"
-        f"{confidence}"
+        f"{open_ones(rows)} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
     )
     table = [
         {
             "workload": one.workload,
-            "control": control_figures.KINDS.get(one.kind, (one.kind, ""))[0],
+            "control": figures.KINDS.get(one.kind, (one.kind, ""))[0],
             "variant": one.variant,
-            "ratio": one.ratio,
-            "low": one.low,
-            "high": one.high,
-            "smallest difference": None if one.smallest is None else 100 * one.smallest,
+            "ratio": math.exp(one.centre),
+            "low": math.exp(one.low),
+            "high": math.exp(one.high),
+            "smallest difference": 100 * noise.smallest(one),
             "rounds": one.rounds,
             "fired": "fired" if one.fired else "no",
         }
@@ -96,12 +96,13 @@ def show_controls(run: data.Run) -> None:
     ]
     formats = dict.fromkeys(("ratio", "low", "high"), "%.4f×") | {"smallest difference": "±%.2g %%"}
     with st.expander("The same as a table"):
-        blocks.table(table, "Controls of this run with their intervals", formats, row_px=blocks.LOW_ROW_PX)
+        known = pd.DataFrame(table).replace(math.inf, math.nan).replace({"low": {0.0: math.nan}})
+        blocks.table(known, "Controls of this run with their intervals", formats, row_px=blocks.LOW_ROW_PX)
 
 
-def open_ones(rows: Sequence[controls.Control]) -> str:
+def open_ones(rows: Sequence[Control]) -> str:
     """What is not in the figure."""
-    names = dict.fromkeys(one.workload for one in rows if one.smallest is None)
+    names = dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one)))
     return f"Not drawn, for want of rounds: {words.markdown(words.listing(list(names)))}." if names else ""
 
 
@@ -115,8 +116,8 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
     if frame.empty:
         blocks.missing("timed rounds", CONTROLS_COMMAND)
         return
-    text = noise_figures.drift_text(frame)
-    blocks.plot(noise_figures.drift(frame, state.colours()), text, "drift")
+    text = figures.drift_text(frame)
+    blocks.plot(figures.drift(frame, state.colours()), text, "drift")
     st.caption(
         words.markdown(
             f"{text} A point is one round: the median time of a call of the yardstick (of the "
@@ -264,9 +265,8 @@ def show_warnings(run: data.Run) -> None:
 
 def show_environment(run: data.Run) -> None:
     st.header("Environment", anchor="environment")
-    environment = run.manifest.environment or {}
-    blocks.facts({title: fact(key, environment.get(key)) for key, title in FACTS.items()})
-    blocks.environment(environment, "All that was recorded")
+    blocks.facts({title: fact(key, run.environment.get(key)) for key, title in FACTS.items()})
+    blocks.environment(run.environment, "All that was recorded")
 
 
 def fact(key: str, value: Any) -> str:

@@ -84,7 +84,7 @@ def missing(what: str, how: str) -> None:
     command(how)
 
 
-def environment(found: Mapping[str, Any] | None, title: str) -> None:
+def environment(recorded: Mapping[str, Any], title: str) -> None:
     """All that a run recorded about its machine."""
     with st.expander(title):
-        st.json(dict(found or {}), expanded=1)
+        st.json(dict(recorded), expanded=1)

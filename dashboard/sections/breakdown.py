@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.harness.metrics.share.shares import ALPHA
-
 from .. import state, words
 from ..figures import breakdown as figures
 from ..views import breakdown
@@ -24,7 +22,7 @@ def show(opened: state.Opened, workload: str, sides: Sequence[str], of: str = WH
     rows, missing = [], []
     for side in sides:
         try:
-            one = breakdown.breakdown(phases, workload, side, whole, opened.run.alpha or ALPHA)
+            one = breakdown.breakdown(phases, workload, side, whole, opened.run.alpha)
         except ValueError:
             missing.append(side)
             continue

@@ -28,11 +28,11 @@ def show(opened: state.Opened, claim: data.Claim) -> None:
     blocks.facts(
         {
             "measured": asked.quantity or claim.kind,
-            "of": asked.of or "",
-            "phases": ", ".join(asked.phases or ()),
-            "variant": asked.variant or "",
-            "against": ", ".join(asked.baseline or ()),
-            "workloads": ", ".join(asked.workloads or ()),
+            "of": asked.of,
+            "phases": ", ".join(asked.phases),
+            "variant": asked.variant,
+            "against": ", ".join(asked.baseline),
+            "workloads": ", ".join(asked.workloads),
             "claimed": claim.claimed,
         }
     )
@@ -66,7 +66,7 @@ def _show_rows(rows: Sequence[ExactResult], claim: data.Claim) -> None:
 def _is_of(row: ExactResult, claim: data.Claim) -> bool:
     """Whether a result has the subject of one of the claim's rows."""
     subject = (row.metric, row.quantity, row.workload, row.variant, row.baseline)
-    quantity = claim.hypothesis.quantity or ""
+    quantity = claim.hypothesis.quantity
     return subject in {
         (claim.kind, quantity, effect.workload, effect.variant, effect.baseline) for effect in claim.effects
     }

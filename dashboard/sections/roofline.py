@@ -25,7 +25,7 @@ def read(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
 def show(opened: state.Opened) -> None:
     """A table, a row for each workload and variant, and what it means."""
     run = opened.run
-    alpha = min((claim.alpha for claim in run.claims), default=run.alpha or 0.01)
+    alpha = min((claim.alpha for claim in run.claims), default=run.alpha)
     try:
         rows, missing = state.computed(opened, read, alpha)
     except RunError as error:

@@ -157,7 +157,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     rounds = sorted(effect.rounds for effect in known)
     spread = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
     often = ", however often one looks" if claim.kind not in {"share", "loading", "roofline"} else ""
-    together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}" if run.alpha else ""
+    together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}"
     if claim.is_comparison:
         together = "; all of this comparison hold at once with " + words.percent(
             1 - claim.alpha * max(len(claim.effects), 1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import data, files
+from llama_workbench.harness.store import schema
+
+from . import data
 
 _FIRST = re.compile(r"op (\d+) of \d+ / \d+: (.*) against (.*)", re.DOTALL)  # as the worker's gate writes it
 
@@ -53,7 +55,7 @@ def traces(run: data.Run, workload: str, baseline: str, variant: str) -> Traces:
     return Traces("the same" if same else "differ", detail, tuple(rows), tuple(counts))
 
 
-def _kernels(trace: files.Trace) -> str:
+def _kernels(trace: schema.Trace) -> str:
     return "not recorded" if trace.attention_kernels is None else ", ".join(trace.attention_kernels) or "none"
 
 
@@ -73,7 +75,7 @@ def row(run: data.Run, effect: data.Effect) -> dict[str, str]:
     }
 
 
-def logits(gate: files.Gate | None) -> str:
+def logits(gate: schema.Gate | None) -> str:
     """The logits gate of one variant in a few words."""
     if gate is None:
         return "not compared"
@@ -102,7 +104,7 @@ class Worst:
 
 def worst(run: data.Run) -> list[Worst]:
     """The gates of a run by variant, the largest error first."""
-    by_variant: dict[str, list[tuple[str, files.Gate]]] = {}
+    by_variant: dict[str, list[tuple[str, schema.Gate]]] = {}
     for entry in run.manifest.experiments:
         for variant, gate in entry.gates.items():
             by_variant.setdefault(variant, []).append((entry.workload.name, gate))

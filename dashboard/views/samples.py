@@ -29,6 +29,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import NOISE
 
+from .. import words
 from . import data
 from .attribution import Cell, Measured
 from .scaling import Cost, Series
@@ -78,12 +79,17 @@ class Timing:
     alpha: float
     warning: str = ""
 
+    @property
+    def text(self) -> str:
+        """The ratio with its interval."""
+        return words.effect(self.ratio, self.low, self.high)
+
 
 def timing(run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str) -> Timing:
     """A variant's speed-up: as judged where a claim asked, else from the samples; no ratio where neither has it."""
     if variant == baseline:
         return Timing(1.0, 1.0, 1.0, 0, judged=True, alpha=0.0, warning="the baseline itself")
-    alpha = run.alpha or 0.01
+    alpha = run.alpha
     for effect in (effect for claim in run.claims for effect in claim.effects):
         sides = (effect.workload, effect.variant, effect.baseline)
         if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
@@ -124,6 +130,11 @@ class Paired:
     baseline_ns: float | None
     variant_ns: float | None
     invalid_share: float
+
+    @property
+    def text(self) -> str:
+        """The ratio after the last round with its interval."""
+        return words.effect(self.ratio, self.low, self.high)
 
     @property
     def median(self) -> float | None:
@@ -260,7 +271,7 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
 
 def clocks(run: data.Run) -> dict[str, str]:
     """The clock of each workload."""
-    named = {one.workload.name: one.clock.default if one.clock else None for one in run.manifest.experiments}
+    named = {one.workload.name: one.clock.default for one in run.manifest.experiments}
     return {name: clock if clock and clock in get_args(Clock) else "cpu" for name, clock in named.items()}
 
 
