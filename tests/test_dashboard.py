@@ -35,8 +35,9 @@ import plotly.graph_objects as go
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.figures import colours, forest
 from llama_workbench.dashboard.figures import memory as memory_bars
-from llama_workbench.dashboard.views import data, entries, gates, ticks
+from llama_workbench.dashboard.views import data, entries, gates
 from llama_workbench.dashboard.views import forest as forest_rows
+from llama_workbench.dashboard.views import forest as ticks
 from llama_workbench.harness.store.pass_schema import Memory
 
 APP = ROOT / "dashboard" / "app.py"

@@ -33,10 +33,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard.flames import (
-    difference as frame_difference,
-)
 from llama_workbench.dashboard.flames import picture as flamegraphs
+from llama_workbench.dashboard.flames import picture as frame_difference
 from llama_workbench.dashboard.flames import (
     speedscope as raw_profile,
 )

@@ -15,8 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from .. import words
-from ..views.forest import TRACK_PX
-from ..views.ticks import ratio_ticks
+from ..views.forest import TRACK_PX, ratio_ticks
 
 SMALL = 12  # font size of labels inside a figure
 

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from llama_workbench.harness.store.pass_schema import Memory
 
 from .. import words
+from ..views.forest import round_step
 from ..views.memory import AMOUNTS, FRONT, HELD, Policy, Spot, percent_of
-from ..views.ticks import round_step
 from .colours import LIGHT, Palette
 from .drawing import ABOVE, SMALL, Layout, axis, figure, marks, note, ratio_axis, rows_axis
 

@@ -98,7 +98,7 @@ def main() -> None:
 def show_course(runs: Sequence[Entry]) -> None:
     workloads = list(dict.fromkeys(name for entry in reversed(runs) for name in entry.summary.workloads))
     if not workloads:
-        st.info("None of these runs timed anything.", icon=":material/info:")
+        blocks.info("None of these runs timed anything.")
         return
     left, right = st.columns(2, gap="large")
     with left:

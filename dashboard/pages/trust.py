@@ -70,7 +70,7 @@ def show_controls(run: data.Run) -> None:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
     with st.container(border=True):
-        st.markdown(words.markdown(noise.could_see(rows)))
+        blocks.say(noise.could_see(rows))
     st.header("Identical code against itself", anchor="controls")
     drawn = figures.controls_forest(rows, state.colours())
     blocks.plot(drawn, figures.controls_text(rows), "controls")
@@ -97,7 +97,7 @@ def show_controls(run: data.Run) -> None:
     formats = dict.fromkeys(("ratio", "low", "high"), "%.4f×") | {"smallest difference": "±%.2g %%"}
     with st.expander("The same as a table"):
         known = pd.DataFrame(table).replace(math.inf, math.nan).replace({"low": {0.0: math.nan}})
-        blocks.table(known, "Controls of this run with their intervals", formats, row_px=blocks.LOW_ROW_PX)
+        blocks.low_table(known, "Controls of this run with their intervals", formats)
 
 
 def open_ones(rows: Sequence[Control]) -> str:
@@ -118,13 +118,11 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
         return
     text = figures.drift_text(frame)
     blocks.plot(figures.drift(frame, state.colours()), text, "drift")
-    st.caption(
-        words.markdown(
-            f"{text} A point is one round: the median time of a call of the yardstick (of the "
-            "baseline where a workload has none) over its own median. A step is a machine that changed its speed, a "
-            "cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it cancels. "
-            f"All in all there are {measured.samples:,} samples."
-        )
+    blocks.caption(
+        f"{text} A point is one round: the median time of a call of the yardstick (of the "
+        "baseline where a workload has none) over its own median. A step is a machine that changed its speed, a "
+        "cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it cancels. "
+        f"All in all there are {measured.samples:,} samples."
     )
 
 
@@ -140,11 +138,9 @@ def show_places(measured: noise.Noise) -> None:
     count = len(measured.places)
     expected = count * 2 * (1 - noise.LEVEL)
     listed = f": {words.listing(apart[:MOST_NAMED])}" if apart else ""
-    st.markdown(
-        words.markdown(
-            f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
-            f"{expected:.1f}. Order is random, so that a place favours nobody: it adds noise, not bias."
-        )
+    blocks.say(
+        f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
+        f"{expected:.1f}. Order is random, so that a place favours nobody: it adds noise, not bias."
     )
     faults = {row["workload"]: row for row in noise.faults(measured).to_dict("records")}
     rows = [
@@ -160,7 +156,7 @@ def show_places(measured: noise.Noise) -> None:
         for name, (first, slope) in measured.places.items()
     ]
     alt = "Effect of the place within a sub-round, and page faults a call, by workload"
-    blocks.table(rows, alt, row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(rows, alt)
     st.caption(
         "Time of the first sample of a sub-round over that of the others, and of the last over the first by a straight "
         "line through all; 99 % t intervals over rounds, each for itself. Page faults a call are medians over rounds; "
@@ -188,7 +184,7 @@ def show_gates(run: data.Run) -> None:
     if first.used_percent is not None:
         where = f"{first.variant} on {first.workload}"
         text += f". The largest error used {first.used_percent:.2g} % of its tolerance ({where})"
-    st.markdown(words.markdown(f"{text}."))
+    blocks.say(f"{text}.")
     rows = [
         {
             "variant": row.variant,
@@ -203,7 +199,7 @@ def show_gates(run: data.Run) -> None:
         for row in worst
     ]
     formats = {"worst error": "%.2e", "tolerance": "%.1e", "of tolerance": "%.3g %%"}
-    blocks.table(rows, f"Worst error of the logits by variant. {text}", formats, row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(rows, f"Worst error of the logits by variant. {text}", formats)
     st.caption(
         "Largest difference of a variant's logits (of a part: its output) from the reference's, over all workloads of "
         "the run; a variant that fails is not timed."
@@ -230,7 +226,7 @@ def show_traces(run: data.Run) -> None:
     st.markdown(
         f"{same} of {len(rows)} compared pairs ran the same operations. Only those can speak about architecture alone."
     )
-    blocks.table(rows, "Pairs of variants whose operation traces were compared", row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(rows, "Pairs of variants whose operation traces were compared")
 
 
 # -- warnings and environment --------------------------------------------------------------------------------------
@@ -259,7 +255,7 @@ def show_warnings(run: data.Run) -> None:
                 "where": ", ".join(where[:MOST_NAMED]) + more,
             }
         )
-    blocks.table(rows, "Notes on effects, those of one kind together", row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(rows, "Notes on effects, those of one kind together")
     st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
 
 

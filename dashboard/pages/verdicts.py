@@ -35,13 +35,7 @@ def main() -> None:
     with right:
         section.show_headline(claim)
         section.show_verdict(claim)
-        st.page_link(
-            "pages/claim.py",
-            label="Evidence",
-            icon=":material/gavel:",
-            query_params=section.link(opened.name, claim),
-            help="",
-        )
+        blocks.link("claim", "Evidence", "gavel", section.link(opened.name, claim))
         if claim.effects:
             section.show_forest(claim, run.floors, run.alpha)
 

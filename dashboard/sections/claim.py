@@ -20,7 +20,7 @@ def open_claims(title: str) -> state.Opened | None:
     """The run that the URL names, if it has claims; None where there is nothing to show, and the page says why."""
     opened = head.open_run(title)
     if opened is not None and not opened.run.claims:
-        st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
+        blocks.info("This run was made without claims, so there is no verdict.")
         return None
     return opened
 
@@ -66,7 +66,7 @@ def show_headline(claim: data.Claim) -> None:
         st.text(claim.statement)
     said = [f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}"]
     if any(said):
-        st.caption(words.markdown(" · ".join(part for part in said if part)))
+        blocks.caption(" · ".join(part for part in said if part))
 
 
 def show_verdict(claim: data.Claim) -> None:
@@ -75,7 +75,7 @@ def show_verdict(claim: data.Claim) -> None:
         meaning = data.sentence(claim)
         st.markdown(f"{blocks.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
         if claim.reason:
-            st.caption(words.markdown(claim.reason))
+            blocks.caption(claim.reason)
 
 
 def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
@@ -89,6 +89,6 @@ def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: floa
         claim = replace(claim, effects=sums or claim.effects, low=None, high=None)
     sides = {(effect.variant, effect.baseline) for effect in claim.effects}
     if len(sides) == 1:
-        st.caption(words.markdown(claim.effects[0].sides))
+        blocks.caption(claim.effects[0].sides)
     blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
     st.caption(forest.caption(claim, floors, alpha))
