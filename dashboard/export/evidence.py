@@ -18,7 +18,6 @@ from markupsafe import Markup
 
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
-from llama_workbench.harness.report.text import duration_text
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
@@ -210,18 +209,9 @@ def _check_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
 
 
 def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
-    facts = {"Decided by": claim.decided_by}
-    if count := len(claim.effects):
-        facts |= {
-            "Error rate": f"{words.percent(claim.alpha)} for each effect, over all rounds and all looks at them",
-            "Rounds": f"{sum(effect.rounds for effect in claim.effects)} over {count} effect{'s' * (count > 1)}",
-            "Time spent": duration_text(sum(effect.seconds or 0 for effect in claim.effects)),
-        }
-    facts |= {
-        "Noise": run.noise.line or "no controls in this run",
-        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+    facts = data.how(run, claim) | {
         "Excluded from the run": "; ".join(run.left_out),
-        "Run": " · ".join(text for text in (run.id, run.manifest.started) if text),
+        "Run": " · ".join(filter(None, (run.id, run.manifest.started))),
         "Written by": f"llama-workbench {__version__}",
     }
     return {name: value for name, value in facts.items() if value}

@@ -38,8 +38,7 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
     x_axis = axis(
         words.label(f"down {down}, across {over}", 80),
         SMALL + 1,
-        tickvals=list(range(across)),
-        ticktext=heads,
+        ticks_at=dict(enumerate(heads)),
         side="top",
         tickangle=0,
         standoff=4,
@@ -66,7 +65,7 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
         height=ROW_PX * len(table) + 108,
         margin=(76, 4, 62, 8),
         xaxis=x_axis,
-        yaxis=axis(tickvals=list(range(len(table))), ticktext=names, autorange="reversed", **cells_axis),
+        yaxis=axis(ticks_at=dict(enumerate(names)), autorange="reversed", **cells_axis),
     )
 
 

@@ -8,7 +8,7 @@ plotly reads HTML tags in every label.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import sub
 from typing import Any
 
@@ -26,17 +26,25 @@ ABOVE: Layout = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font"
 """A legend above the plot."""
 
 
-def axis(title: str = "", size: int = SMALL, standoff: int | None = None, **more: Any) -> Layout:
-    """An axis that nobody can zoom; its title stands `standoff` pixels off. `more` is plotly's."""
+def axis(
+    title: str = "",
+    size: int = SMALL,
+    *,
+    standoff: int | None = None,
+    ticks_at: Mapping[int, str] | Mapping[float, str] | None = None,
+    **more: Any,
+) -> Layout:
+    """An axis that nobody can zoom; its title stands `standoff` pixels off. `ticks_at`: labels by place."""
+    if ticks_at is not None:
+        more |= {"tickvals": list(ticks_at), "ticktext": list(ticks_at.values())}
     named = {"title": {"text": title, "font": {"size": size}, "standoff": standoff}} if title else {}
     return {"zeroline": False, "fixedrange": True, **named, **more}
 
 
 def ratio_axis(low: float, high: float, title: str, size: int = SMALL, **more: Any) -> Layout:
     """A logarithmic axis of ratios between two ends."""
-    ticks = ratio_ticks(low, high)
     ends = [math.log10(low), math.log10(high)]
-    return axis(title, size, type="log", range=ends, tickvals=list(ticks), ticktext=list(ticks.values()), **more)
+    return axis(title, size, type="log", range=ends, ticks_at=ratio_ticks(low, high), **more)
 
 
 def rows_axis(height: float) -> Layout:
@@ -80,6 +88,12 @@ def marks(
     x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
     drawn = {"x": x, "y": y, error: interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
     return go.Scatter(**{"mode": "markers", **drawn, **more})
+
+
+def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:
+    """A line that tells nothing on hover. `style`: dashes and steps."""
+    drawn = {"color": colour, "width": width, **(style or {})}
+    return go.Scatter(**{"x": x, "y": y, "mode": "lines", "line": drawn, "hoverinfo": "skip", **more})
 
 
 def mark(symbol: str, colour: str, size: float = 8, line: float = 2) -> Layout:

@@ -12,7 +12,7 @@ from ..views.entries import when
 from ..views.history import Break, Point
 from ..views.samples import ratios
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, axis, figure, mark, marks, note, ratio_axis, rule
+from .drawing import ABOVE, SMALL, axis, figure, line, mark, marks, note, ratio_axis, rule
 
 HEIGHT_PX = 340
 MOST_TICKS = 4
@@ -38,18 +38,9 @@ def timeline(
     if not points:
         raise ValueError("no runs to draw")
     broken = {each.index for each in breaks}
-    line = [place for index in range(len(points)) for place in ((None, index) if index in broken else (index,))]
-    traces = [
-        go.Scatter(
-            x=line,
-            y=[None if index is None else _ratio(points[index]) for index in line],
-            mode="lines",
-            line={"color": colours.muted, "width": 1},
-            hoverinfo="skip",
-            showlegend=False,
-            connectgaps=False,
-        )
-    ]
+    places = [place for index in range(len(points)) for place in ((None, index) if index in broken else (index,))]
+    heights = [None if index is None else _ratio(points[index]) for index in places]
+    traces = [line(places, heights, colours.muted, showlegend=False, connectgaps=False)]
     for name, (symbol, legend) in KINDS.items():
         chosen = [(index, point) for index, point in enumerate(points) if kind(point) == name]
         if chosen:
@@ -58,14 +49,12 @@ def timeline(
         traces.append(_rings(points, changed, colours))
     orange = colours.verdict["orange"]
     few = len(breaks) <= 20  # more numbers than that would hide the points; the table below has them
-    every = _ticks(len(points))
-    labels = [words.label(_when(points[index].started, points), 20) for index in every]
+    labels = {index: words.label(_when(points[index].started, points), 20) for index in _ticks(len(points))}
     against = words.label(points[-1].against or "yardstick", 30)
     x_axis = axis(
         "runs, oldest left (start, UTC)",
         SMALL + 1,
-        tickvals=every,
-        ticktext=labels,
+        ticks_at=labels,
         range=[-0.6, max(len(points) - 0.4, 0.6)],
         showgrid=False,
         standoff=8,

@@ -15,7 +15,7 @@ from llama_workbench.harness.store.schema import Control
 from .. import words
 from ..views.noise import smallest, smallest_by_workload
 from .colours import LIGHT, Palette
-from .drawing import Layout, axis, box, figure, legend, marks, note, ratio_axis, rows_axis, rule
+from .drawing import Layout, axis, box, figure, legend, line, marks, note, ratio_axis, rows_axis, rule
 
 MOST_POINTS = 3000
 BIN, MOST_BINS = 10, 100  # rounds in a point of the line, at least; points
@@ -42,18 +42,12 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
         ],
         hoverinfo="text",
     )
-    line = go.Scatter(
-        name="median of neighbouring rounds",
-        x=middle["order"],
-        y=100 * (middle["relative"] - 1),
-        mode="lines",
-        line={"color": colours.sides[1], "width": 2},
-        hoverinfo="skip",
-    )
+    heights = 100 * (middle["relative"] - 1)
+    median = line(middle["order"], heights, colours.sides[1], 2, name="median of neighbouring rounds")
     grid: Layout = {"gridcolor": colours.rule}
     y_axis = axis("time of a call over its median [%]", tickformat="+.0f", zerolinecolor=colours.muted, **grid)
     return figure(
-        [rounds, line],
+        [rounds, median],
         height=320,
         margin=(5, 12, 30, 46),
         xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from .. import words
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, area, axis, figure, mark, marks, ratio_axis, rule
+from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, mark, marks, ratio_axis, rule
 
 HEIGHT_PX = 360
 NEAR = 1.0  # a claimed range is drawn where it begins no further from the rounds than this many times their span
@@ -111,11 +111,10 @@ def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
     x = np.arange(1, len(paired.ratios) + 1)[known]
     band = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
     filled = {"fill": "tonexty", "fillcolor": colours.floor, "name": "interval so far"}
-    line = {"mode": "lines", "line": {"color": colours.text, "width": 1.5}, "name": "estimate so far"}
     return [
         go.Scatter(x=x, y=paired.highs[known], showlegend=False, **band),
         go.Scatter(x=x, y=paired.lows[known], **filled, **band),
-        go.Scatter(x=x, y=paired.estimates[known], showlegend=False, hoverinfo="skip", **line),
+        line(x, paired.estimates[known], colours.text, 1.5, name="estimate so far", showlegend=False),
     ]
 
 

@@ -96,8 +96,7 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     y_axis = axis(
         "µs a call",
         range=[-most, most],
-        tickvals=[bent(value) for value in values],
-        ticktext=[f"{value:,.10g}" for value in values],
+        ticks_at={bent(value): f"{value:,.10g}" for value in values},
     )
     return _figure(traces, [rule(left, right, 0, 0, colours.muted)], series, (left, right), y_axis, colours)
 
@@ -136,7 +135,6 @@ def _figure(
     y_axis: Layout,
     colours: Palette,
 ) -> go.Figure:
-    sizes = list(dict.fromkeys(point.size for point in series.points))
     return figure(
         list(traces),
         height=HEIGHT,
@@ -146,8 +144,7 @@ def _figure(
             f"{AXES[series.axis]}, log",
             type="log",
             range=[math.log10(end) for end in ends],
-            tickvals=sizes,
-            ticktext=[f"{size:,.0f}" for size in sizes],
+            ticks_at={point.size: f"{point.size:,.0f}" for point in series.points},
             showgrid=False,
             ticks="outside",
         ),

@@ -17,7 +17,6 @@ from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, data, gates, scaling
-from llama_workbench.harness.report.text import duration_text
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
 
@@ -93,22 +92,11 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
     """The row of `?row=` (from 1), else the first of which there is a profile, else the first."""
     if len(rows) == 1:
         return rows[0]
+    labels = {str(number): f"{effect.where}: {effect.sides}" for number, effect in enumerate(rows, 1)}
     profiled = {key for key, row in run.profiles.items() if row.path}
-    default = next((i for i, effect in enumerate(rows) if (effect.workload, effect.variant) in profiled), 0)
-    wanted = st.query_params.get("row", "")
-    st.session_state["row"] = int(wanted) - 1 if wanted.isdecimal() and 1 <= int(wanted) <= len(rows) else default
-
-    def follow() -> None:
-        st.query_params["row"] = str(st.session_state["row"] + 1)
-
-    index = st.selectbox(
-        "Look inside",
-        range(len(rows)),
-        key="row",
-        format_func=lambda i: f"{rows[i].where}: {rows[i].sides}",
-        on_change=follow,
-    )
-    return rows[index if index is not None else default]
+    numbered = zip(labels, rows, strict=True)
+    default = next((number for number, effect in numbered if (effect.workload, effect.variant) in profiled), None)
+    return rows[int(state.choose("Look inside", labels, "row", default=default)) - 1]
 
 
 # -- the answer ----------------------------------------------------------------------------------------------------
@@ -219,19 +207,8 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
             st.caption("This run was made by")
             blocks.command(shlex.join(run.manifest.command))
     with right:
-        seconds = sum(effect.seconds or 0 for effect in claim.effects)
-        blocks.facts(
-            {
-                "Said in": claim.source,
-                "Decided by": claim.decided_by,
-                "It assumes": "; ".join(claim.assumes),
-                "Error rate": f"{words.percent(claim.alpha)} for each interval that has one",
-                "Rounds": f"{sum(effect.rounds for effect in claim.effects)} over {len(claim.effects)} rows",
-                "Time spent": duration_text(seconds) if seconds else "",
-                "Noise": run.noise.line or "no controls in this run",
-                "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
-            }
-        )
+        assumed = {"Said in": claim.source, "It assumes": "; ".join(claim.assumes)}
+        blocks.facts(assumed | data.how(run, claim))
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:

@@ -174,32 +174,20 @@ def ratio(span: noise.Span) -> str:
 def show_gates(run: data.Run) -> None:
     st.header("Logits gates", anchor="gates")
     worst = gates.worst(run)
-    if not worst:
+    if worst.empty:
         blocks.missing("gates", CONTROLS_COMMAND)
         return
-    failed = [row.variant for row in worst if row.passed < row.of]
+    failed = list(worst["variant"][worst["passed"] < worst["of"]])
     text = f"{len(worst) - len(failed)} of {len(worst)} variants passed on every workload they ran"
     text += f"; failed: {words.listing(failed[:MOST_NAMED])}" if failed else ""
-    first = worst[0]
-    if first.used_percent is not None:
-        where = f"{first.variant} on {first.workload}"
-        text += f". The largest error used {first.used_percent:.2g} % of its tolerance ({where})"
+    first = worst.iloc[0]
+    if pd.notna(first["of tolerance"]):
+        where = f"{first['variant']} on {first['on']}"
+        text += f". The largest error used {first['of tolerance']:.2g} % of its tolerance ({where})"
     blocks.say(f"{text}.")
-    rows = [
-        {
-            "variant": row.variant,
-            "passed": row.passed,
-            "of": row.of,
-            "cases": row.cases,
-            "worst error": row.error,
-            "tolerance": row.tolerance,
-            "of tolerance": row.used_percent,
-            "on": row.workload,
-        }
-        for row in worst
-    ]
+    columns = ["variant", "passed", "of", "cases", "worst error", "tolerance", "of tolerance", "on"]
     formats = {"worst error": "%.2e", "tolerance": "%.1e", "of tolerance": "%.3g %%"}
-    blocks.low_table(rows, f"Worst error of the logits by variant. {text}", formats)
+    blocks.low_table(worst[columns], f"Worst error of the logits by variant. {text}", formats)
     st.caption(
         "Largest difference of a variant's logits (of a part: its output) from the reference's, over all workloads of "
         "the run; a variant that fails is not timed."

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from llama_workbench.harness.metrics.registry import names
-from llama_workbench.harness.report.text import excluded_lines, value_text
+from llama_workbench.harness.report.text import duration_text, excluded_lines, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
@@ -367,6 +367,20 @@ def reproduce(run: Run, claim: Claim) -> str:
     if run.manifest.seed is not None:
         parts += ["--seed", str(run.manifest.seed)]
     return shlex.join(parts)
+
+
+def how(run: Run, claim: Claim) -> dict[str, str]:
+    """How a claim was measured: facts by name, empty where there is nothing to say."""
+    count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
+    seconds = sum(effect.seconds or 0 for effect in claim.effects)
+    return {
+        "Decided by": claim.decided_by,
+        "Error rate": f"{words.percent(claim.alpha)} for each interval, over all rounds and all looks" if count else "",
+        "Rounds": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
+        "Time spent": duration_text(seconds) if seconds else "",
+        "Noise": run.noise.line or "no controls in this run",
+        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+    }
 
 
 def sentence(claim: Claim) -> str:
