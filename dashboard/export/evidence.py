@@ -34,10 +34,7 @@ class ExportError(Exception):
 
 
 def find_claim(run: data.Run, claim: str, part: str | None = None) -> data.Claim:
-    """The claim of a run by its id, and by its part where it has several.
-
-    Raises ExportError where there is none, with the nearest name, or where the part is left open.
-    """
+    """The claim of a run, and its part where it has several. Raises ExportError with the nearest name or the parts."""
     same = [each for each in run.claims if each.id == claim]
     if not same:
         raise ExportError(_unknown(f"{run.path}: the run has no claim", claim, [each.id for each in run.claims]))

@@ -19,10 +19,9 @@ ROW_PX = 62
 
 
 def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> go.Figure:
-    """Speed-up of each cell over the all-old one, top left. Shade follows the number that stands in the cell.
+    """Speed-up of each cell over the all-old one, top left; the shade follows it, from the slowest cell.
 
-    The first half of the factors is down, the second across, the last one changing fastest. Shade starts at the
-    slowest cell. Raises ValueError where the cells are not those of the grid.
+    The first half of the factors is down, the second across. Raises ValueError where cells are missing.
     """
     if len(cells) != len(grid.cells()):
         raise ValueError(f"{len(cells)} cells, and the grid has {len(grid.cells())}")

@@ -45,10 +45,7 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
 
 
 def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
-    """One bar of 100 % a row (its label, its shares), phases in the order of a forward; label and milliseconds above.
-
-    A phase has its name and share on the bar where there is room, else in the legend and on hover.
-    """
+    """One bar of 100 % a row: phases in the order of a forward, named where there is room; above it label and ms."""
     height = ROW_PX * len(rows)
     middles = [height - ROW_PX * place - 40 for place in range(len(rows))]
     ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)

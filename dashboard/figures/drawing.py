@@ -71,10 +71,7 @@ def marks(
     cap: float = 6,
     **more: Any,
 ) -> go.Scatter:
-    """Values with their intervals, upright; `across` lies them down. One trace, so one legend entry.
-
-    A point: its place, the value, the low and the high end, and the text that is shown on hover.
-    """
+    """Points (place, value, low end, high end, text on hover) upright, or `across`; one trace is one legend entry."""
     places, values, lows, highs, hovers = zip(*points, strict=True)
     interval = {
         "type": "data",

@@ -22,10 +22,7 @@ FOOT_PX = 66  # tick labels and title
 def forest(
     claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT, *, heading: str = "against "
 ) -> go.Figure:
-    """The claim's effects with the floor of each workload. A `heading` stands before the name of each baseline.
-
-    A row is a line of text and a track under it, which needs no room at the side and so fits a phone.
-    """
+    """The claim's effects with the floor of each workload. `heading`: before the name of each baseline."""
     plan = describe(claim, floors)
     foot: Layout = {"showgrid": False, "ticks": "outside", "standoff": 10}
     if plan.is_ratio:

@@ -29,11 +29,10 @@ KINDS = {
 def timeline(
     points: Sequence[Point], breaks: Sequence[Break], changed: Sequence[str] = (), colours: Palette = LIGHT
 ) -> go.Figure:
-    """One point a run, oldest left, evenly spaced; the y axis is logarithmic, up is faster.
+    """One point a run, oldest left, evenly spaced; log y axis, up is faster. Raises ValueError without points.
 
-    The line runs through runs that may be compared and stops at a break, which is an upright dotted line with its
-    number. `changed`: names of the runs in which the variant changed significantly; they have a ring. An interval
-    that is still open has no bar. Raises ValueError without points.
+    The line stops at a break, a numbered dotted upright. `changed`: names of the runs that get a ring, for the variant
+    changed there. An open interval has no bar.
     """
     if not points:
         raise ValueError("no runs to draw")

@@ -67,10 +67,7 @@ def memory_text(rows: Sequence[Memory], field: str) -> str:
 
 
 def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
-    """One numbered dot a variant (its place in `spots`, from 1): bytes to the right, speed-up upwards.
-
-    Filled and joined by steps: the front. Numbers instead of names, because names of dots side by side overlap.
-    """
+    """One numbered dot a variant: bytes to the right, speed-up upwards; the front is filled and joined by steps."""
     amounts = [spot.amount for spot in spots]
     divisor, unit = words.byte_unit(max(amounts))
     spread = max(amounts) - min(amounts)

@@ -79,10 +79,7 @@ KINDS = {"aa": ("entered twice", "circle"), "copy": ("identical copy", "diamond"
 
 
 def controls_forest(controls: Sequence[Control], colours: Palette = LIGHT) -> go.Figure:
-    """One row a workload: its controls' ratios with their intervals around 1. What fired is red and says so.
-
-    Controls without an interval are not drawn. The x axis is logarithmic.
-    """
+    """One row a workload: its bounded controls around 1, log axis. What fired is red and says so."""
     known = [one for one in controls if math.isfinite(smallest(one))]
     sizes = smallest_by_workload(known)
     height = ROW_PX * max(1, len(sizes))

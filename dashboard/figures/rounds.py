@@ -25,11 +25,9 @@ def paired_rounds(
     high: float | None = None,
     colours: Palette = LIGHT,
 ) -> go.Figure:
-    """A dot a round, the interval as it closed in, and where it ended.
+    """A dot a round, the interval as it closed in, and where it ended. Raises ValueError without rounds.
 
-    `low` to `high` is the region of ratios that is claimed, `claimed` its name; both None where nothing is. A region
-    far from all rounds is not drawn, and an arrow says where it lies: it would press the rounds into one line.
-    Raises ValueError without rounds.
+    `low` to `high`: the claimed region of ratios, if any. Where it lies far from all rounds, an arrow says so instead.
     """
     if not len(paired.ratios):
         raise ValueError("no rounds to draw")

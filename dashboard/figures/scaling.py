@@ -66,10 +66,7 @@ def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
 
 
 def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT) -> go.Figure:
-    """How many microseconds a call the baseline takes longer, over log size; an open interval runs to the edge.
-
-    Calls of different size differ by orders of magnitude, so the scale is linear near nil and logarithmic beyond.
-    """
+    """Microseconds a call that the baseline takes longer, over log size: linear near 0, logarithmic beyond."""
     left, right = _ends([cost.size for cost in costs])
     known = [cost for cost in costs if cost.us is not None]
     finite = [abs(end) for cost in known for end in (cost.us, cost.low, cost.high) if end is not None]
@@ -81,7 +78,11 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     most = bent(max(finite, default=1.0)) * 1.08
     traces = []
     for settled, name, symbol in ((True, "sign settled", "circle"), (False, "sign not settled", "circle-open")):
-        chosen = [cost for cost in known if _signed(cost) is settled]
+        chosen = [
+            cost
+            for cost in known
+            if settled is (cost.low is not None and cost.high is not None and cost.low * cost.high > 0)
+        ]
         if chosen:
             rows = []
             for cost in chosen:
@@ -114,10 +115,6 @@ def cost_text(cost: Cost) -> str:
     if cost.low is None or cost.high is None:
         return f"{cost.us:,.3g} µs, too few rounds for an interval ({cost.rounds})"
     return words.plain_interval(cost.us, cost.low, cost.high, "µs")
-
-
-def _signed(cost: Cost) -> bool:
-    return cost.low is not None and cost.high is not None and (cost.low > 0 or cost.high < 0)
 
 
 def _points(

@@ -105,9 +105,8 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
 def difference(before: Profile, after: Profile, merged: Frame | None = None) -> Picture:
     """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
 
-    `merged` is `frames.merge` of their trees, where that is known already (of large ones it takes long). Boxes whose
-    difference is below two standard errors are grey. Raises ValueError where either has no profile or no time of a
-    call (`difference.reason_against` says so beforehand).
+    `merged`: `tree.merge` of their trees, where that is known. Boxes below two standard errors are grey. Raises
+    ValueError where `reason_against` has one.
     """
     if before.root is None or after.root is None or before.scale is None or after.scale is None:
         raise ValueError("two profiles with the time of a call are needed")
@@ -302,10 +301,7 @@ def delta(counts: Counts, scales: Sequence[Scale]) -> Delta:
 
 
 def colour_limit_ns(root: Frame, scales: Sequence[Scale]) -> float:
-    """The difference at which the colour is strongest: the largest sure one of a leaf; 0 where no leaf has any.
-
-    Not of callers: the outermost holds the sum of all, and beside it everything would look pale.
-    """
+    """The difference of the strongest colour: the largest sure one of a leaf (callers hold sums); else 0."""
     deltas = (delta(counts, scales) for counts in _leaves(root))
     return max((abs(found.ns) for found in deltas if found.sure), default=0.0)
 

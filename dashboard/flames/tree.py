@@ -197,10 +197,7 @@ def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: 
 
 
 def merge(*roots: Frame) -> Frame:
-    """Trees of one profile each, laid over each other by frame (name and file) and line.
-
-    A frame that some of them lack has a zero there. Raises ValueError without a tree.
-    """
+    """Trees of one profile each, laid over each other by frame and line; 0 where one lacks it. Raises ValueError."""
     if not roots:
         raise ValueError("no tree to merge")
     return _merged(roots)
@@ -263,8 +260,7 @@ def prune(
 ) -> tuple[Frame, float]:
     """Leave out frames and lines with less than `share` of the root's `weight`; their time stays in the box above.
 
-    Where more than `most` boxes would be left, the share is doubled until they are few enough. Returns the tree and
-    the share that it took.
+    The share is doubled until at most `most` boxes are left. Returns the tree and the share.
     """
     total = weight(root.counts)
 

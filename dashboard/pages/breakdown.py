@@ -1,7 +1,4 @@
-"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the flamegraph.
-
-The URL holds every choice: `?run=…&variant=…&geometry=…&of=…&workload=…`.
-"""
+"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the flamegraph."""
 
 from __future__ import annotations
 

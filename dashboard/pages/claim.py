@@ -1,7 +1,4 @@
-"""Claim: one claim with all its evidence, and the command that measures it again.
-
-The URL holds every choice (`?run=…&claim=…&part=…&row=…`).
-"""
+"""Claim: one claim with all its evidence, and the command that measures it again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Compare: any two variants that a run timed in the same rounds, whether or not anybody claimed anything about them.
-
-The URL holds every choice (`?run=…&baseline=…&variant=…&workload=…`).
-"""
+"""Compare: any two variants that a run timed in the same rounds, whether or not anybody claimed anything about them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""History: runs and baselines over time, as ratios to the frozen yardstick.
-
-It shows all runs, so that the URL holds no run: `?workload=…&variant=…&claim=…`.
-"""
+"""History: runs and baselines over time, as ratios to the frozen yardstick."""
 
 from __future__ import annotations
 
@@ -234,7 +231,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
     blocks.notes(
         f"Its verdict changed {len(turns)} time{'s' * (len(turns) > 1)}, newest first (machines may differ)",
         [
-            f"{when(turn.started)} {turn.after}: {turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
+            f"{when(turn.after.summary.started)} {turn.after.name}: {turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
             for turn in turns[:-13:-1]
         ],
     )

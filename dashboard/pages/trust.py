@@ -54,7 +54,9 @@ def main() -> None:
     show_traces(run)
     blocks.notes("Excluded from this run", run.left_out)
     show_warnings(run)
-    show_environment(run)
+    st.header("Environment", anchor="environment")
+    blocks.facts({title: fact(key, run.environment.get(key)) for key, title in FACTS.items()})
+    blocks.environment(run.environment, "All that was recorded")
     st.caption(
         "How often these rules give a wrong verdict, on identical code and on planted differences, stands in "
         "METHODOLOGY.md, with the way to find it out."
@@ -142,16 +144,16 @@ def show_places(measured: noise.Noise) -> None:
         f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
         f"{expected:.1f}. Order is random, so that a place favours nobody: it adds noise, not bias."
     )
-    faults = {row["workload"]: row for row in noise.faults(measured).to_dict("records")}
+    faults = noise.faults(measured)
     rows = [
         {
             "workload": name,
             "first against the others": ratio(first),
             "last against the first": ratio(slope),
             "rounds": first.rounds,
-            "page faults a call, least": faults.get(name, {}).get("fewest faults"),
-            "most": faults.get(name, {}).get("most faults"),
-            "most in": faults.get(name, {}).get("most", ""),
+            "page faults a call, least": faults.at[name, "least"],
+            "most": faults.at[name, "most"],
+            "most in": faults.at[name, "most in"],
         }
         for name, (first, slope) in measured.places.items()
     ]
@@ -245,12 +247,6 @@ def show_warnings(run: data.Run) -> None:
         )
     blocks.low_table(rows, "Notes on effects, those of one kind together")
     st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
-
-
-def show_environment(run: data.Run) -> None:
-    st.header("Environment", anchor="environment")
-    blocks.facts({title: fact(key, run.environment.get(key)) for key, title in FACTS.items()})
-    blocks.environment(run.environment, "All that was recorded")
 
 
 def fact(key: str, value: Any) -> str:

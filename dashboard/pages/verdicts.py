@@ -1,7 +1,4 @@
-"""Verdicts: the claims of a run, and of the chosen one what was claimed, what was measured and what follows.
-
-The evidence is the Claim page's. The URL holds every choice (`?run=…&claim=…&part=…&verdict=…&search=…`).
-"""
+"""Verdicts: the claims of a run, and of the chosen one what was claimed, what was measured and what follows."""
 
 from __future__ import annotations
 
@@ -27,7 +24,8 @@ def main() -> None:
     section.warn_of_unknown(run.claims)
     left, right = st.columns([4, 7], gap="large")
     with left:
-        shown = filtered(decided_first(run.claims)) if len(run.claims) > MANY else list(run.claims)
+        decided_first = sorted(run.claims, key=lambda claim: claim.verdict in OPEN)
+        shown = filtered(decided_first) if len(run.claims) > MANY else list(run.claims)
         if not shown:
             st.text("No claim of this run is like that.")
             return
@@ -38,11 +36,6 @@ def main() -> None:
         blocks.link("claim", "Evidence", "gavel", section.link(opened.name, claim))
         if claim.effects:
             section.show_forest(claim, run.floors, run.alpha)
-
-
-def decided_first(claims: Sequence[data.Claim]) -> list[data.Claim]:
-    """Claims that came to an answer, then the others, each in the order of the run."""
-    return sorted(claims, key=lambda claim: claim.verdict in OPEN)
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:

@@ -79,11 +79,7 @@ def show_verdict(claim: data.Claim) -> None:
 
 
 def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
-    """Every effect of the claim with its interval; `alpha` is the error rate that all intervals of the run share.
-
-    Of an attribution the two sides that it asks about and their sum: each factor has its own page, and what is claimed
-    is an answer and no range.
-    """
+    """Every effect of the claim with its interval, of an attribution both sides and their sum. `alpha`: the run's."""
     if claim.kind == "attribution":
         sums = tuple(effect for effect in claim.effects if attribution.factor(effect) in attribution.SIDES)
         claim = replace(claim, effects=sums or claim.effects, low=None, high=None)

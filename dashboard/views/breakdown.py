@@ -83,10 +83,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Shares of one variant on one workload, largest first, in `of` (a key of DENOMINATORS).
-
-    `overhead`: time of a marked call over a plain one's. `clock`: what the readings were taken with.
-    """
+    """Shares of one variant in `of` (a key of DENOMINATORS). `overhead`: time of a marked call over a plain one's."""
 
     workload: str
     variant: str
@@ -173,10 +170,7 @@ def agreements(
 
 
 def decisions(run: data.Run, phases: Phases, alpha: float) -> dict[str, tuple[Decision, ...]]:
-    """What the dispute's rules pick from the run's shares and its verdicts' effects, by workload.
-
-    Raises ValueError where the run's numbers are no shares or ratios.
-    """
+    """What the dispute's rules pick from the run's shares and effects, by workload. Raises ValueError."""
     names = ("workload", "variant", "baseline", "low", "high")
     records = [
         {
@@ -227,10 +221,7 @@ def largest(found: Breakdown, count: int = 3) -> str:
 
 
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:
-    """Why the dispute's table puts the largest of its lines where it does: its sum, and the same phases in a forward.
-
-    Empty where the phases were not measured apart.
-    """
+    """Why the dispute's table puts its largest line where it does; empty where the phases were not measured apart."""
     table = list(lines)
     if not table:
         return ""

@@ -74,10 +74,7 @@ class Definition(Shape):
 
 @dataclass(frozen=True)
 class Effect:
-    """One row of evidence: `value` with its interval; an open end is None.
-
-    Without a `unit` it is the ratio t_baseline / t_variant; with one it is a value and compares nothing.
-    """
+    """One row of evidence: with a `unit` a value, else the ratio t_baseline / t_variant. An open end is None."""
 
     workload: str
     variant: str = ""

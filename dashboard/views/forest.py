@@ -38,9 +38,7 @@ class Row:
 class Forest:
     """Rows in the order of the file, under a heading for each baseline where there are several.
 
-    left, right: ends of the axis; it is logarithmic for ratios, so that twice as fast and half as fast are equally far
-    from 1. With a unit it is linear, and there is no line at 1 and no floor. region: the claimed one, None for an open
-    end; None in all where there is nothing to draw. column: what stands at the right of the rows.
+    left, right: ends of the axis, logarithmic for ratios. region: the claimed one, None for an open end, or in all.
     """
 
     claim: Claim
@@ -106,10 +104,7 @@ def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:
 
 
 def region(claim: Claim) -> tuple[float | None, float | None] | None:
-    """Ends of the claimed region on the figure's axis, None for an open one; None where there is nothing to draw.
-
-    What a speed-up is due to is claimed as a word: its region is a single point in per cent, and no ratio.
-    """
+    """Ends of the claimed region on the axis, None for an open one; None where there is none, or it is no ratio."""
     if (claim.low is None and claim.high is None) or (not claim.unit and claim.low == claim.high):
         return None
     return claim.low, claim.high

@@ -18,8 +18,7 @@ _FIRST = re.compile(r"op (\d+) of \d+ / \d+: (.*) against (.*)", re.DOTALL)  # a
 class Traces:
     """Whether two sides ran the same operations: "the same", "differ" or "not compared".
 
-    rows: what is known of each side (what, baseline, variant). counts: operations that one side ran more often than
-    the other (name, calls of the baseline, calls of the variant); empty too where the run did not keep them.
+    rows: (what, baseline, variant). counts: (operation, calls of the baseline, of the variant), where they differ.
     """
 
     state: str

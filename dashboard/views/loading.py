@@ -45,10 +45,7 @@ class Load:
 
 
 def read_loads(run: data.Run) -> list[Load]:
-    """The records of loading.json and what they mean. Raises RunError.
-
-    Intervals hold at once, within each of the three families (times, ratios, shares), at the report's confidence.
-    """
+    """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
     records = RunFolder(run.path).read_loading()
     alpha = run.alpha
     against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}

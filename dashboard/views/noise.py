@@ -141,10 +141,7 @@ def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
 
 
 def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
-    """Each round's median of the yardstick, where a workload has none of its baseline, over its own median.
-
-    Columns `workload`, `variant`, `seconds` and `relative`, in the order of time.
-    """
+    """Median of each round (columns workload, variant, seconds, relative) of the yardstick or baseline over its own."""
     rows = noise.rounds
     if rows.empty:
         return pd.DataFrame(columns=["workload", "variant", "seconds", "relative"])
@@ -155,18 +152,9 @@ def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
 
 
 def faults(noise: Noise) -> pd.DataFrame:
-    """Of each workload the least and the most page faults a call among its variants (medians over rounds)."""
-    rows = noise.rounds
-    columns = ["workload", "least", "fewest faults", "most", "most faults"]
-    if rows.empty:
-        return pd.DataFrame(columns=columns)
-    medians = rows.groupby(["workload", "variant"], observed=True)["faults"].median().reset_index()
-    found = []
-    for workload, one in medians.groupby("workload", observed=True):
-        ordered = one.sort_values("faults", kind="stable")
-        low, high = ordered.iloc[0], ordered.iloc[-1]
-        found.append([str(workload), str(low["variant"]), low["faults"], str(high["variant"]), high["faults"]])
-    return pd.DataFrame(found, columns=columns)
+    """Of each workload (the index) the least and the most page faults a call of a variant, and which has the most."""
+    medians = noise.rounds.groupby(["workload", "variant"], observed=True)["faults"].median().unstack()
+    return pd.DataFrame({"least": medians.min(axis=1), "most": medians.max(axis=1), "most in": medians.idxmax(axis=1)})
 
 
 # -- identical code against itself -------------------------------------------------------------------------------------

@@ -65,10 +65,10 @@ def timed_variants(run: data.Run) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Timing:
-    """A speed-up t_baseline / t_variant with its interval (None where open or not known), and how sure that is.
+    """A speed-up t_baseline / t_variant with its interval; None where open or not known.
 
-    `judged`: from verdicts.json, where all intervals hold at once. Else from the samples, with confidence 1 - `alpha`
-    for this one alone. `warning` is why it counts for nothing or for less.
+    `judged`: from verdicts.json, all intervals at once; else from samples, this one alone at `alpha`. `warning`: why it
+    counts for less.
     """
 
     ratio: float | None
@@ -225,10 +225,7 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
 
 
 def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
-    """What each further position costs: the baseline, the variant, and their difference; empty for other axes.
-
-    Together they hold with confidence 1 - `alpha`.
-    """
+    """What each further position costs: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
     if series.axis != "position":
         return []
     workloads = {int(point.size): point.effect.workload for point in series.points}
@@ -276,11 +273,7 @@ def clocks(run: data.Run) -> dict[str, str]:
 
 
 def timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
-    """Samples, in the order they were taken, with what noise is made of.
-
-    New columns: `ns` is the time of a call by the workload's clock, `faults` page faults a call, and `seconds` what was
-    timed until then.
-    """
+    """Samples in their order with `ns` (a call, by the workload's clock), `faults` (a call) and `seconds` (so far)."""
     wanted = samples["workload"].map(clock).astype(object).fillna("cpu")
     ns = pd.Series(np.nan, samples.index)
     for known in (each for each in get_args(Clock) if each in set(wanted)):
