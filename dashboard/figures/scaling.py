@@ -78,11 +78,7 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     most = bent(max(finite, default=1.0)) * 1.08
     traces = []
     for settled, name, symbol in ((True, "sign settled", "circle"), (False, "sign not settled", "circle-open")):
-        chosen = [
-            cost
-            for cost in known
-            if settled is (cost.low is not None and cost.high is not None and cost.low * cost.high > 0)
-        ]
+        chosen = [cost for cost in known if cost.signed is settled]
         if chosen:
             rows = []
             for cost in chosen:

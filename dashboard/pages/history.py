@@ -231,7 +231,8 @@ def show_claim(runs: Sequence[Entry]) -> None:
     blocks.notes(
         f"Its verdict changed {len(turns)} time{'s' * (len(turns) > 1)}, newest first (machines may differ)",
         [
-            f"{when(turn.after.summary.started)} {turn.after.name}: {turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
+            f"{when(turn.after.summary.started)} {turn.after.name}: "
+            f"{turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
             for turn in turns[:-13:-1]
         ],
     )

@@ -74,6 +74,11 @@ class Cost:
     high: float | None
     rounds: int
 
+    @property
+    def signed(self) -> bool:
+        """Whether the whole interval lies on one side of 0."""
+        return self.low is not None and self.high is not None and self.low * self.high > 0
+
 
 Sides = tuple[str, str, str]
 """Variant, baseline, metric."""
