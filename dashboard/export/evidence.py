@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -70,7 +69,7 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
             f"{claim.title} ({claim.part})" if claim.part else claim.title,
             " · ".join(text for text in (words.look(claim.verdict).word, claimed) if text),
         ),
-        source=" · ".join(text for text in (f"run {run.id}", _machine(run.environment)) if text),
+        source=" · ".join(text for text in (f"run {run.id}", one_line(run.environment)) if text),
     )
 
 
@@ -158,13 +157,6 @@ def _unknown(problem: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     there = ", ".join(dict.fromkeys(each for each in known if each)) or "none"
     return f"{problem} {name!r}; " + (f"did you mean {near[0]!r}?" if near and near[0] else f"there is: {there}")
-
-
-def _machine(environment: Mapping[str, Any]) -> str:
-    try:
-        return one_line(environment)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return ""
 
 
 def _flat(palette: Palette) -> dict[str, Markup]:

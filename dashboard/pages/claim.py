@@ -39,7 +39,12 @@ def main() -> None:
     if opened is None:
         return
     run = opened.run
-    claim = choose_claim(run.claims)
+    section.warn_of_unknown(run.claims)
+    names = [
+        f"{name} · {words.look(each.verdict).word.lower()}"
+        for name, each in zip(section.names(run.claims), run.claims, strict=True)
+    ]
+    claim = section.choose(run.claims, st.selectbox, "Claim", format_func=names.__getitem__)
     show_answer(run, claim)
     if claim.effects:
         section.show_forest(claim, run.floors, run.alpha)
@@ -53,25 +58,6 @@ def main() -> None:
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------
-
-
-def choose_claim(claims: Sequence[data.Claim]) -> data.Claim:
-    """The claim of `?claim=` (and `?part=`), else the first."""
-    section.warn_of_unknown(claims)
-    st.session_state["claim"] = section.wanted(claims) or 0
-
-    def follow() -> None:
-        section.follow(claims[st.session_state["claim"]])
-
-    shown = section.names(claims)
-    index = st.selectbox(
-        "Claim",
-        range(len(claims)),
-        key="claim",
-        format_func=lambda index: f"{shown[index]} · {words.look(claims[index].verdict).word.lower()}",
-        on_change=follow,
-    )
-    return claims[index if index is not None else 0]
 
 
 def to_look_inside(claim: data.Claim) -> list[data.Effect]:

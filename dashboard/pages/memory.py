@@ -227,15 +227,10 @@ def _rounds_note(here: Sequence[loading.Load]) -> str:
 
 
 def _load_row(load: loading.Load) -> dict[str, object]:
-    touched = load.against.get("touched")
-    if touched is None:
-        ratio = "–"
-    elif not touched.rounds:
-        ratio = "not measured"
-    elif math.isinf(touched.high):
-        ratio = f"{touched.ratio:.3g}× (too few rounds: {touched.rounds})"
-    else:
-        ratio = words.effect(touched.ratio, touched.low, touched.high)
+    touched, ratio = load.against.get("touched"), "–"
+    if touched is not None:
+        few = f"{touched.ratio:.3g}× (too few rounds: {touched.rounds})" if touched.rounds else "not measured"
+        ratio = few if math.isinf(touched.high) else words.effect(touched.ratio, touched.low, touched.high)
     return {
         "loader": load.row.loader,
         "page cache": load.row.cache,

@@ -98,24 +98,15 @@ def _searched(claim: data.Claim) -> str:
 
 def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
     """The claim of `?claim=` (and `?part=`) where the filter lets it through, else the first."""
-    st.session_state["claim"] = section.wanted(claims) or 0
-
-    def follow() -> None:
-        section.follow(claims[st.session_state["claim"]])
-
-    shown = [words.markdown(name) for name in section.names(claims)]
+    names = [
+        f"{blocks.verdict_word(claim.verdict)} {words.markdown(name)}"
+        for claim, name in zip(claims, section.names(claims), strict=True)
+    ]
+    captions = [claim_caption(claim) for claim in claims]
     title = summary(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
     with st.container(height=LIST_PX if len(claims) > MANY else "content", border=False):
-        index = st.radio(
-            title,
-            range(len(claims)),
-            key="claim",
-            format_func=lambda index: f"{blocks.verdict_word(claims[index].verdict)} {shown[index]}",
-            captions=[claim_caption(claim) for claim in claims],
-            on_change=follow,
-            width="stretch",
-        )
-    return claims[index if index is not None else 0]
+        more = {"format_func": names.__getitem__, "captions": captions, "width": "stretch"}
+        return section.choose(claims, st.radio, title, **more)
 
 
 def count(claims: Sequence[data.Claim]) -> dict[str, int]:

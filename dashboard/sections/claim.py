@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
@@ -43,6 +44,16 @@ def follow(claim: data.Claim) -> None:
     """Write the choice of a claim into the URL, at once: each change of it is a step of the browser's way back."""
     kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in PLACES}
     st.query_params.from_dict(kept | {"claim": claim.id} | ({"part": claim.part} if claim.part else {}))
+
+
+def choose(claims: Sequence[data.Claim], widget: Callable[..., int | None], title: str, **more: Any) -> data.Claim:
+    """A select box or radio buttons whose choice is the URL's claim, else the first. `more` is Streamlit's."""
+    st.session_state["claim"] = wanted(claims) or 0
+
+    def on_change() -> None:
+        follow(claims[st.session_state["claim"]])
+
+    return claims[widget(title, range(len(claims)), key="claim", on_change=on_change, **more) or 0]
 
 
 def link(run_name: str, claim: data.Claim) -> dict[str, str]:

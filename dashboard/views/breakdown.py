@@ -11,7 +11,6 @@ import pandas as pd
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
-from llama_workbench.harness.report.decision import Decision, decisions_of
 from llama_workbench.harness.store import pass_schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -167,22 +166,6 @@ def agreements(
         return str(error)
     except OSError as error:
         return f"its profile cannot be read: {error.strerror}"
-
-
-def decisions(run: data.Run, phases: Phases, alpha: float) -> dict[str, tuple[Decision, ...]]:
-    """What the dispute's rules pick from the run's shares and effects, by workload. Raises ValueError."""
-    names = ("workload", "variant", "baseline", "low", "high")
-    records = [
-        {
-            "effects": [
-                {name: getattr(effect, name) for name in names} | {"ratio": effect.value}
-                for effect in claim.effects
-                if not effect.unit
-            ]
-        }
-        for claim in run.claims
-    ]
-    return decisions_of(phases.table, records, alpha)
 
 
 # -- in words ------------------------------------------------------------------------------------------------------
