@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-EITHER = "#707A85"  # can be read on white and on the dark background
-
 
 @dataclass(frozen=True)
 class Palette:

@@ -61,11 +61,6 @@ class Frame:
         below = map(sum, zip(*[child.counts for child in self.children], strict=True))
         return tuple(map(operator.sub, self.counts, below))
 
-    @property
-    def depth(self) -> int:
-        """Levels of frames below this one."""
-        return max((1 + child.depth for child in self.children), default=0)
-
     @functools.cached_property
     def by_own_time(self) -> list[tuple[str, str, Counts]]:
         """(name, file, own samples) of every function below with any, the most first: the picture as a list."""

@@ -33,11 +33,7 @@ def main() -> None:
     opened = head.open_run("Memory")
     if opened is None:
         return
-    policies, problem = list[memory.Policy](), ""
-    try:
-        policies = state.computed(opened, memory.read_policies)
-    except RunError as error:
-        problem = error.brief
+    policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
     profiled = [workload for workload, _ in opened.run.memory]
     workloads = list(dict.fromkeys([*profiled, *(one.workload for one in policies)]))
     workload = state.choose("Workload", workloads, "workload") if workloads else ""
@@ -48,8 +44,6 @@ def main() -> None:
         where = f" --workloads {shlex.quote(workload)}" if workload else ""
         blocks.missing("memory of single calls here", state.PROFILE_COMMAND + where)
     st.header("What caching policies hold", anchor="policies")
-    if problem:
-        blocks.warn(f"Left out: {problem}")
     here = [one for one in policies if one.workload == workload]
     if here:
         show_policies(here)
@@ -184,11 +178,7 @@ LOADING_COMMAND = "pytest --benchmark --claims weight-loading-bottleneck"
 
 def show_loading(opened: state.Opened) -> None:
     """The loads of one checkpoint."""
-    try:
-        loads = state.computed(opened, loading.read_loads)
-    except RunError as error:
-        blocks.warn(f"Left out: {error.brief}")
-        loads = []
+    loads = blocks.computed("The loads cannot be shown.", opened, loading.read_loads) or []
     if not loads:
         blocks.missing("measured loads", LOADING_COMMAND)
         return

@@ -245,17 +245,10 @@ def read_run(path: Path) -> Run:
     content = folder.read_manifest()
     verdicts = schema.VERDICTS.validate_python(folder.read_verdicts())
     problems: list[str] = []
-
-    def rows(read: Callable[[], list[dict[str, Any]]], form: TypeAdapter[list[T]]) -> list[T]:
-        try:
-            return form.validate_python(read())
-        except RunError as error:
-            problems.append(error.brief)
-            return []
-
-    claims = {claim.id: claim for claim in rows(folder.read_claims, TypeAdapter(list[Definition]))}
-    memory = rows(folder.read_memory, pass_schema.MEMORY)
-    profiles = rows(folder.read_profiles, pass_schema.PROFILES)
+    definitions = read_or(list[Any](), folder.read_claims, problems)
+    claims = {claim.id: claim for claim in TypeAdapter(list[Definition]).validate_python(definitions)}
+    memory = pass_schema.MEMORY.validate_python(read_or(list[Any](), folder.read_memory, problems))
+    profiles = pass_schema.PROFILES.validate_python(read_or(list[Any](), folder.read_profiles, problems))
     try:
         noise = schema.NOISE.validate_python(content.get("noise") or {})
     except ValidationError:
@@ -272,6 +265,15 @@ def read_run(path: Path) -> Run:
         noise=noise,
         environment=content.get("environment") or {},
     )
+
+
+def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
+    """What `read` gives; `nothing` where a file cannot be read, which is then one of the problems."""
+    try:
+        return read()
+    except RunError as error:
+        problems.append(words.problem(error))
+        return nothing
 
 
 def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
