@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
 # Streamlit puts this file's folder on sys.path. In a checkout that nobody installed, `llama_workbench` lies one level
 # up; in a wheel this file lies inside it and there is nothing to do.
@@ -17,66 +18,31 @@ from llama_workbench.dashboard.sections import head  # noqa: E402, the path is s
 
 st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 
-st.navigation(
-    [
-        st.Page(
-            "pages/verdicts.py",
-            title="Verdicts",
-            icon=":material/balance:",
-            default=True,
-            help="Claims of one run: what was said, what was measured, and the evidence behind each verdict.",
-        ),
-        st.Page(
-            "pages/claim.py",
-            title="Claim",
-            icon=":material/gavel:",
-            help="One claim with all its evidence, and the command that measures it again.",
-        ),
-        st.Page(
-            "pages/compare.py",
-            title="Compare",
-            icon=":material/compare_arrows:",
-            help="Any two variants that were timed in the same rounds.",
-        ),
-        st.Page(
-            "pages/attribution.py",
-            title="Attribution",
-            icon=":material/account_tree:",
-            help="What a speed-up is due to: layout, cache ownership, masks or operations.",
-        ),
-        st.Page(
-            "pages/breakdown.py",
-            url_path="where_time_goes",
-            title="Where time goes",
-            icon=":material/local_fire_department:",
-            help="Shares of a forward by phase and length, and the flamegraph.",
-        ),
-        st.Page(
-            "pages/memory.py",
-            title="Memory",
-            icon=":material/memory:",
-            help="Time against memory, and what caching policies hold on to.",
-        ),
-        st.Page(
-            "pages/scaling.py",
-            url_path="crossover",
-            title="Scaling",
-            icon=":material/trending_up:",
-            help="How an effect changes with width, length and position.",
-        ),
-        st.Page(
-            "pages/history.py",
-            title="History",
-            icon=":material/history:",
-            help="Runs and baselines over time, as ratios to the frozen yardstick.",
-        ),
-        st.Page(
-            "pages/trust.py",
-            title="Trust",
-            icon=":material/verified:",
-            help="How far this machine's numbers can be trusted: controls, noise, gates, environment.",
-        ),
-    ],
-    position="top",
-).run()
+PAGES = (  # file, path in the URL, title, icon, help
+    ("verdicts", "", "Verdicts", "balance", "Claims of one run: what was said, what was measured, and each verdict."),
+    ("claim", "claim", "Claim", "gavel", "One claim with all its evidence, and the command that measures it again."),
+    ("compare", "compare", "Compare", "compare_arrows", "Any two variants that were timed in the same rounds."),
+    ("attribution", "attribution", "Attribution", "account_tree", "What a speed-up is due to."),
+    (
+        "breakdown",
+        "where_time_goes",
+        "Where time goes",
+        "local_fire_department",
+        "Time by phase, and the flamegraph.",
+    ),
+    ("memory", "memory", "Memory", "memory", "Time against memory, and what caching policies hold on to."),
+    ("scaling", "crossover", "Scaling", "trending_up", "How an effect changes with width, length and position."),
+    ("history", "history", "History", "history", "Runs and baselines over time, as ratios to the frozen yardstick."),
+    ("trust", "trust", "Trust", "verified", "How far this machine's numbers can be trusted."),
+)
+
+
+def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPage:
+    """The page whose URL ends in `path`; the first is the one that the address alone leads to."""
+    return st.Page(
+        f"pages/{file}.py", title=title, icon=f":material/{icon}:", url_path=path or None, default=not path, help=text
+    )
+
+
+st.navigation([page(*each) for each in PAGES], position="top").run()
 head.show_skipped()

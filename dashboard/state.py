@@ -68,10 +68,9 @@ def _computed(
 
 
 def choose(title: str, options: Mapping[str, str] | Sequence[str], key: str, *, default: str | None = None) -> str:
-    """A select box whose choice is `?key=` in the URL. `options` maps what the URL holds to what the reader sees.
+    """A select box whose choice is `?key=` in the URL. `options`: from what the URL holds to what the reader sees.
 
-    It says so where the run does not have what the URL asks for, and takes the default (the first). A select box shows
-    text as it is, so nothing is escaped. Raises ValueError where there is nothing to choose from.
+    Says so where the URL asks for something else, and takes the default (the first). ValueError without options.
     """
     shown = dict(options) if isinstance(options, Mapping) else {name: name for name in options}
     if not shown:

@@ -30,28 +30,22 @@ class Look:
     meaning: str  # one clause, after "word: "; {claimed} is what was claimed
 
 
+def _whole(place: str) -> str:
+    return f"the whole interval lies {place} ({{claimed}})"
+
+
 LOOKS: dict[str, Look] = {
-    "supported": Look(
-        "Supported", "check_circle", "green", "circle", "the whole interval lies inside the claimed range ({claimed})"
-    ),
-    "refuted": Look(
-        "Refuted", "cancel", "red", "x-thin", "the whole interval lies outside the claimed range ({claimed})"
-    ),
+    "supported": Look("Supported", "check_circle", "green", "circle", _whole("inside the claimed range")),
+    "refuted": Look("Refuted", "cancel", "red", "x-thin", _whole("outside the claimed range")),
     "depends": Look("Depends", "call_split", "violet", "diamond", "it holds in some places and not in others"),
     "inconclusive": Look("Inconclusive", "help", "gray", "circle-open", "these rounds do not decide it"),
-    "not evidence": Look(
-        "Not evidence", "block", "orange", "square-open", "what was measured cannot speak for or against the claim"
-    ),
+    "not evidence": Look("Not evidence", "block", "orange", "square-open", "it cannot speak for or against the claim"),
     "not measurable here": Look(
         "Not measurable here", "do_not_disturb_on", "gray", "square-open", "this machine cannot measure it"
     ),
-    "faster": Look(
-        "Faster", "arrow_upward", "green", "triangle-right", "the whole interval lies above the margin ({claimed})"
-    ),
-    "slower": Look(
-        "Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below the margin ({claimed})"
-    ),
-    "same": Look("Same", "drag_handle", "blue", "circle", "the whole interval lies within the margin ({claimed})"),
+    "faster": Look("Faster", "arrow_upward", "green", "triangle-right", _whole("above the margin")),
+    "slower": Look("Slower", "arrow_downward", "red", "triangle-left", _whole("below the margin")),
+    "same": Look("Same", "drag_handle", "blue", "circle", _whole("within the margin")),
     "passed": Look("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
     "fired": Look("Fired", "warning", "red", "cross", "a control that reports a difference between identical code"),
 }
@@ -102,9 +96,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def plain(value: float, format_: str = ".3g") -> str:
+def plain(value: float) -> str:
     """A number: three digits that count, and whole from 100 on."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:{format_}}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def plain_interval(value: float, low: float, high: float, unit: str) -> str:

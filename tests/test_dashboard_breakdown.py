@@ -17,9 +17,9 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench import ROOT
 from llama_workbench.dashboard.figures import breakdown as phase_bars
 from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.sections import published as published_times
 from llama_workbench.dashboard.views import breakdown as phase_shares
 from llama_workbench.dashboard.views import data, noise
-from llama_workbench.dashboard.views import published as published_times
 from llama_workbench.harness.claims.published import published, published_shares
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.share.metric import ShareHypothesis
@@ -139,7 +139,7 @@ def test_a_map_of_lines_without_known_phases_is_no_check(run: data.Run, lines: A
 
 
 def test_published_times_stand_beside_ours_with_their_growth(run: data.Run) -> None:
-    rows = {row.figure.workload: row for row in published_times.rows(run, noise.read(run), published())}
+    rows = {row.figure.workload: row for row in published_times.compared(run, noise.read(run), published())}
     measured = rows["mask-create-apply-t128"]
     assert measured.variant == BEFORE and measured.ours
     assert measured.ours.low < measured.ours.value < measured.ours.high and measured.ours.rounds == 40

@@ -29,7 +29,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
 from llama_workbench.dashboard.views import answers, data, gates, samples
-from llama_workbench.dashboard.views.files import Manifest
+from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
 APP = ROOT / "dashboard" / "app.py"
@@ -334,9 +334,9 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
 
 def test_choosing_a_claim_and_a_row_writes_the_link(page: Any, home: Path) -> None:
     app = page("claim", home, run="all", claim="mask-caching-6-11", part="whole prefill", row="2")
-    assert app.selectbox(key="row").value == 1
+    assert app.selectbox(key="row").value == "2"
     assert "on prefill-7b-1layer-t128" in alts(app)[1]
-    app.selectbox(key="row").set_value(0).run()
+    app.selectbox(key="row").set_value("1").run()
     assert app.query_params["row"] == "1"
     first = app.selectbox(key="claim").options.index(app.selectbox(key="claim").options[0])
     app.selectbox(key="claim").set_value(first).run()

@@ -243,7 +243,7 @@ def test_hostile_names_and_broken_files_are_shown_as_text(page: Any, tmp_path: P
     assert not app.exception
     text = everything(app)
     assert HOSTILE in text
-    assert "Left out: loading.json: " in text
+    assert "The loads cannot be shown." in text and "loading.json: " in text
     assert not any(re.search(r"(?<!\\)<script", item.value) for item in app.markdown)
 
 

@@ -25,7 +25,7 @@ from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import scaling as figures
 from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import scaling as crossovers
-from llama_workbench.dashboard.views.files import Manifest
+from llama_workbench.harness.store.schema import Manifest
 
 PAGE = ROOT / "dashboard" / "pages" / "scaling.py"
 SIDES = ("new", "old", "cpu time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,10 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard.figures import controls as control_charts
 from llama_workbench.dashboard.figures import noise as charts
-from llama_workbench.dashboard.views import controls, noise
+from llama_workbench.dashboard.views import noise
 from llama_workbench.harness.store.parquet import SCHEMA
+from llama_workbench.harness.store.schema import Control
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
@@ -50,8 +51,9 @@ def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: i
 
 def a_control(
     workload: str, low: float | None, high: float | None, *, kind: str = "aa", fired: bool = False
-) -> controls.Control:
-    return controls.Control(workload, kind, f"v@{kind}", 1.0, low, high, 24, fired)
+) -> Control:
+    ends = math.log(low) if low else -math.inf, math.log(high) if high else math.inf
+    return Control(workload, kind, f"v@{kind}", 0.0, *ends, 24, fired)
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------
@@ -107,10 +109,10 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
         a_control("open", None, None),
         a_control("bad", 1.02, 1.3, fired=True),
     ]
-    sizes = controls.smallest(found)
-    assert sizes["good"] == pytest.approx(0.008, abs=1e-4) and sizes["open"] is None
+    sizes = noise.smallest_by_workload(found)
+    assert sizes["good"] == pytest.approx(0.008, abs=1e-4) and math.isinf(sizes["open"])
     assert sizes["fine"] == pytest.approx(0.0252, abs=1e-4), "the less certain of two decides"
-    said = controls.could_see(found)
+    said = noise.could_see(found)
     assert said.startswith("On 1 of 4 workloads this machine could have seen a difference of 1 %. ")
     assert "0.8 % at best" in said and "On 1 there were too few rounds" in said and "Controls fired on 1." in said
 
@@ -121,13 +123,13 @@ def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> Non
         a_control("good", 0.99, 1.01, kind="copy"),
         a_control("o", None, None),
     ]
-    figure = control_charts.controls_forest(found)
+    figure = charts.controls_forest(found)
     assert [trace.name for trace in figure.data] == ["entered twice, fired", "identical copy"]
     assert len({trace.marker.symbol for trace in figure.data}) == 2
     notes = [note.text for note in figure.layout.annotations]
     assert "bad <b>fired</b>" in notes and "good" in notes and "o" not in notes
-    assert "Fired: bad" in control_charts.controls_text(found)
-    assert control_charts.controls_forest([]).layout.height > 0
+    assert "Fired: bad" in charts.controls_text(found)
+    assert charts.controls_forest([]).layout.height > 0
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

@@ -11,14 +11,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
-from llama_workbench.harness.report.text import duration_text
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
@@ -35,10 +33,7 @@ class ExportError(Exception):
 
 
 def find_claim(run: data.Run, claim: str, part: str | None = None) -> data.Claim:
-    """The claim of a run by its id, and by its part where it has several.
-
-    Raises ExportError where there is none, with the nearest name, or where the part is left open.
-    """
+    """The claim of a run, and its part where it has several. Raises ExportError with the nearest name or the parts."""
     same = [each for each in run.claims if each.id == claim]
     if not same:
         raise ExportError(_unknown(f"{run.path}: the run has no claim", claim, [each.id for each in run.claims]))
@@ -65,7 +60,6 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
         )
     said = ", ".join(claim.who)
     claimed = f"{said} claimed: {claim.claimed}" if said and claim.claimed else claim.claimed or said
-    environment = run.manifest.environment or {}
     return forest_svg(
         claim,
         run.floors,
@@ -75,7 +69,7 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
             f"{claim.title} ({claim.part})" if claim.part else claim.title,
             " · ".join(text for text in (words.look(claim.verdict).word, claimed) if text),
         ),
-        source=" · ".join(text for text in (f"run {run.id}", _machine(environment)) if text),
+        source=" · ".join(text for text in (f"run {run.id}", one_line(run.environment)) if text),
     )
 
 
@@ -107,7 +101,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
     )
     jinja.filters["breakable"] = _breakable
     colours = _variables()
-    command, environment = run.manifest.command, run.manifest.environment or {}
+    command, environment = run.manifest.command, run.environment
     look = words.look(claim.verdict)
     page = jinja.get_template("evidence.html").render(
         claim=claim,
@@ -165,13 +159,6 @@ def _unknown(problem: str, name: str, known: list[str]) -> str:
     return f"{problem} {name!r}; " + (f"did you mean {near[0]!r}?" if near and near[0] else f"there is: {there}")
 
 
-def _machine(environment: Mapping[str, Any]) -> str:
-    try:
-        return one_line(environment)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return ""
-
-
 def _flat(palette: Palette) -> dict[str, Markup]:
     """The colours by the names of their CSS variables."""
     named = {name: getattr(palette, name) for name in (field.name for field in fields(palette))}
@@ -211,18 +198,9 @@ def _check_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
 
 
 def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
-    facts = {"Decided by": claim.decided_by}
-    if count := len(claim.effects):
-        facts |= {
-            "Error rate": f"{words.percent(claim.alpha)} for each effect, over all rounds and all looks at them",
-            "Rounds": f"{sum(effect.rounds for effect in claim.effects)} over {count} effect{'s' * (count > 1)}",
-            "Time spent": duration_text(sum(effect.seconds or 0 for effect in claim.effects)),
-        }
-    facts |= {
-        "Noise": run.noise or "no controls in this run",
-        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+    facts = data.how(run, claim) | {
         "Excluded from the run": "; ".join(run.left_out),
-        "Run": " · ".join(text for text in (run.id, run.manifest.started) if text),
+        "Run": " · ".join(filter(None, (run.id, run.manifest.started))),
         "Written by": f"llama-workbench {__version__}",
     }
     return {name: value for name, value in facts.items() if value}

@@ -19,10 +19,9 @@ ROW_PX = 62
 
 
 def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> go.Figure:
-    """Speed-up of each cell over the all-old one, top left. Shade follows the number that stands in the cell.
+    """Speed-up of each cell over the all-old one, top left; the shade follows it, from the slowest cell.
 
-    The first half of the factors is down, the second across, the last one changing fastest. Shade starts at the
-    slowest cell. Raises ValueError where the cells are not those of the grid.
+    The first half of the factors is down, the second across. Raises ValueError where cells are missing.
     """
     if len(cells) != len(grid.cells()):
         raise ValueError(f"{len(cells)} cells, and the grid has {len(grid.cells())}")
@@ -38,13 +37,12 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
     x_axis = axis(
         words.label(f"down {down}, across {over}", 80),
         SMALL + 1,
-        tickvals=list(range(across)),
-        ticktext=heads,
+        ticks_at=dict(enumerate(heads)),
         side="top",
         tickangle=0,
+        standoff=4,
         **cells_axis,
     )
-    x_axis["title"]["standoff"] = 4
     heatmap = go.Heatmap(
         z=values,
         x=list(range(across)),
@@ -66,7 +64,7 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
         height=ROW_PX * len(table) + 108,
         margin=(76, 4, 62, 8),
         xaxis=x_axis,
-        yaxis=axis(tickvals=list(range(len(table))), ticktext=names, autorange="reversed", **cells_axis),
+        yaxis=axis(ticks_at=dict(enumerate(names)), autorange="reversed", **cells_axis),
     )
 
 

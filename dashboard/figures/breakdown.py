@@ -45,10 +45,7 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
 
 
 def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
-    """One bar of 100 % a row (its label, its shares), phases in the order of a forward; label and milliseconds above.
-
-    A phase has its name and share on the bar where there is room, else in the legend and on hover.
-    """
+    """One bar of 100 % a row: phases in the order of a forward, named where there is room; above it label and ms."""
     height = ROW_PX * len(rows)
     middles = [height - ROW_PX * place - 40 for place in range(len(rows))]
     ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
@@ -59,9 +56,8 @@ def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
         notes.append(note(1, above, words.milliseconds(1e6 * sum(one.ms for one in parts)), "right", quiet))
     present = [phase for phase in PHASES if any(one.phase == phase for _, parts in rows for one in parts)]
     foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three stand in a row
-    x_axis = axis("share of the time [%]", range=[0, 100], tickvals=[0, 25, 50, 75, 100], ticksuffix=" %")
-    x_axis |= {"gridcolor": colours.rule}
-    x_axis["title"]["standoff"] = 4
+    grid: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
+    x_axis = axis("share of the time [%]", standoff=4, range=[0, 100], **grid)
     below = {"yref": "paper", "y": -FOOT_PX / height, "traceorder": "normal"}
     return figure(
         [_bar(phase, rows, middles, colours) for phase in present],

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-EITHER = "#707A85"  # can be read on white and on the dark background
-
 
 @dataclass(frozen=True)
 class Palette:
@@ -29,9 +27,7 @@ class Palette:
     frames: Mapping[str, str]
     frame_text: str
     frame_edge: str
-    difference: tuple[
-        str, ...
-    ]  # of a flamegraph: most time saved (blue), ..., no difference, ..., most time added (red)
+    difference: tuple[str, ...]  # of a flamegraph: most time saved (blue), ..., none, ..., most time added (red)
     sides: tuple[str, str]
 
 
@@ -50,15 +46,12 @@ def _diverging(low: str, middle: str, high: str) -> tuple[str, ...]:
     return (*(mixed(low, s) for s in reversed(shares)), middle, *(mixed(high, s) for s in shares))
 
 
+def _verdicts(inks: str) -> dict[str, str]:
+    return dict(zip(("green", "red", "violet", "gray", "orange", "blue"), inks.split(), strict=True))
+
+
 LIGHT = Palette(
-    verdict={
-        "green": "#007A5A",
-        "red": "#C04A00",
-        "violet": "#A8447C",
-        "gray": "#5F6B7A",
-        "orange": "#9A6700",
-        "blue": "#0072B2",
-    },
+    verdict=_verdicts("#007A5A #C04A00 #A8447C #5F6B7A #9A6700 #0072B2"),
     region="rgba(86,180,233,0.30)",
     region_edge="rgba(0,114,178,0.75)",
     floor="rgba(95,107,122,0.32)",
@@ -75,14 +68,7 @@ LIGHT = Palette(
     sides=("#7A8794", "#0072B2"),
 )
 DARK = Palette(
-    verdict={
-        "green": "#2FC49A",
-        "red": "#F08A4B",
-        "violet": "#DF9CC2",
-        "gray": "#A3AEBB",
-        "orange": "#E6B450",
-        "blue": "#6BB8EC",
-    },
+    verdict=_verdicts("#2FC49A #F08A4B #DF9CC2 #A3AEBB #E6B450 #6BB8EC"),
     region="rgba(86,180,233,0.26)",
     region_edge="rgba(107,184,236,0.80)",
     floor="rgba(163,174,187,0.30)",

@@ -8,14 +8,14 @@ plotly reads HTML tags in every label.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import sub
 from typing import Any
 
 import plotly.graph_objects as go
 
 from .. import words
-from ..views.forest import TRACK_PX
-from ..views.ticks import ratio_ticks
+from ..views.forest import TRACK_PX, ratio_ticks
 
 SMALL = 12  # font size of labels inside a figure
 
@@ -26,17 +26,25 @@ ABOVE: Layout = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font"
 """A legend above the plot."""
 
 
-def axis(title: str = "", size: int = SMALL, **more: Any) -> Layout:
-    """An axis that nobody can zoom. `more` is plotly's."""
-    named = {"title": {"text": title, "font": {"size": size}}} if title else {}
+def axis(
+    title: str = "",
+    size: int = SMALL,
+    *,
+    standoff: int | None = None,
+    ticks_at: Mapping[int, str] | Mapping[float, str] | None = None,
+    **more: Any,
+) -> Layout:
+    """An axis that nobody can zoom; its title stands `standoff` pixels off. `ticks_at`: labels by place."""
+    if ticks_at is not None:
+        more |= {"tickvals": list(ticks_at), "ticktext": list(ticks_at.values())}
+    named = {"title": {"text": title, "font": {"size": size}, "standoff": standoff}} if title else {}
     return {"zeroline": False, "fixedrange": True, **named, **more}
 
 
 def ratio_axis(low: float, high: float, title: str, size: int = SMALL, **more: Any) -> Layout:
     """A logarithmic axis of ratios between two ends."""
-    ticks = ratio_ticks(low, high)
     ends = [math.log10(low), math.log10(high)]
-    return axis(title, size, type="log", range=ends, tickvals=list(ticks), ticktext=list(ticks.values()), **more)
+    return axis(title, size, type="log", range=ends, ticks_at=ratio_ticks(low, high), **more)
 
 
 def rows_axis(height: float) -> Layout:
@@ -49,15 +57,12 @@ def figure(data: Any, *, height: float, margin: Sequence[float], **more: Any) ->
 
     All at once: plotly checks every shape again with each one that is added, which took 0.3 s for eight rows.
     """
-    layout = {"height": height, "margin": dict(zip("lrtb", margin, strict=True)), "dragmode": False, **more}
-    return go.Figure(data=data, layout=layout)
+    layout = {"height": height, "margin": dict(zip("lrtb", margin, strict=True)), "dragmode": False}
+    return go.Figure(data=data, layout={**layout, "hovermode": "closest", **more})
 
 
 def marks(
-    places: Sequence[float],
-    values: Sequence[float],
-    ends: Sequence[tuple[float, float]],
-    hovers: Sequence[str],
+    points: Iterable[tuple[float, float, float, float, str]],
     *,
     colour: str,
     name: str,
@@ -66,19 +71,26 @@ def marks(
     cap: float = 6,
     **more: Any,
 ) -> go.Scatter:
-    """Values with their intervals, upright over `places`; `across` lies them down. One trace, so one legend entry."""
+    """Points (place, value, low end, high end, text on hover) upright, or `across`; one trace is one legend entry."""
+    places, values, lows, highs, hovers = zip(*points, strict=True)
     interval = {
         "type": "data",
         "symmetric": False,
-        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
-        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
+        "array": list(map(sub, highs, values)),
+        "arrayminus": list(map(sub, values, lows)),
         "color": colour,
         "thickness": thickness,
         "width": cap,
     }
     x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
-    drawn = {"x": list(x), "y": list(y), error: interval, "name": name, "hovertext": list(hovers), "hoverinfo": "text"}
+    drawn = {"x": x, "y": y, error: interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
     return go.Scatter(**{"mode": "markers", **drawn, **more})
+
+
+def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:
+    """A line that tells nothing on hover. `style`: dashes and steps."""
+    drawn = {"color": colour, "width": width, **(style or {})}
+    return go.Scatter(**{"x": x, "y": y, "mode": "lines", "line": drawn, "hoverinfo": "skip", **more})
 
 
 def mark(symbol: str, colour: str, size: float = 8, line: float = 2) -> Layout:

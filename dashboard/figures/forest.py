@@ -22,18 +22,14 @@ FOOT_PX = 66  # tick labels and title
 def forest(
     claim: Claim, floors: Mapping[str, Floor], colours: Palette = LIGHT, *, heading: str = "against "
 ) -> go.Figure:
-    """The claim's effects with the floor of each workload. A `heading` stands before the name of each baseline.
-
-    A row is a line of text and a track under it, which needs no room at the side and so fits a phone.
-    """
+    """The claim's effects with the floor of each workload. `heading`: before the name of each baseline."""
     plan = describe(claim, floors)
-    foot: Layout = {"showgrid": False, "ticks": "outside"}
+    foot: Layout = {"showgrid": False, "ticks": "outside", "standoff": 10}
     if plan.is_ratio:
         x_axis = ratio_axis(plan.left, plan.right, plan.title, SMALL + 1, **foot)
     else:
-        x_axis = axis(words.label(plan.title, 80), SMALL + 1, range=[plan.left, plan.right], nticks=6, **foot)
-        x_axis["type"] = "linear"
-    x_axis["title"]["standoff"] = 10
+        ends = [plan.left, plan.right]
+        x_axis = axis(words.label(plan.title, 80), SMALL + 1, type="linear", range=ends, nticks=6, **foot)
     return figure(
         [_intervals(plan, verdict, colours) for verdict in plan.verdicts],
         height=int(plan.height + FOOT_PX + LEGEND_PX),
@@ -42,8 +38,7 @@ def forest(
         annotations=_notes(plan, heading, colours),
         xaxis=x_axis,
         yaxis=rows_axis(plan.height),
-        legend={**ABOVE, "xanchor": "left"},
-        hovermode="closest",
+        legend=ABOVE,
     )
 
 
@@ -88,12 +83,12 @@ def _intervals(plan: Forest, verdict: str, colours: Palette) -> go.Scatter:
     """The rows of one verdict."""
     shown = words.look(verdict)
     colour = colours.verdict[shown.colour]
-    rows = [row for row in plan.rows if row.effect.verdict == verdict and row.effect.value is not None]
     return marks(
-        [row.y for row in rows],
-        [1.0 if row.effect.value is None else row.effect.value for row in rows],
-        [plan.ends(row.effect.low, row.effect.high) for row in rows],
-        [_hover(row, plan.claim) for row in rows],
+        [
+            (row.y, effect.value, *plan.ends(effect.low, effect.high), _hover(row, plan.claim))
+            for row in plan.rows
+            if (effect := row.effect).verdict == verdict and effect.value is not None
+        ],
         across=True,
         colour=colour,
         name=words.label(shown.word.lower(), 28),

@@ -12,7 +12,7 @@ from ..views.entries import when
 from ..views.history import Break, Point
 from ..views.samples import ratios
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, axis, figure, mark, marks, note, ratio_axis, rule
+from .drawing import ABOVE, SMALL, axis, figure, line, mark, marks, note, ratio_axis, rule
 
 HEIGHT_PX = 340
 MOST_TICKS = 4
@@ -29,27 +29,17 @@ KINDS = {
 def timeline(
     points: Sequence[Point], breaks: Sequence[Break], changed: Sequence[str] = (), colours: Palette = LIGHT
 ) -> go.Figure:
-    """One point a run, oldest left, evenly spaced; the y axis is logarithmic, up is faster.
+    """One point a run, oldest left, evenly spaced; log y axis, up is faster. Raises ValueError without points.
 
-    The line runs through runs that may be compared and stops at a break, which is an upright dotted line with its
-    number. `changed`: names of the runs in which the variant changed significantly; they have a ring. An interval
-    that is still open has no bar. Raises ValueError without points.
+    The line stops at a break, a numbered dotted upright. `changed`: names of the runs that get a ring, for the variant
+    changed there. An open interval has no bar.
     """
     if not points:
         raise ValueError("no runs to draw")
     broken = {each.index for each in breaks}
-    line = [place for index in range(len(points)) for place in ((None, index) if index in broken else (index,))]
-    traces = [
-        go.Scatter(
-            x=line,
-            y=[None if index is None else _ratio(points[index]) for index in line],
-            mode="lines",
-            line={"color": colours.muted, "width": 1},
-            hoverinfo="skip",
-            showlegend=False,
-            connectgaps=False,
-        )
-    ]
+    places = [place for index in range(len(points)) for place in ((None, index) if index in broken else (index,))]
+    heights = [None if index is None else _ratio(points[index]) for index in places]
+    traces = [line(places, heights, colours.muted, showlegend=False, connectgaps=False)]
     for name, (symbol, legend) in KINDS.items():
         chosen = [(index, point) for index, point in enumerate(points) if kind(point) == name]
         if chosen:
@@ -58,18 +48,16 @@ def timeline(
         traces.append(_rings(points, changed, colours))
     orange = colours.verdict["orange"]
     few = len(breaks) <= 20  # more numbers than that would hide the points; the table below has them
-    every = _ticks(len(points))
-    labels = [words.label(_when(points[index].started, points), 20) for index in every]
+    labels = {index: words.label(_when(points[index].started, points), 20) for index in _ticks(len(points))}
     against = words.label(points[-1].against or "yardstick", 30)
     x_axis = axis(
         "runs, oldest left (start, UTC)",
         SMALL + 1,
-        tickvals=every,
-        ticktext=labels,
+        ticks_at=labels,
         range=[-0.6, max(len(points) - 0.4, 0.6)],
         showgrid=False,
+        standoff=8,
     )
-    x_axis["title"]["standoff"] = 8
     return figure(
         traces,
         height=HEIGHT_PX,
@@ -82,8 +70,7 @@ def timeline(
         ],
         xaxis=x_axis,
         yaxis=ratio_axis(*_span(points), f"t_{against} / t_variant, log", SMALL + 1, gridcolor=colours.rule),
-        legend={**ABOVE, "y": 1.02, "xanchor": "left"},
-        hovermode="closest",
+        legend={**ABOVE, "y": 1.02},
     )
 
 
@@ -131,21 +118,14 @@ def _marks(
     chosen: Sequence[tuple[int, Point]], symbol: str, legend: str, colours: Palette, *, crowded: bool
 ) -> go.Scatter:
     colour = colours.sides[1]
-    values = [_ratio(point) or 1.0 for _, point in chosen]
-    ends = [
-        (low or value, high or value)
-        for value, (_, point) in zip(values, chosen, strict=True)
-        for _, low, high in [ratios(point.interval)]
-    ]
+    rows = []
+    for index, point in chosen:
+        value, (_, low, high) = _ratio(point) or 1.0, ratios(point.interval)
+        lines = (words.label(when(point.started), 30), words.label(text(point)))
+        hover = "<br>".join([f"<b>{words.label(point.name, 60)}</b>", *lines])
+        rows.append((index, value, low or value, high or value, hover))
     return marks(
-        [index for index, _ in chosen],
-        values,
-        ends,
-        [
-            f"<b>{words.label(point.name, 60)}</b><br>{words.label(when(point.started), 30)}<br>"
-            f"{words.label(text(point))}"
-            for _, point in chosen
-        ],
+        rows,
         colour=colour,
         name=legend,
         thickness=1 if crowded else 1.5,

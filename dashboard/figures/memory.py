@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 from llama_workbench.harness.store.pass_schema import Memory
 
 from .. import words
+from ..views.forest import round_step
 from ..views.memory import AMOUNTS, FRONT, HELD, Policy, Spot, percent_of
-from ..views.ticks import round_step
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, axis, figure, marks, note, ratio_axis, rows_axis
+from .drawing import ABOVE, SMALL, Layout, axis, figure, line, marks, note, ratio_axis, rows_axis
 
 BAR_PX = 40  # a line of text and a bar
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon", "hexagon")
@@ -53,8 +53,7 @@ def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette =
         annotations=notes,
         xaxis=axis(
             range=[0, largest or 1],
-            tickvals=[tick * divisor for tick in ticks],
-            ticktext=[f"{tick:g} {unit}" if tick else "0" for tick in ticks],
+            ticks_at={tick * divisor: f"{tick:g} {unit}" if tick else "0" for tick in ticks},
             gridcolor=colours.rule,
         ),
         yaxis=rows_axis(height),
@@ -68,10 +67,7 @@ def memory_text(rows: Sequence[Memory], field: str) -> str:
 
 
 def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
-    """One numbered dot a variant (its place in `spots`, from 1): bytes to the right, speed-up upwards.
-
-    Filled and joined by steps: the front. Numbers instead of names, because names of dots side by side overlap.
-    """
+    """One numbered dot a variant: bytes to the right, speed-up upwards; the front is filled and joined by steps."""
     amounts = [spot.amount for spot in spots]
     divisor, unit = words.byte_unit(max(amounts))
     spread = max(amounts) - min(amounts)
@@ -85,30 +81,21 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     front = sorted((x, spot.timing.ratio) for x, spot in zip(places, spots, strict=True) if spot.rank == FRONT)
     traces = []
     if len(front) > 1:
-        traces.append(
-            go.Scatter(
-                x=[x for x, _ in front],
-                y=[ratio for _, ratio in front],
-                mode="lines",
-                line={"color": colours.muted, "width": 1, "dash": "dot", "shape": "hv"},
-                name="front",
-                hoverinfo="skip",
-            )
-        )
+        x, y = zip(*front, strict=True)
+        traces.append(line(x, y, colours.muted, style={"dash": "dot", "shape": "hv"}, name="front"))
     for on_front in (True, False):
         chosen = [number for number, spot in enumerate(spots, 1) if (spot.rank == FRONT) is on_front]
         if chosen:
             traces.append(_dots(chosen, spots, places, (bottom, top), baseline, on_front, colours))
-    bytes_axis = axis(f"{words.label(title, 60)} ({unit})", range=[left, right], gridcolor=colours.rule)
+    grid: Layout = {"gridcolor": colours.rule, "ticks_at": _byte_ticks(max(left, 0.0), right, divisor)}
     name = f"speed-up over {words.label(baseline, 24)} (log)"
     return figure(
         traces,
         height=440,
         margin=(8, 8, 34, 8),
-        xaxis=bytes_axis | _byte_ticks(max(left, 0.0), right, divisor),
+        xaxis=axis(f"{words.label(title, 60)} ({unit})", range=[left, right], **grid),
         yaxis=ratio_axis(bottom, top, name, gridcolor=colours.rule),
         legend=ABOVE,
-        hovermode="closest",
     )
 
 
@@ -122,14 +109,15 @@ def _dots(
     colours: Palette,
 ) -> go.Scatter:
     """The dots on the front, filled, or those behind it."""
-    chosen = [spots[number - 1] for number in numbers]
     colour = colours.verdict["blue" if on_front else "gray"]
     fill = colour if on_front else colours.page
+    rows = []
+    for number in numbers:
+        spot, (bottom, top) = spots[number - 1], edges
+        ends = spot.timing.low or bottom, spot.timing.high or top
+        rows.append((places[number - 1], spot.timing.ratio or 1.0, *ends, _spot_text(number, spot, baseline)))
     return marks(
-        [places[number - 1] for number in numbers],
-        [spot.timing.ratio or 1.0 for spot in chosen],
-        [(spot.timing.low or edges[0], spot.timing.high or edges[1]) for spot in chosen],
-        [_spot_text(number, spot, baseline) for number, spot in zip(numbers, chosen, strict=True)],
+        rows,
         colour=colour,
         name="on the front" if on_front else "behind the front",
         thickness=1.5,
@@ -163,16 +151,14 @@ def side_by_side(spots: Sequence[Spot], width: float) -> list[float]:
 def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:
     """The dots in words."""
     parts = [
-        f"{number} {spot.variant}: {words.effect(spot.timing.ratio, spot.timing.low, spot.timing.high)}, "
-        f"{words.size(spot.amount)}, {spot.rank}"
+        f"{number} {spot.variant}: {spot.timing.text}, {words.size(spot.amount)}, {spot.rank}"
         for number, spot in enumerate(spots, 1)
     ]
     return f"Speed-up over {baseline} against {title.lower()}. {'; '.join(parts)}."
 
 
 def _spot_text(number: int, spot: Spot, baseline: str) -> str:
-    timing = spot.timing
-    speed = "the baseline" if spot.variant == baseline else words.effect(timing.ratio, timing.low, timing.high)
+    speed = "the baseline" if spot.variant == baseline else spot.timing.text
     return (
         f"<b>{number} {words.label(spot.variant, 50)}</b><br>{words.label(speed)}<br>{words.size(spot.amount)}<br>"
         f"{words.label(spot.rank, 70)}"
@@ -191,23 +177,15 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
     divisor, unit = words.byte_unit(max(amounts, default=0.0))
     inks = list(colours.verdict.values())
     traces = []
-    counts = sorted({step.lengths for one in sweeps for step in one.steps})
+    labels = {step.lengths: str(step.lengths) for one in sweeps for step in one.steps}
     for place, one in enumerate(sweeps):
         ink, name = inks[(place * 5 + 5) % len(inks)], words.label(one.variant, 40)
         computed = [step for step in one.steps if kind in step.computed]
         measured = [step for step in one.steps if kind in step.measured]
         dash = DASHES[place % len(DASHES)]
         if computed:
-            traces.append(
-                go.Scatter(
-                    x=[step.lengths for step in computed],
-                    y=[step.computed[kind] for step in computed],
-                    mode="lines",
-                    line={"color": ink, "width": 2, "dash": dash},
-                    name=f"{name}, computed",
-                    hoverinfo="skip",
-                )
-            )
+            x, y = zip(*((step.lengths, step.computed[kind]) for step in computed), strict=True)
+            traces.append(line(x, y, ink, 2, style={"dash": dash}, name=f"{name}, computed"))
         hovers = [
             f"<b>{name}</b><br>{step.lengths} lengths: {words.size(step.measured[kind])}"
             f" ({step.measured[kind]:,.0f} bytes)<br>{percent_of(step.measured[kind], one.weights_bytes)}"
@@ -227,16 +205,14 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
         )
     name = f"{HELD[kind]} ({unit})" if len(HELD[kind]) < 24 else unit
     grid: Layout = {"gridcolor": colours.rule}
-    labels = [str(count) for count in counts]
     most = max(amounts, default=1.0)
     return figure(
         traces,
         height=360 + 20 * len(sweeps),
         margin=(8, 8, 8, 8),
-        xaxis=axis("different prompt lengths served (log)", type="log", tickvals=counts, ticktext=labels, **grid),
-        yaxis=axis(name, range=[0, 1.08 * most], **_byte_ticks(0.0, most, divisor), **grid),
+        xaxis=axis("different prompt lengths served (log)", type="log", ticks_at=labels, **grid),
+        yaxis=axis(name, range=[0, 1.08 * most], ticks_at=_byte_ticks(0.0, most, divisor), **grid),
         legend={**ABOVE, "y": -0.2, "yanchor": "top"},
-        hovermode="closest",
     )
 
 
@@ -254,11 +230,11 @@ def policies_text(sweeps: Sequence[Policy], kind: str) -> str:
     return f"{HELD[kind]} held: {'; '.join(parts) or 'nothing measured'}."
 
 
-def _byte_ticks(low: float, high: float, divisor: float) -> Layout:
+def _byte_ticks(low: float, high: float, divisor: float) -> dict[float, str]:
     """About five round ticks in the unit of `divisor`."""
     width = (high - low) / divisor or 1.0
     power = 10.0 ** math.floor(math.log10(width))
     step = next(digit * power for digit in (0.1, 0.2, 0.5, 1, 2, 5) if width / (digit * power) <= 6)
     first, last = math.ceil(low / divisor / step), math.floor(high / divisor / step)
     ticks = [round(step * k, 9) for k in range(first, last + 1)]
-    return {"tickvals": [tick * divisor for tick in ticks], "ticktext": [f"{tick:,.6g}" for tick in ticks]}
+    return {tick * divisor: f"{tick:,.6g}" for tick in ticks}

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from .. import words
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, area, axis, figure, mark, marks, ratio_axis, rule
+from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, mark, marks, ratio_axis, rule
 
 HEIGHT_PX = 360
 NEAR = 1.0  # a claimed range is drawn where it begins no further from the rounds than this many times their span
@@ -25,11 +25,9 @@ def paired_rounds(
     high: float | None = None,
     colours: Palette = LIGHT,
 ) -> go.Figure:
-    """A dot a round, the interval as it closed in, and where it ended.
+    """A dot a round, the interval as it closed in, and where it ended. Raises ValueError without rounds.
 
-    `low` to `high` is the region of ratios that is claimed, `claimed` its name; both None where nothing is. A region
-    far from all rounds is not drawn, and an arrow says where it lies: it would press the rounds into one line.
-    Raises ValueError without rounds.
+    `low` to `high`: the claimed region of ratios, if any. Where it lies far from all rounds, an arrow says so instead.
     """
     if not len(paired.ratios):
         raise ValueError("no rounds to draw")
@@ -53,10 +51,7 @@ def paired_rounds(
         colour = colours.verdict[look.colour]
         traces.append(
             marks(
-                [end],
-                [paired.ratio],
-                [(paired.low or bottom, paired.high or top)],
-                [words.label(words.effect(paired.ratio, paired.low, paired.high))],
+                [(end, paired.ratio, paired.low or bottom, paired.high or top, words.label(paired.text))],
                 colour=colour,
                 name=f"after {count} rounds",
                 thickness=2.5,
@@ -80,7 +75,6 @@ def paired_rounds(
         ),
         yaxis=ratio_axis(bottom, top, "t_baseline / t_variant, log scale", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
-        hovermode="closest",
     )
 
 
@@ -115,11 +109,10 @@ def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
     x = np.arange(1, len(paired.ratios) + 1)[known]
     band = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
     filled = {"fill": "tonexty", "fillcolor": colours.floor, "name": "interval so far"}
-    line = {"mode": "lines", "line": {"color": colours.text, "width": 1.5}, "name": "estimate so far"}
     return [
         go.Scatter(x=x, y=paired.highs[known], showlegend=False, **band),
         go.Scatter(x=x, y=paired.lows[known], **filled, **band),
-        go.Scatter(x=x, y=paired.estimates[known], showlegend=False, hoverinfo="skip", **line),
+        line(x, paired.estimates[known], colours.text, 1.5, name="estimate so far", showlegend=False),
     ]
 
 
@@ -131,7 +124,7 @@ def in_words(paired: Paired, baseline: str, variant: str, workload: str) -> str:
     return (
         f"Paired rounds of {variant} against {baseline} on {workload}: {len(paired.ratios)} rounds from {least:.3f}× "
         f"to {most:.3f}×, median {paired.median:.3f}×, after all of them "
-        f"{words.effect(paired.ratio, paired.low, paired.high)}."
+        f"{paired.text}."
     )
 
 

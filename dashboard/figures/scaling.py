@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -44,14 +44,13 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     for settled, name, symbol in ((True, "settled", "circle"), (False, "not settled", "circle-open")):
         chosen = [point for point in series.points if point.settled is settled and point.effect.value]
         if chosen:
-            hovers = [
-                f"<b>{words.label(point.effect.workload, 60)}</b><br>{words.label(point.effect.text)}<br>"
-                f"{point.effect.rounds} rounds, {name}"
-                for point in chosen
-            ]
-            values = [point.effect.value or 1.0 for point in chosen]
-            ends = [(point.effect.low or bottom, point.effect.high or top) for point in chosen]
-            traces.append(_points([point.size for point in chosen], values, ends, hovers, name, symbol, colours))
+            rows = []
+            for point in chosen:
+                effect = point.effect
+                hover = f"<b>{words.label(effect.workload, 60)}</b><br>{words.label(effect.text)}<br>"
+                hover += f"{effect.rounds} rounds, {name}"
+                rows.append((point.size, effect.value or 1.0, effect.low or bottom, effect.high or top, hover))
+            traces.append(_points(rows, name, symbol, colours))
     return _figure(traces, shapes, series, (left, right), ratio_axis(bottom, top, "speed-up (log)"), colours)
 
 
@@ -67,10 +66,7 @@ def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
 
 
 def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT) -> go.Figure:
-    """How many microseconds a call the baseline takes longer, over log size; an open interval runs to the edge.
-
-    Calls of different size differ by orders of magnitude, so the scale is linear near nil and logarithmic beyond.
-    """
+    """Microseconds a call that the baseline takes longer, over log size: linear near 0, logarithmic beyond."""
     left, right = _ends([cost.size for cost in costs])
     known = [cost for cost in costs if cost.us is not None]
     finite = [abs(end) for cost in known for end in (cost.us, cost.low, cost.high) if end is not None]
@@ -82,23 +78,22 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     most = bent(max(finite, default=1.0)) * 1.08
     traces = []
     for settled, name, symbol in ((True, "sign settled", "circle"), (False, "sign not settled", "circle-open")):
-        chosen = [cost for cost in known if _signed(cost) is settled]
+        chosen = [cost for cost in known if cost.signed is settled]
         if chosen:
-            values = [bent(cost.us or 0) for cost in chosen]
-            ends = [
-                (-most if cost.low is None else bent(cost.low), most if cost.high is None else bent(cost.high))
-                for cost in chosen
-            ]
-            hovers = [f"{cost_text(cost)}<br>{cost.rounds} rounds, {name}" for cost in chosen]
-            traces.append(_points([cost.size for cost in chosen], values, ends, hovers, name, symbol, colours))
+            rows = []
+            for cost in chosen:
+                low = -most if cost.low is None else bent(cost.low)
+                high = most if cost.high is None else bent(cost.high)
+                hover = f"{cost_text(cost)}<br>{cost.rounds} rounds, {name}"
+                rows.append((cost.size, bent(cost.us or 0), low, high, hover))
+            traces.append(_points(rows, name, symbol, colours))
     powers = [10.0**power for power in range(-2, 8) if knee <= 10.0**power <= max(finite, default=1.0) * 1.1]
     step = 1 if len(powers) <= 4 else 2
     values = [0.0, *(sign * power for power in powers[::step] for sign in (1, -1))]
     y_axis = axis(
         "µs a call",
         range=[-most, most],
-        tickvals=[bent(value) for value in values],
-        ticktext=[f"{value:,.10g}" for value in values],
+        ticks_at={bent(value): f"{value:,.10g}" for value in values},
     )
     return _figure(traces, [rule(left, right, 0, 0, colours.muted)], series, (left, right), y_axis, colours)
 
@@ -118,21 +113,11 @@ def cost_text(cost: Cost) -> str:
     return words.plain_interval(cost.us, cost.low, cost.high, "µs")
 
 
-def _signed(cost: Cost) -> bool:
-    return cost.low is not None and cost.high is not None and (cost.low > 0 or cost.high < 0)
-
-
 def _points(
-    sizes: Sequence[float],
-    values: Sequence[float],
-    ends: Sequence[tuple[float, float]],
-    hovers: Sequence[str],
-    name: str,
-    symbol: str,
-    colours: Palette,
+    rows: Iterable[tuple[float, float, float, float, str]], name: str, symbol: str, colours: Palette
 ) -> go.Scatter:
     blue = colours.verdict["blue"]
-    return marks(sizes, values, ends, hovers, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True)
+    return marks(rows, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True)
 
 
 def _figure(
@@ -143,7 +128,6 @@ def _figure(
     y_axis: Layout,
     colours: Palette,
 ) -> go.Figure:
-    sizes = list(dict.fromkeys(point.size for point in series.points))
     return figure(
         list(traces),
         height=HEIGHT,
@@ -153,14 +137,12 @@ def _figure(
             f"{AXES[series.axis]}, log",
             type="log",
             range=[math.log10(end) for end in ends],
-            tickvals=sizes,
-            ticktext=[f"{size:,.0f}" for size in sizes],
+            ticks_at={point.size: f"{point.size:,.0f}" for point in series.points},
             showgrid=False,
             ticks="outside",
         ),
         yaxis={**y_axis, "gridcolor": colours.rule, "automargin": True},
         legend=ABOVE,
-        hovermode="closest",
     )
 
 

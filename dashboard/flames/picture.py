@@ -1,6 +1,6 @@
 """Sampled profiles as pictures: time by frame, outermost on top; one profile, or the difference of two.
 
-What the canvas (dashboard/flames/canvas.py) draws: columns of numbers, one place for each box, callers before what they
+What the canvas (flame.js) draws: columns of numbers, one place for each box, callers before what they
 call; `payload` packs them. All times and errors are computed here; the canvas adds none but the sum of what a search
 found.
 """
@@ -8,16 +8,18 @@ found.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from llama_workbench.harness.store import pass_schema
+
 from .. import words
 from ..figures.colours import DARK, LIGHT, STEPS, Palette
 from ..views.data import Profile
-from .difference import colour_limit_ns, delta
 from .tree import Counts, Frame, Scale, merge, prune, time_ns, without_shell
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
@@ -103,9 +105,8 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
 def difference(before: Profile, after: Profile, merged: Frame | None = None) -> Picture:
     """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
 
-    `merged` is `frames.merge` of their trees, where that is known already (of large ones it takes long). Boxes whose
-    difference is below two standard errors are grey. Raises ValueError where either has no profile or no time of a
-    call (`difference.reason_against` says so beforehand).
+    `merged`: `tree.merge` of their trees, where that is known. Boxes below two standard errors are grey. Raises
+    ValueError where `reason_against` has one.
     """
     if before.root is None or after.root is None or before.scale is None or after.scale is None:
         raise ValueError("two profiles with the time of a call are needed")
@@ -266,3 +267,61 @@ def kind(frame: Frame) -> str:
 
 def _ms(value_ns: float) -> float:
     return value_ns / 1e6
+
+
+# -- how much time two profiles of a workload spend in each frame ------------------------------------------------------
+
+
+SURE = 2.0
+"""A difference below this many standard errors is drawn grey. Of identical code about one box in twenty exceeds it."""
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Time of the second side less that of the first, of one frame, with its standard error."""
+
+    ns: float
+    error_ns: float
+    only: int | None  # the side that alone has the frame
+
+    @property
+    def sure(self) -> bool:
+        """True where the difference is at least SURE standard errors."""
+        return self.ns != 0 and abs(self.ns) >= SURE * self.error_ns
+
+
+def delta(counts: Counts, scales: Sequence[Scale]) -> Delta:
+    """Second side less first: the difference of share × median; both sides' errors are independent of each other."""
+    before, after = counts
+    first, second = scales
+    only = None if before and after else 0 if before else 1
+    return Delta(
+        second.time_ns(after) - first.time_ns(before), math.hypot(first.error_ns(before), second.error_ns(after)), only
+    )
+
+
+def colour_limit_ns(root: Frame, scales: Sequence[Scale]) -> float:
+    """The difference of the strongest colour: the largest sure one of a leaf (callers hold sums); else 0."""
+    deltas = (delta(counts, scales) for counts in _leaves(root))
+    return max((abs(found.ns) for found in deltas if found.sure), default=0.0)
+
+
+def _leaves(frame: Frame) -> Iterator[Counts]:
+    lines = [counts for _, counts in frame.lines] if len(frame.lines) > 1 else []
+    yield from lines
+    for child in frame.children:
+        yield from _leaves(child)
+    if not lines and not frame.children:
+        yield frame.counts
+
+
+def reason_against(sides: Sequence[pass_schema.Profile]) -> str:
+    """Why two profiles may not be subtracted, in words; empty where they may."""
+    rates = [side.rate_hz for side in sides]
+    if not all(rates):
+        return "the run does not say at which rate a side was sampled"
+    if len(set(rates)) > 1:
+        return f"the sides were sampled at {' and '.join(f'{rate:g} Hz' for rate in rates)}"
+    if len({side.native for side in sides}) > 1:
+        return "one side has the frames of native code and the other does not"
+    return "" if all(side.median_ns for side in sides) else "the run has no time of a call for a side"

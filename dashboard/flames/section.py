@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -15,7 +17,7 @@ from llama_workbench.harness import speedscope as installed
 from .. import state, words
 from ..sections import blocks
 from ..views import data
-from . import canvas, difference, picture, speedscope
+from . import picture, speedscope
 from .tree import Frame, Scale, StackError, merge
 
 WAYS = {"side": "Side by side", "difference": "Difference"}
@@ -42,7 +44,7 @@ class _Both:
     @cached_property
     def changes(self) -> list[dict[str, object]]:
         """Functions whose own time differs, the surest large ones first."""
-        deltas = [(*each, difference.delta(each[2], self.scales)) for each in self.merged.by_own_time]
+        deltas = [(*each, picture.delta(each[2], self.scales)) for each in self.merged.by_own_time]
         deltas = sorted(deltas, key=lambda row: (not row[3].sure, -abs(row[3].ns)))[:ROWS]
         sides = (self.before.row.variant, self.after.row.variant)
         return [
@@ -73,7 +75,7 @@ def show(opened: state.Opened, workload: str, sides: Sequence[str], baseline: st
         return
     pair = _pair(known, baseline)
     way = _choose_way() if pair else "side"
-    reason = difference.reason_against([profile.row for profile in pair]) if pair else ""
+    reason = picture.reason_against([profile.row for profile in pair]) if pair else ""
     if pair and way == "difference" and not reason:
         _show_difference(opened, workload, *pair)
     else:
@@ -97,19 +99,19 @@ def _show_sides(opened: state.Opened, workload: str, known: Mapping[str, data.Pr
         with st.expander(f"{words.markdown(side)} as a table"):
             formats = dict.fromkeys(("own time", "± time"), "%.3f ms") | dict.fromkeys(("share", "± share"), "%.1f %%")
             alt = f"Functions of {side} with the most time of their own; ± is one standard error"
-            blocks.table(state.computed(opened, _own, workload, side), alt, formats, row_px=blocks.LOW_ROW_PX)
+            blocks.low_table(state.computed(opened, _own, workload, side), alt, formats)
 
 
 def _show_difference(opened: state.Opened, workload: str, before: data.Profile, after: data.Profile) -> None:
     sides = before.row.variant, after.row.variant
     both = state.computed(opened, _both, workload, *sides)
     _draw([both.picture])
-    st.caption(words.markdown(_difference_caption(before, after)))
+    blocks.caption(_difference_caption(before, after))
     with st.expander("The difference as a table"):
         formats = dict.fromkeys((*(f"own time, {side}" for side in sides), "± (SE)"), "%.3f ms")
         formats["difference"] = "%+.3f ms"
         alt = f"Functions by how much their own time differs between {sides[0]} and {sides[1]}"
-        blocks.table(both.changes, alt, formats, row_px=blocks.LOW_ROW_PX)
+        blocks.low_table(both.changes, alt, formats)
 
 
 def _pair(known: Mapping[str, data.Profile], baseline: str) -> tuple[data.Profile, data.Profile] | None:
@@ -176,11 +178,11 @@ def _draw(pictures: Sequence[picture.Picture]) -> None:
         else:
             st.query_params.pop("find", None)
 
-    canvas.draw(picture.payload(pictures, st.query_params.get("find", "")), "flames", keep)
+    draw_canvas(picture.payload(pictures, st.query_params.get("find", "")), "flames", keep)
     shares = dict.fromkeys(words.percent(each.least_share) for each in pictures)
     shells = dict.fromkeys(" › ".join(each.shell) for each in pictures if each.shell)
     shell = f" Nor are the outer frames {', '.join(shells)}." if shells else ""
-    st.caption(words.markdown(f"Boxes below {' or '.join(shares)} of the time are not drawn.{shell}"))
+    blocks.caption(f"Boxes below {' or '.join(shares)} of the time are not drawn.{shell}")
 
 
 def _difference_caption(before: data.Profile, after: data.Profile) -> str:
@@ -252,3 +254,25 @@ def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
             "speedscope, with every sample as py-spy recorded it. Left Heavy is sorted by time; the order under Time "
             "Order is that of the file and means nothing, for folded stacks have none."
         )
+
+
+# -- the canvas that draws up to 20,000 boxes --------------------------------------------------------------------------
+
+
+_HERE = Path(__file__).parent
+
+_MOUNT = st.components.v2.component(
+    "llama_workbench_flames",
+    html='<div class="flames"></div>',
+    css=(_HERE / "flame.css").read_text(encoding="utf-8"),
+    js=(_HERE / "flame.js").read_text(encoding="utf-8"),
+)
+
+
+def draw_canvas(data: dict[str, Any], key: str, on_find: Callable[[str], None]) -> None:
+    """Draw what `figures.flamegraphs.payload` gives; `on_find` hears what was searched for, once it was entered."""
+
+    def follow() -> None:
+        on_find(str(st.session_state[key].find or ""))
+
+    _MOUNT(data=data, key=key, on_find_change=follow, height="content")

@@ -61,11 +61,6 @@ class Frame:
         below = map(sum, zip(*[child.counts for child in self.children], strict=True))
         return tuple(map(operator.sub, self.counts, below))
 
-    @property
-    def depth(self) -> int:
-        """Levels of frames below this one."""
-        return max((1 + child.depth for child in self.children), default=0)
-
     @functools.cached_property
     def by_own_time(self) -> list[tuple[str, str, Counts]]:
         """(name, file, own samples) of every function below with any, the most first: the picture as a list."""
@@ -197,10 +192,7 @@ def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: 
 
 
 def merge(*roots: Frame) -> Frame:
-    """Trees of one profile each, laid over each other by frame (name and file) and line.
-
-    A frame that some of them lack has a zero there. Raises ValueError without a tree.
-    """
+    """Trees of one profile each, laid over each other by frame and line; 0 where one lacks it. Raises ValueError."""
     if not roots:
         raise ValueError("no tree to merge")
     return _merged(roots)
@@ -259,15 +251,11 @@ def without_shell(root: Frame) -> tuple[Frame, list[str]]:
 
 
 def prune(
-    root: Frame,
-    share: float = PRUNE_BELOW,
-    most: int = MOST_BOXES,
-    weight: Callable[[Counts], float] = sum,
+    root: Frame, share: float = PRUNE_BELOW, most: int = MOST_BOXES, weight: Callable[[Counts], float] = sum
 ) -> tuple[Frame, float]:
     """Leave out frames and lines with less than `share` of the root's `weight`; their time stays in the box above.
 
-    Where more than `most` boxes would be left, the share is doubled until they are few enough. Returns the tree and
-    the share that it took.
+    The share is doubled until at most `most` boxes are left. Returns the tree and the share.
     """
     total = weight(root.counts)
 

@@ -13,7 +13,6 @@ from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import attribution, data, samples
 from llama_workbench.harness.metrics.attribution.effects import MARGIN_PERCENT
 from llama_workbench.harness.metrics.attribution.grid import DUMMY, GRID
-from llama_workbench.harness.store.errors import RunError
 
 COMMAND = "pytest --benchmark --claims arch-or-ops"
 
@@ -32,11 +31,8 @@ def main() -> None:
         "Workload", list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects)), "workload"
     )
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
-    measured = None
-    try:
-        measured = state.computed(opened, samples.read_grid, workload, asked[0].alpha)
-    except RunError as error:
-        blocks.unreadable("The cells cannot be shown; what was judged is below.", error)
+    lost = "The cells cannot be shown; what was judged is below."
+    measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
     show_answer(asked, workload, measured)
     show_effects(asked[0], workload)
     if measured is not None:

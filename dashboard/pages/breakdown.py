@@ -1,10 +1,8 @@
-"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the flamegraph.
-
-The URL holds every choice: `?run=…&variant=…&geometry=…&of=…&workload=…`.
-"""
+"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the flamegraph."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import streamlit as st
@@ -12,11 +10,12 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import breakdown as figures
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, head, published, roofline
-from llama_workbench.dashboard.sections.breakdown import COMMAND
+from llama_workbench.dashboard.sections import blocks, head, published
+from llama_workbench.dashboard.sections.sides import PHASES_COMMAND
 from llama_workbench.dashboard.views import breakdown, data
-from llama_workbench.harness.metrics.share.shares import ALPHA
+from llama_workbench.harness.metrics.roofline.roofline import Estimate, Reached, all_reached
 from llama_workbench.harness.report.decision import SHARES_OF
+from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
 THEIR_LENGTH = "T = 128"  # of the dispute's table; what the page opens with
@@ -32,11 +31,11 @@ def main() -> None:
     for problem in phases.problems:
         blocks.warn(f"Left out: {problem}")
     if phases.measured:
-        show_phases(opened, phases, opened.run.alpha or ALPHA)
+        show_phases(opened, phases, opened.run.alpha)
     else:
-        blocks.missing("shares of the time by phase", COMMAND)
+        blocks.missing("shares of the time by phase", PHASES_COMMAND)
     st.header("What the machine could do", anchor="roof")
-    roofline.show(opened)
+    show_roofline(opened)
     published.show_times(opened)
 
 
@@ -61,19 +60,13 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases, alpha: float) ->
         rows.append((breakdown.length(run, workload), one))
     if not rows:
         others = words.listing(list(dict.fromkeys(f"{name} on {work}" for work, name in phases.measured)))
-        st.info(
-            f"{words.markdown(variant)} has no phases of geometry {words.markdown(geometry)} in this run; others have: "
-            + words.markdown(others),
-            icon=":material/info:",
-        )
+        blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
     labelled = [(label, one.shares) for label, one in rows]
     blocks.plot(figures.phase_bars(labelled, state.colours()), figures.phase_bars_text(labelled), "phases")
-    st.caption(
-        words.markdown(
-            f"{variant}, {geometry}: {describe_whole(of)}. Each bar is one call and sums to 100 %; above it is the "
-            f"length and the time of a call. {sentence(rows)}"
-        )
+    blocks.caption(
+        f"{variant}, {geometry}: {describe_whole(of)}. Each bar is one call and sums to 100 %; above it is the "
+        f"length and the time of a call. {sentence(rows)}"
     )
     show_workload(opened, phases, rows, alpha)
 
@@ -142,22 +135,19 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
         }
         for share in chosen.shares
     ]
-    blocks.table(
+    blocks.low_table(
         rows,
         f"Shares of {breakdown.WHOLES[chosen.of]} by phase for {chosen.variant} on {chosen.workload}",
         dict.fromkeys(("share", "low", "high"), "%.2f %%") | {"a call": "%.4g ms"},
-        row_px=blocks.LOW_ROW_PX,
     )
     overhead = chosen.overhead
     cost = f"{overhead.value:.3f}× [{overhead.low:.3f}, {overhead.high:.3f}]"
-    st.caption(
-        words.markdown(
-            f"{chosen.rounds} rounds; each interval is a t interval over them, {words.percent(1 - alpha)} for itself. "
-            "Levels are the execution plan's: critical above 10 %, moderate from 5 to 10 %, minor below 5 %; both "
-            f"where the interval lies on both sides. Clock: {chosen.clock or 'not recorded'}. A call with timestamps "
-            f"between its phases took {cost} of the time of one without; milliseconds are those of calls with "
-            "timestamps."
-        )
+    blocks.caption(
+        f"{chosen.rounds} rounds; each interval is a t interval over them, {words.percent(1 - alpha)} for itself. "
+        "Levels are the execution plan's: critical above 10 %, moderate from 5 to 10 %, minor below 5 %; both "
+        f"where the interval lies on both sides. Clock: {chosen.clock or 'not recorded'}. A call with timestamps "
+        f"between its phases took {cost} of the time of one without; milliseconds are those of calls with "
+        "timestamps."
     )
 
 
@@ -166,7 +156,7 @@ def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Br
     agreements = breakdown.agreements(run, phases, chosen.workload, chosen.variant, alpha)
     if isinstance(agreements, str):
         st.text(f"No check by py-spy's samples: {agreements}.")
-        blocks.command(f"{COMMAND} --profile")
+        blocks.command(f"{PHASES_COMMAND} --profile")
         return
     apart = [one for one in agreements if not one.agrees]
     widest = max(agreements, key=lambda one: one.apart)
@@ -174,7 +164,7 @@ def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Br
         f"{len(agreements) - len(apart)} of {len(agreements)} shares agree within the errors of both methods; the "
         f"furthest apart is {phase_names(widest.phases)} by {100 * widest.apart:.1f} points."
     )
-    st.markdown(words.markdown(text))
+    blocks.say(text)
     rows = [
         {
             "phase": phase_names(one.phases),
@@ -187,11 +177,10 @@ def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Br
         }
         for one in agreements
     ]
-    blocks.table(
+    blocks.low_table(
         rows,
         f"Shares of the forward by timestamps and by py-spy's samples. {text}",
         dict.fromkeys(("by timestamps", "low", "high", "by samples", "± (SE)"), "%.2f %%"),
-        row_px=blocks.LOW_ROW_PX,
     )
     st.caption(
         "Shares of the whole forward. Timestamps stand between the phases; py-spy took its samples from the untouched "
@@ -204,6 +193,65 @@ def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Br
 def phase_names(phases: tuple[str, ...]) -> str:
     """Phases in words, with a plus between."""
     return " + ".join(breakdown.NAMES.get(phase, phase) for phase in phases)
+
+
+# -- roofline ----------------------------------------------------------------------------------------------------------
+
+
+ROOFLINE_COMMAND = "pytest --benchmark --claims fast-is-level"
+
+
+def read_roofline(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
+    """The roofline fraction of every variant, and a line with the reason for each that has none. Raises RunError."""
+    return all_reached(RunFolder(run.path).read_roofline(), alpha=alpha)
+
+
+def show_roofline(opened: state.Opened) -> None:
+    """A table, a row for each workload and variant, and what it means."""
+    run = opened.run
+    alpha = min((claim.alpha for claim in run.claims), default=run.alpha)
+    reached = blocks.computed("The roofline cannot be read.", opened, read_roofline, alpha)
+    if reached is None:
+        return
+    rows, missing = reached
+    if not rows and not missing:
+        blocks.missing("roofline fractions", ROOFLINE_COMMAND)
+        return
+    if rows:
+        blocks.low_table(
+            [
+                {
+                    "workload": row.workload,
+                    "variant": row.variant,
+                    "roofline fraction": roofline_text(row.share, " %"),
+                    "rounds": row.rounds,
+                    "what binds": row.binds,
+                    "a call": roofline_text(row.call_ms, " ms"),
+                    "matrix product": roofline_text(row.gflops, " GFLOP/s"),
+                    "memory": roofline_text(row.gbytes, " GB/s"),
+                    "FLOP a byte": f"{row.intensity:.3g}",
+                    "weights in the cache": fits(row.in_cache),
+                }
+                for row in rows
+            ],
+            "Roofline fraction of each variant: how much of this machine's peak it reaches on each workload",
+        )
+        st.caption(
+            "The roofline is the least time that a call's operations and bytes can take at the rates of two peak "
+            "kernels, a matrix product and a read of memory, timed in the same rounds as the variants. At 100 % "
+            f"nothing is left to gain. Each interval holds with {words.percent(1 - alpha)} confidence. Times are this "
+            "machine's alone."
+        )
+    blocks.notes("Not measured", missing)
+
+
+def roofline_text(estimate: Estimate, unit: str) -> str:
+    ends = [f"{end:.3g}" if 0 < end < math.inf else "open" for end in (estimate.low, estimate.high)]
+    return f"{estimate.value:.3g}{unit} [{', '.join(ends)}]"
+
+
+def fits(in_cache: bool | None) -> str:
+    return "not known" if in_cache is None else "yes" if in_cache else "no"
 
 
 main()

@@ -1,68 +1,36 @@
-"""Claim: one claim with all its evidence, and the command that measures it again.
-
-The URL holds every choice (`?run=…&claim=…&part=…&row=…`).
-"""
+"""Claim: one claim with all its evidence, and the command that measures it again."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, breakdown, exact_results, memory, rounds
+from llama_workbench.dashboard.sections import blocks, sides
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.sections import gates as operations
 from llama_workbench.dashboard.views import answers, data, gates, scaling
-from llama_workbench.harness.report.text import duration_text
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
 
-
-class Elsewhere(NamedTuple):
-    """The page that shows where a value comes from."""
-
-    page: str
-    label: str
-    measured: str  # what was measured, as a sentence
-
-
-# By kind of claim (`data.Claim.kind`). No string may stand alone here: Streamlit would show it.
+# The page that shows where a value comes from, and what was measured, by kind of claim (`data.Claim.kind`).
+BREAKDOWN, SCALING, MEMORY = ("breakdown", "Where time goes"), ("scaling", "Scaling"), ("memory", "Memory")
+ATTRIBUTION, NOWHERE = ("attribution", "Attribution"), ("", "")
 ELSEWHERE = {
-    "share": Elsewhere(
-        "pages/breakdown.py",
-        "Where time goes",
-        "The share of the time: marked calls were timed phase by phase, beside unmarked ones.",
-    ),
-    "trend": Elsewhere(
-        "pages/scaling.py",
-        "Scaling",
-        "How the gain rises with the length: the gain at each length, and its rise from the shortest to the longest.",
-    ),
-    "inflation": Elsewhere(
-        "pages/scaling.py", "Scaling", "How far the promise overshot: promised gain ÷ measured gain."
-    ),
-    "attribution": Elsewhere(
-        "pages/attribution.py",
-        "Attribution",
-        "What a speed-up is due to: every combination of the factors, timed in the same rounds.",
-    ),
-    "loading": Elsewhere(
-        "pages/memory.py",
-        "Memory",
-        "What loading the weights adds to the time to the first token, in percent of that time.",
-    ),
-    "memory": Elsewhere("pages/memory.py", "Memory", "The bytes that a variant holds, counted tensor by tensor."),
-    "roofline": Elsewhere(
-        "pages/breakdown.py",
-        "Where time goes",
-        "The roofline fraction: how much of this machine's measured peak a call reaches.",
-    ),
-    "count": Elsewhere("", "", "A count of the source; nothing was timed."),
-    "check": Elsewhere("", "", "Whether something works, tried case by case; nothing was timed."),
-    "none": Elsewhere("", "", "Nothing: nobody can measure this here."),
+    "share": (BREAKDOWN, "The share of the time: marked calls were timed phase by phase, beside unmarked ones."),
+    "trend": (SCALING, "How the gain rises from the shortest to the longest length, and the gain at each of them."),
+    "inflation": (SCALING, "How far the promise overshot: promised gain ÷ measured gain."),
+    "attribution": (ATTRIBUTION, "What a speed-up is due to: all combinations of the factors, in the same rounds."),
+    "loading": (MEMORY, "What loading the weights adds to the time to the first token, in percent of that time."),
+    "memory": (MEMORY, "The bytes that a variant holds, counted tensor by tensor."),
+    "roofline": (BREAKDOWN, "The roofline fraction: how much of this machine's measured peak a call reaches."),
+    "count": (NOWHERE, "A count of the source; nothing was timed."),
+    "check": (NOWHERE, "Whether something works, tried case by case; nothing was timed."),
+    "none": (NOWHERE, "Nothing: nobody can measure this here."),
 }
 
 
@@ -71,7 +39,12 @@ def main() -> None:
     if opened is None:
         return
     run = opened.run
-    claim = choose_claim(run.claims)
+    section.warn_of_unknown(run.claims)
+    names = [
+        f"{name} · {words.look(each.verdict).word.lower()}"
+        for name, each in zip(section.names(run.claims), run.claims, strict=True)
+    ]
+    claim = section.choose(run.claims, st.selectbox, "Claim", format_func=names.__getitem__)
     show_answer(run, claim)
     if claim.effects:
         section.show_forest(claim, run.floors, run.alpha)
@@ -87,31 +60,12 @@ def main() -> None:
 # -- choosing ----------------------------------------------------------------------------------------------------
 
 
-def choose_claim(claims: Sequence[data.Claim]) -> data.Claim:
-    """The claim of `?claim=` (and `?part=`), else the first."""
-    section.warn_of_unknown(claims)
-    st.session_state["claim"] = section.wanted(claims) or 0
-
-    def follow() -> None:
-        section.follow(claims[st.session_state["claim"]])
-
-    shown = section.names(claims)
-    index = st.selectbox(
-        "Claim",
-        range(len(claims)),
-        key="claim",
-        format_func=lambda index: f"{shown[index]} · {words.look(claims[index].verdict).word.lower()}",
-        on_change=follow,
-    )
-    return claims[index if index is not None else 0]
-
-
 def to_look_inside(claim: data.Claim) -> list[data.Effect]:
     """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
     if claim.kind == "trend":  # its one row spans several workloads, and each of them was timed
         asked = claim.hypothesis
-        sides = (asked.variant or "", ", ".join(asked.baseline or ()))
-        return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads or ()]
+        sides = (asked.variant, ", ".join(asked.baseline))
+        return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads]
     if claim.kind in {"attribution", "loading", "count", "check", "none"}:
         return []
     return [effect for effect in claim.effects if effect.workload]
@@ -121,22 +75,11 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
     """The row of `?row=` (from 1), else the first of which there is a profile, else the first."""
     if len(rows) == 1:
         return rows[0]
+    labels = {str(number): f"{effect.where}: {effect.sides}" for number, effect in enumerate(rows, 1)}
     profiled = {key for key, row in run.profiles.items() if row.path}
-    default = next((i for i, effect in enumerate(rows) if (effect.workload, effect.variant) in profiled), 0)
-    wanted = st.query_params.get("row", "")
-    st.session_state["row"] = int(wanted) - 1 if wanted.isdecimal() and 1 <= int(wanted) <= len(rows) else default
-
-    def follow() -> None:
-        st.query_params["row"] = str(st.session_state["row"] + 1)
-
-    index = st.selectbox(
-        "Look inside",
-        range(len(rows)),
-        key="row",
-        format_func=lambda i: f"{rows[i].where}: {rows[i].sides}",
-        on_change=follow,
-    )
-    return rows[index if index is not None else default]
+    numbered = zip(labels, rows, strict=True)
+    default = next((number for number, effect in numbered if (effect.workload, effect.variant) in profiled), None)
+    return rows[int(state.choose("Look inside", labels, "row", default=default)) - 1]
 
 
 # -- the answer ----------------------------------------------------------------------------------------------------
@@ -178,17 +121,15 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
 
 def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
     """Of a claim that is not about two times: what was measured, and which page shows it."""
-    elsewhere = ELSEWHERE.get(claim.kind)
-    if elsewhere is None:
+    if claim.kind not in ELSEWHERE:
         return
+    (page, label), measured = ELSEWHERE[claim.kind]
     st.header("What was measured", anchor="read")
-    st.markdown(words.markdown(elsewhere.measured))
-    exact_results.show(opened, claim)
-    if elsewhere.page:
+    blocks.say(measured)
+    show_exact_results(opened, claim)
+    if page:
         query = {"run": opened.name} | place_elsewhere(opened.run, claim)
-        st.page_link(
-            elsewhere.page, label=elsewhere.label, icon=":material/arrow_forward:", query_params=query, help=""
-        )
+        blocks.link(page, label, "arrow_forward", query)
 
 
 def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
@@ -197,7 +138,7 @@ def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
     match claim.kind:
         case "trend" | "inflation":
             asked = claim.hypothesis
-            return scaling.link_to(run, asked.variant or "", ", ".join(asked.baseline or ()), asked.workloads or ())
+            return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
         case "loading":
             geometry = data.experiment(run, workload).workload.geometry
             return {"geometry": geometry} if geometry else {}
@@ -212,25 +153,20 @@ def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Eff
     run = opened.run
     st.header("Inside one comparison" if rows[0].baseline else "Inside one value", anchor="inside")
     effect = choose_row(run, rows)
-    sides = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
+    variants = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
     if effect.baseline and effect.variant:
         st.subheader("Round by round", anchor="rounds")
-        rounds.show_of_claim(opened, claim, effect)
-        st.page_link(
-            "pages/compare.py",
-            label="Compare the two on every workload",
-            icon=":material/compare_arrows:",
-            query_params={"run": opened.name, "baseline": effect.baseline, "variant": effect.variant},
-            help="",
-        )
+        sides.show_rounds_of_claim(opened, claim, effect)
+        query = {"run": opened.name, "baseline": effect.baseline, "variant": effect.variant}
+        blocks.link("compare", "Compare the two on every workload", "compare_arrows", query)
         st.subheader("Operations of both sides", anchor="operations")
-        operations.show(run, effect.workload, effect.baseline, effect.variant)
-    if sides:
+        sides.show_operations(run, effect.workload, effect.baseline, effect.variant)
+    if variants:
         st.subheader("Where the time goes", anchor="time")
-        breakdown.show(opened, effect.workload, sides, claim.hypothesis.of or "")
-        flames.show(opened, effect.workload, sides, effect.baseline)
+        sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
+        flames.show(opened, effect.workload, variants, effect.baseline)
         st.subheader("Memory", anchor="memory")
-        memory.show(run, effect.workload, sides, effect.baseline)
+        sides.show_memory(run, effect.workload, variants, effect.baseline)
 
 
 # -- how it was measured -------------------------------------------------------------------------------------------
@@ -250,23 +186,12 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
             icon=":material/download:",
             on_click="ignore",
         )
-        if run.manifest.command is not None:
+        if run.manifest.command:
             st.caption("This run was made by")
             blocks.command(shlex.join(run.manifest.command))
     with right:
-        seconds = sum(effect.seconds or 0 for effect in claim.effects)
-        blocks.facts(
-            {
-                "Said in": claim.source,
-                "Decided by": claim.decided_by,
-                "It assumes": "; ".join(claim.assumes),
-                "Error rate": f"{words.percent(claim.alpha)} for each interval that has one",
-                "Rounds": f"{sum(effect.rounds for effect in claim.effects)} over {len(claim.effects)} rows",
-                "Time spent": duration_text(seconds) if seconds else "",
-                "Noise": run.noise or "no controls in this run",
-                "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
-            }
-        )
+        assumed = {"Said in": claim.source, "It assumes": "; ".join(claim.assumes)}
+        blocks.facts(assumed | data.how(run, claim))
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:
@@ -278,8 +203,66 @@ def show_checks(run: data.Run, claim: data.Claim) -> None:
             "Logits gates and operation traces of both sides, one row for each comparison",
         )
     blocks.notes("Excluded from this run", run.left_out)
-    if run.manifest.environment is not None:
-        blocks.environment(run.manifest.environment, "Environment")
+    if run.environment:
+        blocks.environment(run.environment, "Environment")
+
+
+# -- exact results -----------------------------------------------------------------------------------------------------
+
+
+def read_exact_results(run: data.Run) -> list[ExactResult]:
+    """The records of findings.json. Raises RunError."""
+    results: list[ExactResult] = FINDINGS.validate_python(RunFolder(run.path).read_findings())
+    return results
+
+
+def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
+    """What was asked, from the claim's own definition, and each result with its detail."""
+    asked = claim.hypothesis
+    blocks.facts(
+        {
+            "measured": asked.quantity or claim.kind,
+            "of": asked.of,
+            "phases": ", ".join(asked.phases),
+            "variant": asked.variant,
+            "against": ", ".join(asked.baseline),
+            "workloads": ", ".join(asked.workloads),
+            "claimed": claim.claimed,
+        }
+    )
+    if claim.kind not in {"memory", "count", "check"}:
+        return
+    results = blocks.computed("The exact results cannot be read.", opened, read_exact_results)
+    if results is None:
+        return
+    rows = [row for row in results if _is_of(row, claim)]
+    if not rows:
+        st.text("This run has not looked. This command does:")
+        blocks.command(data.reproduce(opened.run, claim))
+        return
+    _show_rows(rows, claim)
+
+
+def _show_rows(rows: Sequence[ExactResult], claim: data.Claim) -> None:
+    for row in rows:
+        value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()
+        where = words.markdown(row.workload or row.quantity)
+        st.markdown(f"**{where}** {words.markdown(value)} :gray[from {row.count} looked at]")
+        st.text(row.detail or row.reason or "no detail was kept")
+    if len(rows) > 1:
+        with st.expander("The same as a table"):
+            names = ("workload", "variant", "value", "count", "seconds")
+            table = [{name: getattr(row, name) for name in names} for row in rows]
+            blocks.low_table(table, "Exact results behind this claim")
+
+
+def _is_of(row: ExactResult, claim: data.Claim) -> bool:
+    """Whether a result has the subject of one of the claim's rows."""
+    subject = (row.metric, row.quantity, row.workload, row.variant, row.baseline)
+    quantity = claim.hypothesis.quantity
+    return subject in {
+        (claim.kind, quantity, effect.workload, effect.variant, effect.baseline) for effect in claim.effects
+    }
 
 
 main()

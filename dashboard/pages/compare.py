@@ -1,7 +1,4 @@
-"""Compare: any two variants that a run timed in the same rounds, whether or not anybody claimed anything about them.
-
-The URL holds every choice (`?run=…&baseline=…&variant=…&workload=…`).
-"""
+"""Compare: any two variants that a run timed in the same rounds, whether or not anybody claimed anything about them."""
 
 from __future__ import annotations
 
@@ -13,25 +10,21 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, claim, head, memory, rounds
-from llama_workbench.dashboard.sections import gates as operations
+from llama_workbench.dashboard.sections import blocks, claim, head, sides
 from llama_workbench.dashboard.views import data, gates, samples
 from llama_workbench.harness.stats.samples import tokens_per_second
-from llama_workbench.harness.store.errors import RunError
 
 
 def main() -> None:
     opened = head.open_run("Compare")
     if opened is None:
         return
-    try:
-        timed = state.computed(opened, samples.timed_variants)
-    except RunError as error:
-        blocks.unreadable(rounds.UNREADABLE, error)
+    timed = blocks.computed(sides.UNREADABLE, opened, samples.timed_variants)
+    if timed is None:
         return
     names = variants(opened.run, timed)
     if len(names) < 2:
-        st.info("This run timed no two variants, so there is nothing to compare.", icon=":material/info:")
+        blocks.info("This run timed no two variants, so there is nothing to compare.")
         return
     left, right = st.columns(2, gap="large")
     with left:
@@ -43,19 +36,15 @@ def main() -> None:
             st.query_params.pop("variant")
         variant = state.choose("Variant", others, "variant")
     if variant not in together:
-        st.info(
-            f"{words.markdown(variant)} and {words.markdown(baseline)} were never timed in the same rounds of this "
-            "run, so there is no sound ratio between them. This command makes a run that times them together:",
-            icon=":material/info:",
+        blocks.info(
+            f"{variant} and {baseline} were never timed in the same rounds of this run, so there is no sound ratio "
+            "between them. This command makes a run that times them together:"
         )
         blocks.command(shlex.join(["pytest", "--benchmark", "--compare", baseline, variant]))
         return
-    try:
-        versus = state.computed(opened, samples.versus, baseline, variant)
-    except RunError as error:
-        blocks.unreadable(rounds.UNREADABLE, error)
-        return
-    show_comparison(opened, versus, baseline, variant)
+    versus = blocks.computed(sides.UNREADABLE, opened, samples.versus, baseline, variant)
+    if versus is not None:
+        show_comparison(opened, versus, baseline, variant)
 
 
 def variants(run: data.Run, timed: Mapping[str, Sequence[str]]) -> list[str]:
@@ -74,19 +63,15 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     workload = state.choose("Workload", [effect.workload for effect in compared.effects], "workload")
     [effect] = [effect for effect in compared.effects if effect.workload == workload]
     st.subheader("Round by round", anchor="rounds")
-    rounds.show(versus.rounds[workload], compared, effect)
+    sides.show_rounds(versus.rounds[workload], compared, effect)
     st.subheader("Operations of both sides", anchor="operations")
-    operations.show(run, workload, baseline, variant)
+    sides.show_operations(run, workload, baseline, variant)
     checked = gates.row(run, effect)
-    st.caption(
-        words.markdown(
-            f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}"
-        )
-    )
+    blocks.caption(f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}")
     st.subheader("Where the time goes", anchor="time")
     flames.show(opened, workload, [baseline, variant], baseline)
     st.subheader("Memory", anchor="memory")
-    memory.show(run, workload, [baseline, variant], baseline)
+    sides.show_memory(run, workload, [baseline, variant], baseline)
     st.header("Measure these two again", anchor="again")
     blocks.command(data.reproduce(run, compared))
 

@@ -1,7 +1,4 @@
-"""History: runs and baselines over time, as ratios to the frozen yardstick.
-
-It shows all runs, so that the URL holds no run: `?workload=…&variant=…&claim=…`.
-"""
+"""History: runs and baselines over time, as ratios to the frozen yardstick."""
 
 from __future__ import annotations
 
@@ -98,7 +95,7 @@ def main() -> None:
 def show_course(runs: Sequence[Entry]) -> None:
     workloads = list(dict.fromkeys(name for entry in reversed(runs) for name in entry.summary.workloads))
     if not workloads:
-        st.info("None of these runs timed anything.", icon=":material/info:")
+        blocks.info("None of these runs timed anything.")
         return
     left, right = st.columns(2, gap="large")
     with left:
@@ -234,7 +231,8 @@ def show_claim(runs: Sequence[Entry]) -> None:
     blocks.notes(
         f"Its verdict changed {len(turns)} time{'s' * (len(turns) > 1)}, newest first (machines may differ)",
         [
-            f"{when(turn.started)} {turn.after}: {turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
+            f"{when(turn.after.summary.started)} {turn.after.name}: "
+            f"{turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
             for turn in turns[:-13:-1]
         ],
     )

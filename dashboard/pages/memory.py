@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import memory as figures
-from llama_workbench.dashboard.sections import blocks, head, loading
-from llama_workbench.dashboard.views import data, memory, samples
+from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.views import data, forest, loading, memory, samples
+from llama_workbench.harness.metrics.loading.loading import LEAST_ROUNDS
 from llama_workbench.harness.store.errors import RunError
 
 SWEEP_COMMAND = "pytest --benchmark --claims mask-memory"
@@ -30,11 +33,7 @@ def main() -> None:
     opened = head.open_run("Memory")
     if opened is None:
         return
-    policies, problem = list[memory.Policy](), ""
-    try:
-        policies = state.computed(opened, memory.read_policies)
-    except RunError as error:
-        problem = error.brief
+    policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
     profiled = [workload for workload, _ in opened.run.memory]
     workloads = list(dict.fromkeys([*profiled, *(one.workload for one in policies)]))
     workload = state.choose("Workload", workloads, "workload") if workloads else ""
@@ -45,15 +44,13 @@ def main() -> None:
         where = f" --workloads {shlex.quote(workload)}" if workload else ""
         blocks.missing("memory of single calls here", state.PROFILE_COMMAND + where)
     st.header("What caching policies hold", anchor="policies")
-    if problem:
-        blocks.warn(f"Left out: {problem}")
     here = [one for one in policies if one.workload == workload]
     if here:
         show_policies(here)
     else:
         blocks.missing("sweep over the number of lengths here", SWEEP_COMMAND)
     st.header("Loading the weights", anchor="loading")
-    loading.show(opened)
+    show_loading(opened)
 
 
 # -- time against memory ---------------------------------------------------------------------------------------------
@@ -70,7 +67,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
-        st.markdown(words.markdown(_front_sentence(spots, title)))
+        blocks.say(_front_sentence(spots, title))
         st.caption(
             "Up and to the left is better. The front: no other variant is faster without needing more memory. "
             '"Beaten": the intervals do not even touch. "Not settled": the order may be the other way. '
@@ -97,7 +94,7 @@ def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
     timing = spot.timing
     speed, sure = "1× (baseline)", "–"
     if timing.alpha:
-        speed = words.effect(timing.ratio, timing.low, timing.high)
+        speed = timing.text
         sure = f"{words.percent(1 - timing.alpha)}, {'all of the run at once' if timing.judged else 'this one alone'}"
     return {
         "no.": number,
@@ -131,7 +128,7 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
             f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
             f"{counted} Counted once, exactly: no interval."
         )
-        st.markdown(words.markdown(_policy_sentence(shown, kind)))
+        blocks.say(_policy_sentence(shown, kind))
     rows = [_policy_row(one) for one in here if one.steps]
     if rows:
         st.caption("After the most lengths: measured, and computed from the policy")
@@ -171,6 +168,79 @@ def _policy_row(one: memory.Policy) -> dict[str, object]:
         "peak resident": words.size(last.measured.get("resident")),
         "weights": words.size(one.weights_bytes),
     }
+
+
+# -- loading the weights -----------------------------------------------------------------------------------------------
+
+
+LOADING_COMMAND = "pytest --benchmark --claims weight-loading-bottleneck"
+
+
+def show_loading(opened: state.Opened) -> None:
+    """The loads of one checkpoint."""
+    loads = blocks.computed("The loads cannot be shown.", opened, loading.read_loads) or []
+    if not loads:
+        blocks.missing("measured loads", LOADING_COMMAND)
+        return
+    geometry = state.choose("Checkpoint", list(dict.fromkeys(load.row.checkpoint for load in loads)), "geometry")
+    here = [load for load in loads if load.row.checkpoint == geometry]
+    shares = loading.shares(opened.run, geometry, here)
+    if shares.effects:
+        blocks.plot(forest_figures.forest(shares, {}, state.colours()), forest.in_words(shares, {}), "loading")
+    tokens = max(load.row.prompt_tokens for load in here)
+    blue = f" Blue: what is claimed ({shares.claimed})." if shares.claimed else ""
+    blocks.caption(
+        "Share of the time to the first token that goes if the weights are in memory already, after a prompt of "
+        f"{tokens} tokens. Cold: the file was dropped from the page cache before each load.{blue} "
+        f"{_rounds_note(here)}"
+    )
+    blocks.table([_load_row(load) for load in here], "Time and peak memory of each loader, page cache cold and warm")
+    st.caption(
+        "Times are wall time, the geometric mean of the loads with its interval. A mapped file opens at once and is "
+        "read later, which is why reading every byte stands beside opening. The last column is the time of mapped "
+        "safetensors over the loader's, until every byte was read: above 1 the loader is faster. '@aa' is that one "
+        "once more: its ratio is the pass's own noise. Peak memory is resident memory above what there was before, "
+        "pages of the file included."
+    )
+    blocks.notes(
+        "Not measured",
+        [f"{load.row.loader}, {load.row.cache} page cache: {load.row.reason}" for load in here if load.row.reason],
+    )
+
+
+def _rounds_note(here: Sequence[loading.Load]) -> str:
+    """Says plainly where there are too few rounds."""
+    fewest = min(load.share.rounds for load in here)
+    if fewest < 2:
+        return f"Too few rounds for an interval ({fewest} of about {LEAST_ROUNDS}) where the ends are open."
+    return f"At least {fewest} rounds each."
+
+
+def _load_row(load: loading.Load) -> dict[str, object]:
+    touched, ratio = load.against.get("touched"), "–"
+    if touched is not None:
+        few = f"{touched.ratio:.3g}× (too few rounds: {touched.rounds})" if touched.rounds else "not measured"
+        ratio = few if math.isinf(touched.high) else words.effect(touched.ratio, touched.low, touched.high)
+    return {
+        "loader": load.row.loader,
+        "page cache": load.row.cache,
+        "open": _time_text(load.times.get("open")),
+        "read every byte": _time_text(load.times.get("touched")),
+        "first token": _time_text(load.times.get("first_token")),
+        "peak memory": words.size(load.peak_bytes),
+        "file": words.size(load.row.file_bytes),
+        "loads": len(load.row.loads),
+        "first tokens": load.share.rounds,
+        "against mapped safetensors": ratio,
+    }
+
+
+def _time_text(time: loading.Time | None) -> str:
+    if time is None:
+        return "not measured"
+    if time.low is None or time.high is None:
+        return f"{time.value:,.3g} ms (too few rounds for an interval: {time.count} of about {LEAST_ROUNDS})"
+    return words.plain_interval(time.value, time.low, time.high, "ms")
 
 
 main()

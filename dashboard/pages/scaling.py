@@ -17,7 +17,7 @@ from llama_workbench.harness.store.errors import RunError
 def from_samples(run: data.Run, sides: scaling.Sides, place: int) -> tuple[list[scaling.Cost], list[Slope], str]:
     """Costs and slopes of one series, and why there are none."""
     series = scaling.all_series(run)[sides][place]
-    alpha = run.alpha or 0.01
+    alpha = run.alpha
     try:
         evidence = samples.read_evidence(run)
     except RunError as error:
@@ -72,14 +72,14 @@ def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
 
 def _show(opened: state.Opened, series: scaling.Series, sides: scaling.Sides, place: int) -> None:
     run = opened.run
-    st.markdown(words.markdown(scaling.sentence(series)))
-    st.markdown(words.markdown(scaling.crossing_sentence(series)))
+    blocks.say(scaling.sentence(series))
+    blocks.say(scaling.crossing_sentence(series))
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("As a ratio", anchor="ratio")
         drawn = figures.ratios(series, run.floors, state.colours())
         blocks.plot(drawn, figures.ratios_text(series, run.floors), "ratios")
-        st.caption(words.markdown(_ratio_caption(run, series)))
+        blocks.caption(_ratio_caption(run, series))
     with right:
         costs, slopes, problem = state.computed(opened, from_samples, sides, place)
         st.subheader("In microseconds a call", anchor="microseconds")
@@ -88,13 +88,11 @@ def _show(opened: state.Opened, series: scaling.Series, sides: scaling.Sides, pl
         else:
             drawn = figures.microseconds(series, costs, state.colours())
             blocks.plot(drawn, figures.microseconds_text(series, costs), "microseconds")
-            st.caption(
-                words.markdown(
-                    f"Above 0: {series.baseline} takes so much longer. The axis is linear near 0 and logarithmic "
-                    "further out. Overhead stays about level here while its share above melts away; a cost that grows "
-                    "with the work climbs. Hollow: the interval holds 0. With "
-                    f"{words.percent(1 - (run.alpha or 0.01))} confidence all intervals of this picture hold at once."
-                )
+            blocks.caption(
+                f"Above 0: {series.baseline} takes so much longer. The axis is linear near 0 and logarithmic "
+                "further out. Overhead stays about level here while its share above melts away; a cost that grows "
+                "with the work climbs. Hollow: the interval holds 0. With "
+                f"{words.percent(1 - run.alpha)} confidence all intervals of this picture hold at once."
             )
     _table(series, costs)
     if slopes:
@@ -150,9 +148,7 @@ def _slopes(slopes: Sequence[Slope]) -> None:
         answer = f"Each further position costs {more} more than {less}."
     else:
         answer = "The data cannot tell whether a further position costs either side more."
-    st.caption(
-        words.markdown(f"{answer} Fitted by a straight line in each round; the intervals of these three hold at once.")
-    )
+    blocks.caption(f"{answer} Fitted by a straight line in each round; the intervals of these three hold at once.")
 
 
 def _slope_text(slope: Slope) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import controls as control_figures
-from llama_workbench.dashboard.figures import noise as noise_figures
+from llama_workbench.dashboard.figures import noise as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import controls, data, gates, noise
+from llama_workbench.dashboard.views import data, gates, noise
+from llama_workbench.harness.store.schema import Control
 
 CONTROLS_COMMAND = "pytest --benchmark"
 MOST_NAMED = 4
@@ -52,7 +54,9 @@ def main() -> None:
     show_traces(run)
     blocks.notes("Excluded from this run", run.left_out)
     show_warnings(run)
-    show_environment(run)
+    st.header("Environment", anchor="environment")
+    blocks.facts({title: fact(key, run.environment.get(key)) for key, title in FACTS.items()})
+    blocks.environment(run.environment, "All that was recorded")
     st.caption(
         "How often these rules give a wrong verdict, on identical code and on planted differences, stands in "
         "METHODOLOGY.md, with the way to find it out."
@@ -63,32 +67,30 @@ def main() -> None:
 
 
 def show_controls(run: data.Run) -> None:
-    rows = controls.controls(run)
+    rows = noise.controls(run)
     if not rows:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
     with st.container(border=True):
-        st.markdown(words.markdown(controls.could_see(rows)))
+        blocks.say(noise.could_see(rows))
     st.header("Identical code against itself", anchor="controls")
-    drawn = control_figures.controls_forest(rows, state.colours())
-    blocks.plot(drawn, control_figures.controls_text(rows), "controls")
-    confidence = f" With {words.percent(1 - run.alpha)} confidence all of them hold at once." if run.alpha else ""
+    drawn = figures.controls_forest(rows, state.colours())
+    blocks.plot(drawn, figures.controls_text(rows), "controls")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
         "all else. An interval that leaves out 1 means that the control fired. The figure at the right is half the "
         "width of the wider one: in as many rounds, nobody could have seen a smaller difference there. "
-        f"{open_ones(rows)}"
-        f"{confidence}"
+        f"{open_ones(rows)} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
     )
     table = [
         {
             "workload": one.workload,
-            "control": control_figures.KINDS.get(one.kind, (one.kind, ""))[0],
+            "control": figures.KINDS.get(one.kind, (one.kind, ""))[0],
             "variant": one.variant,
-            "ratio": one.ratio,
-            "low": one.low,
-            "high": one.high,
-            "smallest difference": None if one.smallest is None else 100 * one.smallest,
+            "ratio": math.exp(one.centre),
+            "low": math.exp(one.low),
+            "high": math.exp(one.high),
+            "smallest difference": 100 * noise.smallest(one),
             "rounds": one.rounds,
             "fired": "fired" if one.fired else "no",
         }
@@ -96,12 +98,13 @@ def show_controls(run: data.Run) -> None:
     ]
     formats = dict.fromkeys(("ratio", "low", "high"), "%.4f×") | {"smallest difference": "±%.2g %%"}
     with st.expander("The same as a table"):
-        blocks.table(table, "Controls of this run with their intervals", formats, row_px=blocks.LOW_ROW_PX)
+        known = pd.DataFrame(table).replace(math.inf, math.nan).replace({"low": {0.0: math.nan}})
+        blocks.low_table(known, "Controls of this run with their intervals", formats)
 
 
-def open_ones(rows: Sequence[controls.Control]) -> str:
+def open_ones(rows: Sequence[Control]) -> str:
     """What is not in the figure."""
-    names = dict.fromkeys(one.workload for one in rows if one.smallest is None)
+    names = dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one)))
     return f"Not drawn, for want of rounds: {words.markdown(words.listing(list(names)))}." if names else ""
 
 
@@ -115,15 +118,13 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
     if frame.empty:
         blocks.missing("timed rounds", CONTROLS_COMMAND)
         return
-    text = noise_figures.drift_text(frame)
-    blocks.plot(noise_figures.drift(frame, state.colours()), text, "drift")
-    st.caption(
-        words.markdown(
-            f"{text} A point is one round: the median time of a call of the yardstick (of the "
-            "baseline where a workload has none) over its own median. A step is a machine that changed its speed, a "
-            "cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it cancels. "
-            f"All in all there are {measured.samples:,} samples."
-        )
+    text = figures.drift_text(frame)
+    blocks.plot(figures.drift(frame, state.colours()), text, "drift")
+    blocks.caption(
+        f"{text} A point is one round: the median time of a call of the yardstick (of the "
+        "baseline where a workload has none) over its own median. A step is a machine that changed its speed, a "
+        "cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it cancels. "
+        f"All in all there are {measured.samples:,} samples."
     )
 
 
@@ -139,27 +140,25 @@ def show_places(measured: noise.Noise) -> None:
     count = len(measured.places)
     expected = count * 2 * (1 - noise.LEVEL)
     listed = f": {words.listing(apart[:MOST_NAMED])}" if apart else ""
-    st.markdown(
-        words.markdown(
-            f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
-            f"{expected:.1f}. Order is random, so that a place favours nobody: it adds noise, not bias."
-        )
+    blocks.say(
+        f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
+        f"{expected:.1f}. Order is random, so that a place favours nobody: it adds noise, not bias."
     )
-    faults = {row["workload"]: row for row in noise.faults(measured).to_dict("records")}
+    faults = noise.faults(measured)
     rows = [
         {
             "workload": name,
             "first against the others": ratio(first),
             "last against the first": ratio(slope),
             "rounds": first.rounds,
-            "page faults a call, least": faults.get(name, {}).get("fewest faults"),
-            "most": faults.get(name, {}).get("most faults"),
-            "most in": faults.get(name, {}).get("most", ""),
+            "page faults a call, least": faults.at[name, "least"],
+            "most": faults.at[name, "most"],
+            "most in": faults.at[name, "most in"],
         }
         for name, (first, slope) in measured.places.items()
     ]
     alt = "Effect of the place within a sub-round, and page faults a call, by workload"
-    blocks.table(rows, alt, row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(rows, alt)
     st.caption(
         "Time of the first sample of a sub-round over that of the others, and of the last over the first by a straight "
         "line through all; 99 % t intervals over rounds, each for itself. Page faults a call are medians over rounds; "
@@ -177,32 +176,20 @@ def ratio(span: noise.Span) -> str:
 def show_gates(run: data.Run) -> None:
     st.header("Logits gates", anchor="gates")
     worst = gates.worst(run)
-    if not worst:
+    if worst.empty:
         blocks.missing("gates", CONTROLS_COMMAND)
         return
-    failed = [row.variant for row in worst if row.passed < row.of]
+    failed = list(worst["variant"][worst["passed"] < worst["of"]])
     text = f"{len(worst) - len(failed)} of {len(worst)} variants passed on every workload they ran"
     text += f"; failed: {words.listing(failed[:MOST_NAMED])}" if failed else ""
-    first = worst[0]
-    if first.used_percent is not None:
-        where = f"{first.variant} on {first.workload}"
-        text += f". The largest error used {first.used_percent:.2g} % of its tolerance ({where})"
-    st.markdown(words.markdown(f"{text}."))
-    rows = [
-        {
-            "variant": row.variant,
-            "passed": row.passed,
-            "of": row.of,
-            "cases": row.cases,
-            "worst error": row.error,
-            "tolerance": row.tolerance,
-            "of tolerance": row.used_percent,
-            "on": row.workload,
-        }
-        for row in worst
-    ]
+    first = worst.iloc[0]
+    if pd.notna(first["of tolerance"]):
+        where = f"{first['variant']} on {first['on']}"
+        text += f". The largest error used {first['of tolerance']:.2g} % of its tolerance ({where})"
+    blocks.say(f"{text}.")
+    columns = ["variant", "passed", "of", "cases", "worst error", "tolerance", "of tolerance", "on"]
     formats = {"worst error": "%.2e", "tolerance": "%.1e", "of tolerance": "%.3g %%"}
-    blocks.table(rows, f"Worst error of the logits by variant. {text}", formats, row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(worst[columns], f"Worst error of the logits by variant. {text}", formats)
     st.caption(
         "Largest difference of a variant's logits (of a part: its output) from the reference's, over all workloads of "
         "the run; a variant that fails is not timed."
@@ -229,7 +216,7 @@ def show_traces(run: data.Run) -> None:
     st.markdown(
         f"{same} of {len(rows)} compared pairs ran the same operations. Only those can speak about architecture alone."
     )
-    blocks.table(rows, "Pairs of variants whose operation traces were compared", row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(rows, "Pairs of variants whose operation traces were compared")
 
 
 # -- warnings and environment --------------------------------------------------------------------------------------
@@ -258,15 +245,8 @@ def show_warnings(run: data.Run) -> None:
                 "where": ", ".join(where[:MOST_NAMED]) + more,
             }
         )
-    blocks.table(rows, "Notes on effects, those of one kind together", row_px=blocks.LOW_ROW_PX)
+    blocks.low_table(rows, "Notes on effects, those of one kind together")
     st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
-
-
-def show_environment(run: data.Run) -> None:
-    st.header("Environment", anchor="environment")
-    environment = run.manifest.environment or {}
-    blocks.facts({title: fact(key, environment.get(key)) for key, title in FACTS.items()})
-    blocks.environment(environment, "All that was recorded")
 
 
 def fact(key: str, value: Any) -> str:

@@ -1,7 +1,4 @@
-"""Verdicts: the claims of a run, and of the chosen one what was claimed, what was measured and what follows.
-
-The evidence is the Claim page's. The URL holds every choice (`?run=…&claim=…&part=…&verdict=…&search=…`).
-"""
+"""Verdicts: the claims of a run, and of the chosen one what was claimed, what was measured and what follows."""
 
 from __future__ import annotations
 
@@ -27,7 +24,8 @@ def main() -> None:
     section.warn_of_unknown(run.claims)
     left, right = st.columns([4, 7], gap="large")
     with left:
-        shown = filtered(decided_first(run.claims)) if len(run.claims) > MANY else list(run.claims)
+        decided_first = sorted(run.claims, key=lambda claim: claim.verdict in OPEN)
+        shown = filtered(decided_first) if len(run.claims) > MANY else list(run.claims)
         if not shown:
             st.text("No claim of this run is like that.")
             return
@@ -35,20 +33,9 @@ def main() -> None:
     with right:
         section.show_headline(claim)
         section.show_verdict(claim)
-        st.page_link(
-            "pages/claim.py",
-            label="Evidence",
-            icon=":material/gavel:",
-            query_params=section.link(opened.name, claim),
-            help="",
-        )
+        blocks.link("claim", "Evidence", "gavel", section.link(opened.name, claim))
         if claim.effects:
             section.show_forest(claim, run.floors, run.alpha)
-
-
-def decided_first(claims: Sequence[data.Claim]) -> list[data.Claim]:
-    """Claims that came to an answer, then the others, each in the order of the run."""
-    return sorted(claims, key=lambda claim: claim.verdict in OPEN)
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
@@ -111,24 +98,15 @@ def _searched(claim: data.Claim) -> str:
 
 def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
     """The claim of `?claim=` (and `?part=`) where the filter lets it through, else the first."""
-    st.session_state["claim"] = section.wanted(claims) or 0
-
-    def follow() -> None:
-        section.follow(claims[st.session_state["claim"]])
-
-    shown = [words.markdown(name) for name in section.names(claims)]
+    names = [
+        f"{blocks.verdict_word(claim.verdict)} {words.markdown(name)}"
+        for claim, name in zip(claims, section.names(claims), strict=True)
+    ]
+    captions = [claim_caption(claim) for claim in claims]
     title = summary(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
     with st.container(height=LIST_PX if len(claims) > MANY else "content", border=False):
-        index = st.radio(
-            title,
-            range(len(claims)),
-            key="claim",
-            format_func=lambda index: f"{blocks.verdict_word(claims[index].verdict)} {shown[index]}",
-            captions=[claim_caption(claim) for claim in claims],
-            on_change=follow,
-            width="stretch",
-        )
-    return claims[index if index is not None else 0]
+        more = {"format_func": names.__getitem__, "captions": captions, "width": "stretch"}
+        return section.choose(claims, st.radio, title, **more)
 
 
 def count(claims: Sequence[data.Claim]) -> dict[str, int]:

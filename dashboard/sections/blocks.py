@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -11,9 +12,9 @@ import streamlit as st
 
 from llama_workbench.harness.store.errors import RunError
 
-from .. import words
+from .. import state, words
 
-ROW_PX, LOW_ROW_PX = 30, 28
+T = TypeVar("T")
 
 
 def plot(figure: go.Figure, alt: str, key: str) -> None:
@@ -21,12 +22,22 @@ def plot(figure: go.Figure, alt: str, key: str) -> None:
     st.plotly_chart(figure, config={"displayModeBar": False, "scrollZoom": False}, alt=alt, key=key)
 
 
+def say(text: object) -> None:
+    """Plain text in the size of the page."""
+    st.markdown(words.markdown(text))
+
+
+def caption(text: object) -> None:
+    """Plain text, small and quiet."""
+    st.caption(words.markdown(text))
+
+
 def table(
     rows: Any,
     alt: str,
     formats: Mapping[str, str] | None = None,
     *,
-    row_px: int = ROW_PX,
+    row_px: int = 30,
     height: Literal["content", "auto"] | int = "auto",
     columns: Mapping[str, Any] | None = None,
 ) -> None:
@@ -40,6 +51,19 @@ def table(
         column_config={**numbers, **(columns or {})},
         alt=alt,
     )
+
+
+low_table = partial(table, row_px=28)
+
+
+def link(page: str, label: str, icon: str, query: Mapping[str, str]) -> None:
+    """A link to another page (its file below pages/) with choices made."""
+    st.page_link(f"pages/{page}.py", label=label, icon=f":material/{icon}:", query_params=dict(query), help="")
+
+
+def info(text: str) -> None:
+    """Why there is nothing to show."""
+    st.info(words.markdown(text), icon=":material/info:")
 
 
 def command(text: str) -> None:
@@ -72,10 +96,14 @@ def warn(line: str) -> None:
     st.warning(words.markdown(line), icon=":material/warning:")
 
 
-def unreadable(what: str, error: RunError) -> None:
-    """A file that cannot be read: what is not shown for it, and what to do."""
-    st.warning(what, icon=":material/warning:")
-    st.text(words.problem(error))
+def computed(what: str, opened: state.Opened, compute: Callable[..., T], *arguments: Hashable) -> T | None:
+    """`state.computed`; None where a file cannot be read: the page then says `what` is not shown, and the fix."""
+    try:
+        return state.computed(opened, compute, *arguments)
+    except RunError as error:
+        st.warning(what, icon=":material/warning:")
+        st.text(words.problem(error))
+        return None
 
 
 def missing(what: str, how: str) -> None:
@@ -84,7 +112,7 @@ def missing(what: str, how: str) -> None:
     command(how)
 
 
-def environment(found: Mapping[str, Any] | None, title: str) -> None:
+def environment(recorded: Mapping[str, Any], title: str) -> None:
     """All that a run recorded about its machine."""
     with st.expander(title):
-        st.json(dict(found or {}), expanded=1)
+        st.json(dict(recorded), expanded=1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
@@ -20,7 +21,7 @@ def open_claims(title: str) -> state.Opened | None:
     """The run that the URL names, if it has claims; None where there is nothing to show, and the page says why."""
     opened = head.open_run(title)
     if opened is not None and not opened.run.claims:
-        st.info("This run was made without claims, so there is no verdict.", icon=":material/info:")
+        blocks.info("This run was made without claims, so there is no verdict.")
         return None
     return opened
 
@@ -45,6 +46,16 @@ def follow(claim: data.Claim) -> None:
     st.query_params.from_dict(kept | {"claim": claim.id} | ({"part": claim.part} if claim.part else {}))
 
 
+def choose(claims: Sequence[data.Claim], widget: Callable[..., int | None], title: str, **more: Any) -> data.Claim:
+    """A select box or radio buttons whose choice is the URL's claim, else the first. `more` is Streamlit's."""
+    st.session_state["claim"] = wanted(claims) or 0
+
+    def on_change() -> None:
+        follow(claims[st.session_state["claim"]])
+
+    return claims[widget(title, range(len(claims)), key="claim", on_change=on_change, **more) or 0]
+
+
 def link(run_name: str, claim: data.Claim) -> dict[str, str]:
     """The query of a link to this claim."""
     return {"run": run_name, "claim": claim.id} | ({"part": claim.part} if claim.part else {})
@@ -66,7 +77,7 @@ def show_headline(claim: data.Claim) -> None:
         st.text(claim.statement)
     said = [f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}"]
     if any(said):
-        st.caption(words.markdown(" · ".join(part for part in said if part)))
+        blocks.caption(" · ".join(part for part in said if part))
 
 
 def show_verdict(claim: data.Claim) -> None:
@@ -75,20 +86,16 @@ def show_verdict(claim: data.Claim) -> None:
         meaning = data.sentence(claim)
         st.markdown(f"{blocks.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
         if claim.reason:
-            st.caption(words.markdown(claim.reason))
+            blocks.caption(claim.reason)
 
 
 def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
-    """Every effect of the claim with its interval; `alpha` is the error rate that all intervals of the run share.
-
-    Of an attribution the two sides that it asks about and their sum: each factor has its own page, and what is claimed
-    is an answer and no range.
-    """
+    """Every effect of the claim with its interval, of an attribution both sides and their sum. `alpha`: the run's."""
     if claim.kind == "attribution":
         sums = tuple(effect for effect in claim.effects if attribution.factor(effect) in attribution.SIDES)
         claim = replace(claim, effects=sums or claim.effects, low=None, high=None)
     sides = {(effect.variant, effect.baseline) for effect in claim.effects}
     if len(sides) == 1:
-        st.caption(words.markdown(claim.effects[0].sides))
+        blocks.caption(claim.effects[0].sides)
     blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
     st.caption(forest.caption(claim, floors, alpha))

@@ -75,9 +75,8 @@ def _choose_run(title: str, runs: Sequence[entries.Entry], skipped: Sequence[ent
 
 def _show_run(run: data.Run) -> None:
     """One quiet line about machine and noise; loud only where something is wrong."""
-    lines = [one_line(run.manifest.environment)] if run.manifest.environment is not None else []
-    lines += [run.noise] if run.noise else []
-    st.caption(words.markdown(" · ".join(lines)))
+    machine = one_line(run.environment) if run.environment else ""
+    blocks.caption(" · ".join(filter(None, (machine, run.noise.line))))
     for line in run.doubts:
         icon = ":material/hourglass:" if line.startswith("This run is") else ":material/warning:"
         st.warning(words.markdown(line), icon=icon)

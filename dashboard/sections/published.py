@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import streamlit as st
 
 from llama_workbench.datasets.shape import DataError
-from llama_workbench.harness.claims.published import Portion, published, published_shares
-from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision
+from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
+from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision, decisions_of
+from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
 from ..views import breakdown, data, noise
-from ..views import published as times
 from . import blocks
 
 TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
@@ -33,7 +35,7 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
     portions = lines()
     why = breakdown.why_their_share(phases, chosen.workload, chosen.variant, portions, alpha)
     if why:
-        st.markdown(words.markdown(why))
+        blocks.say(why)
     table: list[dict[str, object]] = []
     problems: list[str] = []
     for line in portions:
@@ -47,21 +49,18 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
             row[f"ours, of {breakdown.WHOLES[whole]}"] = breakdown.interval(ours)
         table.append(row)
     if table:
-        blocks.table(
+        blocks.low_table(
             table,
             f"The dispute's shares beside ours on {chosen.workload}, in three denominators",
             {"theirs": "%.1f %%", "their time": "%.1f ms"},
-            row_px=blocks.LOW_ROW_PX,
         )
     blocks.notes("Not told apart here", problems)
     if portions:
         source = portions[0].source
-        st.caption(
-            words.markdown(
-                f"Theirs: {source.document}, {source.section}; at T = 128, one table for all lengths, no intervals. "
-                "Their sum of separate benchmarks is no part of any forward: softmax and output had no benchmark of "
-                "their own."
-            )
+        blocks.caption(
+            f"Theirs: {source.document}, {source.section}; at T = 128, one table for all lengths, no intervals. "
+            "Their sum of separate benchmarks is no part of any forward: softmax and output had no benchmark of "
+            "their own."
         )
 
 
@@ -72,7 +71,7 @@ def show_decisions(run: data.Run, phases: breakdown.Phases, workload: str, alpha
     """What the dispute's own rules pick, from this run's numbers."""
     st.header("What the dispute's own rules pick", anchor="decision")
     try:
-        by_workload = breakdown.decisions(run, phases, alpha)
+        by_workload = decisions_of(phases.table, RunFolder(run.path).read_verdicts(), alpha)
     except ValueError as error:
         st.text(f"The rules do not apply: {error}.")
         return
@@ -82,12 +81,10 @@ def show_decisions(run: data.Run, phases: breakdown.Phases, workload: str, alpha
         return
     for decision in by_workload[workload]:
         _show_decision(decision)
-    st.caption(
-        words.markdown(
-            f"On {workload}, from shares of {SHARES_OF} and the effects in this run's verdicts, as "
-            "workbench report with --decision computes it. Where an interval lies on both sides of a threshold, the "
-            "answer is “cannot tell”, with what remains possible."
-        )
+    blocks.caption(
+        f"On {workload}, from shares of {SHARES_OF} and the effects in this run's verdicts, as "
+        "workbench report with --decision computes it. Where an interval lies on both sides of a threshold, the "
+        "answer is “cannot tell”, with what remains possible."
     )
 
 
@@ -98,11 +95,11 @@ def _show_decision(decision: Decision) -> None:
     picked = f"{decision.option}: {word}" if word else f"{CANNOT_TELL} ({left} remain possible)"
     with st.container(border=True, gap="xsmall"):
         st.markdown(f"**{words.markdown(picked)}** {words.markdown(f'by {rule.team}’s rule: {rule.says}')}")
-        st.caption(words.markdown(f"{rule.document}, {rule.section}"))
+        blocks.caption(f"{rule.document}, {rule.section}")
         for line in dict.fromkeys(used.describe() for used in decision.used):
             st.text(line)
         if rule.remark:
-            st.caption(words.markdown(f"How we read it: {rule.remark}"))
+            blocks.caption(f"How we read it: {rule.remark}")
 
 
 # -- times -----------------------------------------------------------------------------------------------------------
@@ -119,29 +116,26 @@ def show_times(opened: state.Opened) -> None:
     measured = state.computed(opened, noise.read)
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
-    rows = times.rows(opened.run, measured, figures)
+    rows = compared(opened.run, measured, figures)
     if not any(row.ours or row.candle for row in rows):
         blocks.missing("times of the parts that they timed", TIMES_COMMAND)
     wide = st.column_config.TextColumn(width="medium")
-    blocks.table(
+    blocks.low_table(
         [_row(row) for row in rows],
         "Times a call that the dispute published, beside the medians of this run",
-        row_px=blocks.LOW_ROW_PX,
         columns=dict.fromkeys(("their interval", "our interval", "its interval"), wide),
     )
     source = next(iter(figures.values())).source if figures else None
     origin = f"Theirs: {source.document}, {source.section}, and later documents. " if source else ""
-    st.caption(
-        words.markdown(
-            f"{origin}They ran Candle on a machine that they do not name, with all its cores: nobody can compare "
-            "absolute times of two machines. Growth is the time over that of the next shorter length in this table, "
-            "and that compares well. Ours is on PyTorch; on Candle are that engine's own kernels, called from Python. "
-            "Both are medians over rounds, each with its exact 99 % interval by order statistics."
-        )
+    blocks.caption(
+        f"{origin}They ran Candle on a machine that they do not name, with all its cores: nobody can compare "
+        "absolute times of two machines. Growth is the time over that of the next shorter length in this table, "
+        "and that compares well. Ours is on PyTorch; on Candle are that engine's own kernels, called from Python. "
+        "Both are medians over rounds, each with its exact 99 % interval by order statistics."
     )
 
 
-def _row(row: times.Row) -> dict[str, str]:
+def _row(row: Row) -> dict[str, str]:
     theirs, ours, candle = row.figure, row.ours, row.candle
     return {
         "workload": theirs.workload,
@@ -174,3 +168,57 @@ def _span(measured: noise.Span | None) -> str:
     if not math.isfinite(measured.high):
         return "too few rounds"
     return f"{_micro(measured.low / 1e3)} – {_micro(measured.high / 1e3)}"
+
+
+# -- the same work here ------------------------------------------------------------------------------------------------
+
+
+ON_CANDLE = ("candle_engine_fresh", "candle_engine")
+"""Variants that do the same work on the dispute's own engine; the first makes its masks anew, as theirs did."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published time, and of the same work here: `ours` on PyTorch, `candle` on Candle, each the median of a call
+    in nanoseconds.
+
+    The growths are the time over that of the next shorter length of the same part, None where there is none.
+    """
+
+    figure: Figure
+    variant: str
+    ours: noise.Span | None
+    candle: noise.Span | None
+    their_growth: float | None
+    our_growth: float | None
+    candle_growth: float | None
+
+
+def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) -> list[Row]:
+    """All published times, in the order of their file; ours are those of the workload's baseline."""
+    found = list[Row]()
+    before: dict[str, Row] = {}
+    for workload, figure in published.items():
+        variant = data.experiment(run, workload).baseline or ""
+        ours = noise.median_ns(measured, workload, variant) if variant else None
+        on_candle = (noise.median_ns(measured, workload, name) for name in ON_CANDLE)
+        candle = next((found for found in on_candle if found is not None), None)
+        part = workload.rpartition("-t")[0]
+        shorter = before.get(part)
+        row = Row(
+            figure=figure,
+            variant=variant,
+            ours=ours,
+            candle=candle,
+            their_growth=figure.microseconds / shorter.figure.microseconds if shorter else None,
+            our_growth=growth(ours, shorter.ours if shorter else None),
+            candle_growth=growth(candle, shorter.candle if shorter else None),
+        )
+        before[part] = row
+        found.append(row)
+    return found
+
+
+def growth(longer: noise.Span | None, shorter: noise.Span | None) -> float | None:
+    """The longer call's time over the shorter one's; None where one of them is not known."""
+    return longer.value / shorter.value if longer and shorter else None

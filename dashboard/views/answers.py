@@ -28,7 +28,10 @@ class Answer:
 
 def answer(run: data.Run, claim: data.Claim) -> Answer:
     """The verdict of `claim` in plain words."""
-    return Answer(_who(claim), _how_much(claim), _how_sure(run, claim), _why(claim))
+    reason = claim.reason.strip()
+    if reason and not reason.endswith("."):
+        reason += "."
+    return Answer(_who(claim), _how_much(claim), _how_sure(run, claim), reason)
 
 
 def _who(claim: data.Claim) -> str:
@@ -157,7 +160,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     rounds = sorted(effect.rounds for effect in known)
     spread = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
     often = ", however often one looks" if claim.kind not in {"share", "loading", "roofline"} else ""
-    together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}" if run.alpha else ""
+    together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}"
     if claim.is_comparison:
         together = "; all of this comparison hold at once with " + words.percent(
             1 - claim.alpha * max(len(claim.effects), 1)
@@ -171,8 +174,3 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
         low, high = min(floor.low for floor in floors), max(floor.high for floor in floors)
         told += f" Identical code came out at anything from {low:.3f}× to {high:.3f}× there."
     return told
-
-
-def _why(claim: data.Claim) -> str:
-    reason = claim.reason.strip()
-    return reason if reason.endswith(".") or not reason else f"{reason}."

@@ -21,9 +21,7 @@ GROUPS = ("the split", "each factor alone", "two together", "three together", "a
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination: its levels in the order of the grid's factors, the median time of a call, and how many times
-    as fast as the all-old cell it is, with its interval. An end that is not known yet is None; the all-old cell has no
-    interval, being what the others are compared with."""
+    """One combination: its levels, the median time of a call, its speed-up over the all-old cell. None is open."""
 
     variant: str
     levels: tuple[str, ...]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
-from llama_workbench.harness.report.decision import Decision, decisions_of
 from llama_workbench.harness.store import pass_schema
-from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.variants.phase_map import DENOMINATORS
@@ -83,10 +82,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Shares of one variant on one workload, largest first, in `of` (a key of DENOMINATORS).
-
-    `overhead`: time of a marked call over a plain one's. `clock`: what the readings were taken with.
-    """
+    """Shares of one variant in `of` (a key of DENOMINATORS). `overhead`: time of a marked call over a plain one's."""
 
     workload: str
     variant: str
@@ -105,15 +101,8 @@ class Breakdown:
 def read(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
-    table, facts = PHASE_SCHEMA.empty_table().to_pandas(), list[pass_schema.PhaseFacts]()
-    try:
-        table = folder.read_phases()
-    except RunError as error:
-        problems.append(words.problem(error))
-    try:
-        facts = pass_schema.PHASE_FACTS.validate_python(folder.read_phase_facts())
-    except RunError as error:
-        problems.append(words.problem(error))
+    table = data.read_or(PHASE_SCHEMA.empty_table().to_pandas(), folder.read_phases, problems)
+    facts = pass_schema.PHASE_FACTS.validate_python(data.read_or(list[Any](), folder.read_phase_facts, problems))
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 
 
@@ -172,25 +161,6 @@ def agreements(
         return f"its profile cannot be read: {error.strerror}"
 
 
-def decisions(run: data.Run, phases: Phases, alpha: float) -> dict[str, tuple[Decision, ...]]:
-    """What the dispute's rules pick from the run's shares and its verdicts' effects, by workload.
-
-    Raises ValueError where the run's numbers are no shares or ratios.
-    """
-    names = ("workload", "variant", "baseline", "low", "high")
-    records = [
-        {
-            "effects": [
-                {name: getattr(effect, name) for name in names} | {"ratio": effect.value}
-                for effect in claim.effects
-                if not effect.unit
-            ]
-        }
-        for claim in run.claims
-    ]
-    return decisions_of(phases.table, records, alpha)
-
-
 # -- in words ------------------------------------------------------------------------------------------------------
 
 
@@ -227,10 +197,7 @@ def largest(found: Breakdown, count: int = 3) -> str:
 
 
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:
-    """Why the dispute's table puts the largest of its lines where it does: its sum, and the same phases in a forward.
-
-    Empty where the phases were not measured apart.
-    """
+    """Why the dispute's table puts its largest line where it does; empty where the phases were not measured apart."""
     table = list(lines)
     if not table:
         return ""

@@ -1,42 +1,80 @@
 """One run as pages show it: claims with their effects, memory, profiles, and what is known of the machine.
 
 The files may come from anywhere. What is wrong with a whole run is a `RunError` of the store; what pages alone read
-counts as missing where it is of a wrong kind (`files`).
+counts as missing where it is of a wrong kind (MAYBE).
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from llama_workbench.harness.metrics.registry import names
-from llama_workbench.harness.report.text import excluded_lines, value_text
+from llama_workbench.harness.report.text import duration_text, excluded_lines, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import MAYBE, SHOWN, Shape, Text
 
 from .. import words
 from ..flames.tree import Frame, Scale, StackError, read_folded
-from .files import Control, Definition, Experiment, Hypothesis, Manifest
 
 LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")
-NO_HYPOTHESIS = Hypothesis()
+
+# -- claims.json: what only pages read ---------------------------------------------------------------------------------
+
+MaybeText = Annotated[Text, MAYBE]
+MaybeTexts = Annotated[tuple[Text, ...], MAYBE]
+
+
+class Source(Shape):
+    """Where a claim was made."""
+
+    document: MaybeText = ""
+    section: MaybeText = ""
+
+
+class Hypothesis(Shape):
+    """One part of a claim: what was to be measured. A single baseline stands for a list of one."""
+
+    part: MaybeText = ""
+    metric: MaybeText = ""
+    quantity: MaybeText = ""
+    of: MaybeText = ""
+    variant: MaybeText = ""
+    baseline: Annotated[
+        tuple[Text, ...], BeforeValidator(lambda one: [one] if isinstance(one, str) else one), MAYBE
+    ] = ()
+    workloads: MaybeTexts = ()
+    phases: MaybeTexts = ()
+
+
+class Definition(Shape):
+    """A claim as it stood when the run was made."""
+
+    id: MaybeText = ""
+    title: MaybeText = ""
+    statement: MaybeText = ""
+    source: Annotated[tuple[Source, ...], MAYBE] = ()
+    decided_by: MaybeText = ""
+    assumes: MaybeTexts = ()
+    hypothesis: Annotated[tuple[Hypothesis, ...], MAYBE] = ()
+
+
+# -- what pages show ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One row of evidence: `value` with its interval; an open end is None.
-
-    Without a `unit` it is the ratio t_baseline / t_variant; with one it is a value and compares nothing.
-    """
+    """One row of evidence: with a `unit` a value, else the ratio t_baseline / t_variant. An open end is None."""
 
     workload: str
     variant: str = ""
@@ -91,12 +129,12 @@ class Claim:
     verdict: str = ""
     reason: str = ""
     assumes: tuple[str, ...] = ()
-    hypothesis: Hypothesis = NO_HYPOTHESIS
+    hypothesis: Hypothesis = field(default_factory=Hypothesis)
 
     @property
     def kind(self) -> str:
         """What decides it: "time" where two sides were timed, else one of the metrics that `harness.claims` lists."""
-        metric = self.hypothesis.metric or ""
+        metric = self.hypothesis.metric
         return metric if metric in {*names()} - {*TIMES} else "reading" if self.unit else "time"
 
     @property
@@ -155,13 +193,15 @@ class Run:
     """One run: everything the pages show, but the samples, the passes' files, and the profiles (`read_profile`)."""
 
     path: Path
-    manifest: Manifest
+    manifest: schema.Manifest
     claims: tuple[Claim, ...]
     floors: Mapping[str, Floor]
     profiles: Mapping[tuple[str, str], pass_schema.Profile]  # by workload and variant
     memory: Mapping[tuple[str, str], pass_schema.Memory]  # by workload and variant
     left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
     problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
+    noise: schema.Noise = field(default_factory=schema.Noise)
+    environment: Mapping[str, Any] = field(default_factory=dict)  # as it stands in run.json
 
     @property
     def id(self) -> str:
@@ -169,14 +209,9 @@ class Run:
         return self.manifest.id or self.path.name
 
     @property
-    def alpha(self) -> float | None:
+    def alpha(self) -> float:
         """The error rate of the whole report."""
         return self.manifest.alpha
-
-    @property
-    def noise(self) -> str:
-        """What the controls showed, in one line."""
-        return (self.manifest.noise and self.manifest.noise.line) or ""
 
     @property
     def doubts(self) -> list[str]:
@@ -193,10 +228,10 @@ class Run:
         return [*lines, *(f"Left out: {problem}" for problem in self.problems)]
 
 
-NO_EXPERIMENT = Experiment.model_validate({"workload": {"name": ""}})
+NO_EXPERIMENT = schema.Experiment(workload=schema.Workload(name=""), variants=[])
 
 
-def experiment(run: Run, workload: str) -> Experiment:
+def experiment(run: Run, workload: str) -> schema.Experiment:
     """What run.json says of a workload; nothing where it does not know it."""
     return next((one for one in run.manifest.experiments if one.workload.name == workload), NO_EXPERIMENT)
 
@@ -208,31 +243,37 @@ def read_run(path: Path) -> Run:
     """Read one run. Raises RunError where the manifest or the verdicts cannot be read."""
     folder = RunFolder(path)
     content = folder.read_manifest()
-    manifest = Manifest.model_validate(content)
     verdicts = schema.VERDICTS.validate_python(folder.read_verdicts())
     problems: list[str] = []
-
-    def rows(read: Callable[[], list[dict[str, Any]]], form: TypeAdapter[list[T]]) -> list[T]:
-        try:
-            return form.validate_python(read())
-        except RunError as error:
-            problems.append(error.brief)
-            return []
-
-    claims = {claim.id: claim for claim in rows(folder.read_claims, TypeAdapter(list[Definition]))}
-    memory = rows(folder.read_memory, pass_schema.MEMORY)
-    profiles = rows(folder.read_profiles, pass_schema.PROFILES)
-    controls = manifest.noise.controls if manifest.noise else []
+    definitions = read_or(list[Any](), folder.read_claims, problems)
+    claims = {claim.id: claim for claim in TypeAdapter(list[Definition]).validate_python(definitions)}
+    memory = pass_schema.MEMORY.validate_python(read_or(list[Any](), folder.read_memory, problems))
+    profiles = pass_schema.PROFILES.validate_python(read_or(list[Any](), folder.read_profiles, problems))
+    try:
+        noise = schema.NOISE.validate_python(content.get("noise") or {})
+    except ValidationError:
+        noise = schema.Noise()
     return Run(
         path=path,
-        manifest=manifest,
+        manifest=schema.MANIFEST.validate_python(content, context=SHOWN),
         claims=tuple(_claim(verdict, claims.get(verdict.claim, Definition())) for verdict in verdicts),
-        floors=_floors([control for control in controls if control is not None]),
+        floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},
         left_out=tuple(excluded_lines(content)),
         problems=tuple(problems),
+        noise=noise,
+        environment=content.get("environment") or {},
     )
+
+
+def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
+    """What `read` gives; `nothing` where a file cannot be read, which is then one of the problems."""
+    try:
+        return read()
+    except RunError as error:
+        problems.append(words.problem(error))
+        return nothing
 
 
 def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
@@ -271,59 +312,41 @@ def claim_of(verdict: Mapping[str, Any]) -> Claim:
 
 def _claim(verdict: schema.Verdict, definition: Definition) -> Claim:
     part = verdict.part or ""
-    sources = [[text for text in (each.document, each.section) if text] for each in definition.source or ()]
-    hypotheses = [each for each in definition.hypothesis or () if (each.part or "") == part]
+    region = verdict.region or schema.Ends()
+    sources = [", ".join(filter(None, (each.document, each.section))) for each in definition.source]
     return Claim(
         id=verdict.claim,
         part=part,
-        title=verdict.title or definition.title or verdict.claim,
-        statement=verdict.statement or definition.statement or "",
-        who=tuple(verdict.who),
-        source="; ".join(", ".join(names) for names in sources),
-        decided_by=definition.decided_by or "",
-        verdict=verdict.verdict,
-        reason=verdict.reason,
-        alpha=verdict.alpha or 0.01,
-        claimed=verdict.claimed,
-        low=verdict.region.low if verdict.region else None,
-        high=verdict.region.high if verdict.region else None,
+        low=region.low,
+        high=region.high,
+        source="; ".join(filter(None, sources)),
+        decided_by=definition.decided_by,
         effects=tuple(map(_effect, verdict.effects)),
-        assumes=tuple(definition.assumes or ()),
-        hypothesis=hypotheses[0] if hypotheses else NO_HYPOTHESIS,
+        assumes=definition.assumes,
+        hypothesis=next((each for each in definition.hypothesis if each.part == part), Hypothesis()),
+        title=verdict.title or definition.title or verdict.claim,
+        statement=verdict.statement or definition.statement,
+        alpha=verdict.alpha or 0.01,
+        **{name: getattr(verdict, name) for name in ("who", "verdict", "reason", "claimed")},
     )
 
 
 def _effect(row: schema.Effect) -> Effect:
-    def known(value: float) -> float | None:
-        return value if math.isfinite(value) and (row.unit or value > 0) else None  # a ratio of 0 or less is none
-
-    return Effect(
-        workload=row.workload,
-        variant=row.variant,
-        baseline=row.baseline,
-        metric=row.metric,
-        unit=row.unit,
-        value=known(row.ratio),
-        low=known(row.low),
-        high=known(row.high),
-        rounds=row.rounds,
-        seconds=row.seconds,
-        verdict=row.verdict,
-        warnings=tuple(row.warnings),
-    )
+    shared = {name: value for name, value in vars(row).items() if name not in ("ratio", "low", "high", "seconds_more")}
+    ends = {"value": row.ratio, "low": row.low, "high": row.high}
+    finite: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end) and (row.unit or end > 0)}
+    return Effect(**shared, **finite)
 
 
-def _floors(controls: Sequence[Control]) -> dict[str, Floor]:
+def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:
     floors: dict[str, Floor] = {}
     for row in controls:
-        if row.low is None or row.high is None:
+        if math.isinf(row.shift):
             continue  # still unbounded: it says nothing about the machine
-        have = floors.get(row.workload, Floor(row.low, row.high, 0, False))
+        low, high = math.exp(row.low), math.exp(row.high)
+        have = floors.get(row.workload, Floor(low, high, 0, False))
         floors[row.workload] = Floor(
-            low=min(row.low, have.low),
-            high=max(row.high, have.high),
-            rounds=max(row.rounds or 0, have.rounds),
-            fired=have.fired or row.fired is True,
+            min(low, have.low), max(high, have.high), max(row.rounds, have.rounds), have.fired or row.fired
         )
     return floors
 
@@ -343,6 +366,20 @@ def reproduce(run: Run, claim: Claim) -> str:
     if run.manifest.seed is not None:
         parts += ["--seed", str(run.manifest.seed)]
     return shlex.join(parts)
+
+
+def how(run: Run, claim: Claim) -> dict[str, str]:
+    """How a claim was measured: facts by name, empty where there is nothing to say."""
+    count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
+    seconds = sum(effect.seconds or 0 for effect in claim.effects)
+    return {
+        "Decided by": claim.decided_by,
+        "Error rate": f"{words.percent(claim.alpha)} for each interval, over all rounds and all looks" if count else "",
+        "Rounds": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
+        "Time spent": duration_text(seconds) if seconds else "",
+        "Noise": run.noise.line or "no controls in this run",
+        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+    }
 
 
 def sentence(claim: Claim) -> str:

@@ -65,10 +65,7 @@ def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os
 
 
 class RunList:
-    """All runs under a results folder: in its runs/ and baselines/, or lying in it directly, or itself.
-
-    Reading hundreds of them takes seconds, so each look reads only those whose files changed since the last.
-    """
+    """All runs under a results folder, or the run that it is. Each look reads only those whose files changed."""
 
     def __init__(self, results: Path) -> None:
         self._results = results

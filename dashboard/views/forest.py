@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from .. import words
 from .data import Claim, Effect, Floor
-from .ticks import linear_ticks, ratio_ticks
 
 # Heights in pixels. The y axis counts pixels, so that a row is as high on a phone as on a wall.
 ROW_PX = 46  # a line of text and a track
@@ -38,9 +38,7 @@ class Row:
 class Forest:
     """Rows in the order of the file, under a heading for each baseline where there are several.
 
-    left, right: ends of the axis; it is logarithmic for ratios, so that twice as fast and half as fast are equally far
-    from 1. With a unit it is linear, and there is no line at 1 and no floor. region: the claimed one, None for an open
-    end; None in all where there is nothing to draw. column: what stands at the right of the rows.
+    left, right: ends of the axis, logarithmic for ratios. region: the claimed one, None for an open end, or in all.
     """
 
     claim: Claim
@@ -106,10 +104,7 @@ def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:
 
 
 def region(claim: Claim) -> tuple[float | None, float | None] | None:
-    """Ends of the claimed region on the figure's axis, None for an open one; None where there is nothing to draw.
-
-    What a speed-up is due to is claimed as a word: its region is a single point in per cent, and no ratio.
-    """
+    """Ends of the claimed region on the axis, None for an open one; None where there is none, or it is no ratio."""
     if (claim.low is None and claim.high is None) or (not claim.unit and claim.low == claim.high):
         return None
     return claim.low, claim.high
@@ -178,3 +173,38 @@ def caption(claim: Claim, floors: Mapping[str, Floor], alpha: float | None) -> s
     )
     together = f" With {words.percent(1 - alpha)} confidence all of this run hold at once." if alpha else ""
     return f"{blue}{floor} Intervals keep their confidence however often one looks at them.{together}"
+
+
+# -- round numbers for axes --------------------------------------------------------------------------------------------
+
+
+def ratio_ticks(left: float, right: float) -> dict[float, str]:
+    """Up to eight round ratios between the ends with their labels: evenly stepped on a short axis, else 1-2-5."""
+    air = 0.02 * math.log(right / left)  # plotly hides a label that does not fit in at the edge, but not its tick
+    low, high = left * math.exp(air), right * math.exp(-air)
+    if right / left > 4:
+        digits = (1,) if right / left > 500 else (1, 2, 5) if right / left > 12 else (1, 1.5, 2, 3, 4, 5, 7)
+        values = [digit * 10.0**power for power in range(-9, 10) for digit in digits]
+        return {value: f"{value:.10g}×" for value in values if low <= value <= high}
+    for step in (digit * 10.0**power for power in range(-4, 9) for digit in (1, 2, 5)):
+        first, last = math.ceil(low / step), math.floor(high / step)
+        if last - first < 6:
+            places = max(0, -math.floor(math.log10(step) + 1e-9))
+            return {round(step * k, 6): f"{step * k:,.{places}f}×" for k in range(first, last + 1)}
+    return {1.0: "1×"}
+
+
+def linear_ticks(left: float, right: float) -> dict[float, str]:
+    """Two to five round values between the ends with their labels, evenly stepped."""
+    step = round_step(right - left)
+    places = max(0, -int(Decimal(f"{step:g}").as_tuple().exponent))
+    first, last = math.ceil(left / step - 1e-9), math.floor(right / step + 1e-9)
+    return {step * k: f"{step * k:,.{places}f}" for k in range(first, last + 1)}
+
+
+def round_step(largest: float) -> float:
+    """A round tick step with two to four ticks up to `largest`."""
+    if largest <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    return next(step * power for step in (0.25, 0.5, 1, 2.5, 5) if largest / (step * power) < 4.5)

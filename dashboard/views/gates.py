@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import data, files
+import pandas as pd
+
+from llama_workbench.harness.store import schema
+
+from . import data
 
 _FIRST = re.compile(r"op (\d+) of \d+ / \d+: (.*) against (.*)", re.DOTALL)  # as the worker's gate writes it
 
@@ -14,8 +18,7 @@ _FIRST = re.compile(r"op (\d+) of \d+ / \d+: (.*) against (.*)", re.DOTALL)  # a
 class Traces:
     """Whether two sides ran the same operations: "the same", "differ" or "not compared".
 
-    rows: what is known of each side (what, baseline, variant). counts: operations that one side ran more often than
-    the other (name, calls of the baseline, calls of the variant); empty too where the run did not keep them.
+    rows: (what, baseline, variant). counts: (operation, calls of the baseline, of the variant), where they differ.
     """
 
     state: str
@@ -53,7 +56,7 @@ def traces(run: data.Run, workload: str, baseline: str, variant: str) -> Traces:
     return Traces("the same" if same else "differ", detail, tuple(rows), tuple(counts))
 
 
-def _kernels(trace: files.Trace) -> str:
+def _kernels(trace: schema.Trace) -> str:
     return "not recorded" if trace.attention_kernels is None else ", ".join(trace.attention_kernels) or "none"
 
 
@@ -73,7 +76,7 @@ def row(run: data.Run, effect: data.Effect) -> dict[str, str]:
     }
 
 
-def logits(gate: files.Gate | None) -> str:
+def logits(gate: schema.Gate | None) -> str:
     """The logits gate of one variant in a few words."""
     if gate is None:
         return "not compared"
@@ -82,37 +85,21 @@ def logits(gate: files.Gate | None) -> str:
     return f"{'pass' if gate.passed else 'fail'}{error}"
 
 
-@dataclass(frozen=True)
-class Worst:
-    """The gates of one variant over all workloads; `error` and `tolerance` are those of the largest part used."""
+def worst(run: data.Run) -> pd.DataFrame:
+    """The gates of a run, a row a variant, that with the largest error first.
 
-    variant: str
-    passed: int
-    of: int
-    cases: int
-    error: float | None = None
-    tolerance: float | None = None
-    workload: str = ""
-
-    @property
-    def used_percent(self) -> float | None:
-        """How much of its tolerance the largest error used."""
-        return 100 * self.error / self.tolerance if self.error is not None and self.tolerance else None
-
-
-def worst(run: data.Run) -> list[Worst]:
-    """The gates of a run by variant, the largest error first."""
-    by_variant: dict[str, list[tuple[str, files.Gate]]] = {}
-    for entry in run.manifest.experiments:
-        for variant, gate in entry.gates.items():
-            by_variant.setdefault(variant, []).append((entry.workload.name, gate))
-    found = []
-    for variant, gates in by_variant.items():
-        counts = sum(gate.passed for _, gate in gates), len(gates), sum(gate.cases or 0 for _, gate in gates)
-        known = [
-            Worst(variant, *counts, gate.max_error, gate.tolerance, workload)
-            for workload, gate in gates
-            if gate.max_error is not None and gate.tolerance
-        ]
-        found.append(max(known[::-1], key=lambda one: one.used_percent or 0, default=Worst(variant, *counts)))
-    return sorted(found, key=lambda one: one.used_percent or 0, reverse=True)
+    passed, of: workloads. The error is that which used most of its tolerance, empty where none was recorded.
+    """
+    gates = [(entry.workload.name, *gate) for entry in run.manifest.experiments for gate in entry.gates.items()]
+    frame = pd.DataFrame(
+        [(name, gate.passed, gate.cases or 0, gate.max_error, gate.tolerance, where) for where, name, gate in gates],
+        columns=["variant", "passed", "cases", "worst error", "tolerance", "on"],
+    )
+    error, tolerance = (pd.to_numeric(frame[column]) for column in ("worst error", "tolerance"))
+    frame["of tolerance"] = 100 * error / tolerance.where(tolerance != 0)
+    frame.loc[frame["of tolerance"].isna(), ["worst error", "tolerance", "on"]] = None
+    counts = frame.groupby("variant", sort=False).agg(
+        passed=("passed", "sum"), of=("passed", "size"), cases=("cases", "sum")
+    )
+    largest = frame.sort_values("of tolerance", ascending=False, kind="stable").drop_duplicates("variant")
+    return largest[["variant", "worst error", "tolerance", "of tolerance", "on"]].join(counts, on="variant")

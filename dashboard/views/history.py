@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.compare import Row, compare_standings, why_not
@@ -50,8 +51,7 @@ class Break:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One variant in two runs that may be compared, the later one against the latest such run before it."""
 
     before: str
@@ -94,24 +94,15 @@ def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Poi
 
 
 def changes(pasts: Sequence[Past], workload: str) -> list[Change]:
-    """Every variant on a workload in every run against the latest earlier run on the same machine configuration.
-
-    What differs between the two besides the machine (weights, the workload itself, the clock) is a row that says
-    "cannot tell", as in `workbench compare`.
-    """
+    """Every variant on a workload in each run against the latest earlier run on the same machine configuration."""
     latest: list[Past] = []  # of each machine configuration
     found = []
     for past in pasts:
         if not any(name == workload for name, _ in past.standings.subjects):
             continue
-        alike = next(
-            (
-                index
-                for index, other in enumerate(latest)
-                if not comparable(other.standings.environment, past.standings.environment)
-            ),
-            None,
-        )
+        now = past.standings.environment
+        same = (index for index, other in enumerate(latest) if not comparable(other.standings.environment, now))
+        alike = next(same, None)
         if alike is None:
             latest.append(past)
             continue
@@ -122,33 +113,26 @@ def changes(pasts: Sequence[Past], workload: str) -> list[Change]:
     return found
 
 
-@dataclass(frozen=True)
-class Turn:
-    """A claim whose verdict in one run is another than in the run before that judged it."""
+class Turn(NamedTuple):
+    """A claim whose verdict in the run `after` is another than in the run before that judged it."""
 
-    before: str
-    after: str
-    started: str
+    after: Entry
     part: str
     was: str
     became: str
 
 
 def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple[Entry, dict[str, str]]], list[Turn]]:
-    """What became of a claim in each run that judged it, by part, oldest run first; and where that changed.
-
-    `entries` oldest first. Machines are not told apart: a verdict is about the machine that it was reached on.
-    """
+    """What became of a claim in each run that judged it, by part; and where that changed. Oldest first."""
     judged = [
         (entry, {part: verdict for name, part, verdict in entry.summary.claims if name == claim}) for entry in entries
     ]
     judged = [(entry, parts) for entry, parts in judged if parts]
-    last: dict[str, tuple[str, str]] = {}
+    last: dict[str, str] = {}
     turns = []
     for entry, parts in judged:
         for part, verdict in parts.items():
-            if part in last and last[part][1] != verdict:
-                name, was = last[part]
-                turns.append(Turn(name, entry.name, entry.summary.started, part, was, verdict))
-            last[part] = (entry.name, verdict)
+            if last.get(part, verdict) != verdict:
+                turns.append(Turn(entry, part, last[part], verdict))
+            last[part] = verdict
     return judged, turns

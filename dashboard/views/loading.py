@@ -45,12 +45,9 @@ class Load:
 
 
 def read_loads(run: data.Run) -> list[Load]:
-    """The records of loading.json and what they mean. Raises RunError.
-
-    Intervals hold at once, within each of the three families (times, ratios, shares), at the report's confidence.
-    """
+    """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
     records = RunFolder(run.path).read_loading()
-    alpha = run.alpha or 0.01
+    alpha = run.alpha
     against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
     for effect in load_effects(records, alpha=alpha):
         against.setdefault((effect.checkpoint, effect.loader, effect.cache), {})[effect.metric] = effect
@@ -107,7 +104,7 @@ def shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.Claim:
     return data.Claim(
         id="loading",
         title="Loading",
-        alpha=run.alpha or 0.01,
+        alpha=run.alpha,
         claimed=asked.claimed if asked else "",
         low=asked.low if asked else None,
         high=asked.high if asked else None,

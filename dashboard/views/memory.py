@@ -54,10 +54,7 @@ class Spot:
 
 
 def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], list[str]]:
-    """Every variant of a workload with its bytes (a key of AMOUNTS) and its speed-up over the baseline, fastest first.
-
-    Also who could not be placed, each with the reason.
-    """
+    """Every variant with its bytes (a key of AMOUNTS) and speed-up, fastest first; and why the others have no place."""
     baseline = data.experiment(run, workload).baseline or ""
     spots, missing = [], []
     for (where, variant), row in run.memory.items():

@@ -1,9 +1,9 @@
-"""How noisy a run was: medians of each round, drift over the run, places within a round, page faults."""
+"""How noisy a run was: medians of each round, drift, places within a round, page faults; and its controls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy import stats
 from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import Control
 
 from .. import words
 from . import data, samples
@@ -140,10 +141,7 @@ def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
 
 
 def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
-    """Each round's median of the yardstick, where a workload has none of its baseline, over its own median.
-
-    Columns `workload`, `variant`, `seconds` and `relative`, in the order of time.
-    """
+    """Median of each round (columns workload, variant, seconds, relative) of the yardstick or baseline over its own."""
     rows = noise.rounds
     if rows.empty:
         return pd.DataFrame(columns=["workload", "variant", "seconds", "relative"])
@@ -154,15 +152,51 @@ def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
 
 
 def faults(noise: Noise) -> pd.DataFrame:
-    """Of each workload the least and the most page faults a call among its variants (medians over rounds)."""
-    rows = noise.rounds
-    columns = ["workload", "least", "fewest faults", "most", "most faults"]
-    if rows.empty:
-        return pd.DataFrame(columns=columns)
-    medians = rows.groupby(["workload", "variant"], observed=True)["faults"].median().reset_index()
-    found = []
-    for workload, one in medians.groupby("workload", observed=True):
-        ordered = one.sort_values("faults", kind="stable")
-        low, high = ordered.iloc[0], ordered.iloc[-1]
-        found.append([str(workload), str(low["variant"]), low["faults"], str(high["variant"]), high["faults"]])
-    return pd.DataFrame(found, columns=columns)
+    """Of each workload (the index) the least and the most page faults a call of a variant, and which has the most."""
+    medians = noise.rounds.groupby(["workload", "variant"], observed=True)["faults"].median().unstack()
+    return pd.DataFrame({"least": medians.min(axis=1), "most": medians.max(axis=1), "most in": medians.idxmax(axis=1)})
+
+
+# -- identical code against itself -------------------------------------------------------------------------------------
+
+SEEN = 0.01
+"""The difference of which the page says where it could have been seen."""
+
+
+def controls(run: data.Run) -> list[Control]:
+    """The controls of a run, what fired first, then the least certain first; open intervals last."""
+    found = run.noise.controls
+    return sorted(found, key=lambda one: (not one.fired, math.isinf(smallest(one)), -smallest(one)))
+
+
+def smallest(control: Control) -> float:
+    """The smallest difference that it could have shown, as a part of 1: half the width of its interval."""
+    return math.expm1((control.high - control.low) / 2)
+
+
+def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:
+    """By workload the smallest difference that its least certain control could have shown."""
+    sizes: dict[str, float] = {}
+    for control in controls:
+        sizes[control.workload] = max(smallest(control), sizes.get(control.workload, 0.0))
+    return sizes
+
+
+def could_see(controls: Sequence[Control]) -> str:
+    """What this run could see at all, in a few sentences."""
+    sizes = smallest_by_workload(controls)
+    known = [size for size in sizes.values() if math.isfinite(size)]
+    able = sum(size <= SEEN for size in known)
+    fired = {control.workload for control in controls if control.fired}
+    of = f"{len(sizes)} workload{'s' * (len(sizes) != 1)}"
+    lines = [f"On {able} of {of} this machine could have seen a difference of {100 * SEEN:g} %."]
+    if known:
+        best, middle, worst = (100 * find(known) for find in (min, np.median, max))
+        lines.append(
+            f"The smallest difference that it could have seen was {best:.2g} % at best, {middle:.2g} % in the middle "
+            f"and {worst:.2g} % at worst."
+        )
+    if open_ones := len(sizes) - len(known):
+        lines.append(f"On {open_ones} there were too few rounds to say.")
+    lines.append(f"Controls fired on {len(fired)}." if fired else "No control fired.")
+    return " ".join(lines)

@@ -29,6 +29,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import NOISE
 
+from .. import words
 from . import data
 from .attribution import Cell, Measured
 from .scaling import Cost, Series
@@ -64,10 +65,10 @@ def timed_variants(run: data.Run) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Timing:
-    """A speed-up t_baseline / t_variant with its interval (None where open or not known), and how sure that is.
+    """A speed-up t_baseline / t_variant with its interval; None where open or not known.
 
-    `judged`: from verdicts.json, where all intervals hold at once. Else from the samples, with confidence 1 - `alpha`
-    for this one alone. `warning` is why it counts for nothing or for less.
+    `judged`: from verdicts.json, all intervals at once; else from samples, this one alone at `alpha`. `warning`: why it
+    counts for less.
     """
 
     ratio: float | None
@@ -78,12 +79,17 @@ class Timing:
     alpha: float
     warning: str = ""
 
+    @property
+    def text(self) -> str:
+        """The ratio with its interval."""
+        return words.effect(self.ratio, self.low, self.high)
+
 
 def timing(run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str) -> Timing:
     """A variant's speed-up: as judged where a claim asked, else from the samples; no ratio where neither has it."""
     if variant == baseline:
         return Timing(1.0, 1.0, 1.0, 0, judged=True, alpha=0.0, warning="the baseline itself")
-    alpha = run.alpha or 0.01
+    alpha = run.alpha
     for effect in (effect for claim in run.claims for effect in claim.effects):
         sides = (effect.workload, effect.variant, effect.baseline)
         if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
@@ -124,6 +130,11 @@ class Paired:
     baseline_ns: float | None
     variant_ns: float | None
     invalid_share: float
+
+    @property
+    def text(self) -> str:
+        """The ratio after the last round with its interval."""
+        return words.effect(self.ratio, self.low, self.high)
 
     @property
     def median(self) -> float | None:
@@ -214,10 +225,7 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
 
 
 def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
-    """What each further position costs: the baseline, the variant, and their difference; empty for other axes.
-
-    Together they hold with confidence 1 - `alpha`.
-    """
+    """What each further position costs: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
     if series.axis != "position":
         return []
     workloads = {int(point.size): point.effect.workload for point in series.points}
@@ -260,23 +268,17 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
 
 def clocks(run: data.Run) -> dict[str, str]:
     """The clock of each workload."""
-    named = {one.workload.name: one.clock.default if one.clock else None for one in run.manifest.experiments}
+    named = {one.workload.name: one.clock.default for one in run.manifest.experiments}
     return {name: clock if clock and clock in get_args(Clock) else "cpu" for name, clock in named.items()}
 
 
 def timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
-    """Samples, in the order they were taken, with what noise is made of.
-
-    New columns: `ns` is the time of a call by the workload's clock, `faults` page faults a call, and `seconds` what was
-    timed until then.
-    """
+    """Samples in their order with `ns` (a call, by the workload's clock), `faults` (a call) and `seconds` (so far)."""
     wanted = samples["workload"].map(clock).astype(object).fillna("cpu")
     ns = pd.Series(np.nan, samples.index)
     for known in (each for each in get_args(Clock) if each in set(wanted)):
         here = wanted == known
         ns[here] = call_times_ns(samples[here], clock=known)
     return samples.assign(
-        ns=ns,
-        faults=samples["faults"] / samples["repeats"],
-        seconds=samples["wall_ns"].cumsum() / 1e9,
+        ns=ns, faults=samples["faults"] / samples["repeats"], seconds=samples["wall_ns"].cumsum() / 1e9
     )

@@ -40,7 +40,7 @@ class Point:
 class Series:
     """One effect over one axis, ascending; `name` tells it from others of the same effect.
 
-    `region` (ratios; None is open) is that of `claim`, the one that covers most points, or ±SAME_PERCENT without one.
+    low, high: the region of `claim`, which covers most points, else ±SAME_PERCENT.
     """
 
     axis: Axis
@@ -74,6 +74,11 @@ class Cost:
     high: float | None
     rounds: int
 
+    @property
+    def signed(self) -> bool:
+        """Whether the whole interval lies on one side of 0."""
+        return self.low is not None and self.high is not None and self.low * self.high > 0
+
 
 Sides = tuple[str, str, str]
 """Variant, baseline, metric."""
@@ -97,10 +102,7 @@ def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[st
 
 
 def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]]:
-    """Effects that are ratios, by sides and workload, each with the claims that ask about it.
-
-    Only between variants that ran there: the factors of a grid are on no axis.
-    """
+    """Ratios between variants that ran, by sides and workload, each with the claims that ask about it."""
     found: dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]] = {}
     for claim in run.claims:
         for effect in claim.effects:

@@ -23,7 +23,8 @@ from pydantic import (
     ValidationError,
     WrapValidator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticUseDefault
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 
 class Shape(BaseModel):
@@ -35,8 +36,19 @@ class Shape(BaseModel):
 SHOWN = "shown"
 """The context of a check that leaves out what only judging asks about: a damaged run is shown as far as it goes."""
 
-JUDGED = WrapValidator(lambda value, read, info: value if info.context == SHOWN else read(value))
-"""Marks a field that only judging asks about."""
+
+def _else_default(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError:
+        raise PydanticUseDefault from None
+
+
+JUDGED = WrapValidator(lambda value, read, info: _else_default(value, read) if info.context == SHOWN else read(value))
+"""Marks a field that only judging asks about: where it is only shown, a value in another form counts as missing."""
+
+MAYBE = WrapValidator(_else_default)
+"""Marks a field that is only shown: a value in another form counts as missing."""
 
 
 def says(text: str) -> Any:

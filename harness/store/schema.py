@@ -1,8 +1,7 @@
 """The JSON files that a run itself writes: one model a file. Those of its passes stand in pass_schema.py.
 
-The models name what a reader uses: other keys are let through, and what older runs lack has a default. Those that are
-computed with (`Verdict`, `Effect`, `Noise`, `Standings`) are dataclasses, which are written and read by their
-TypeAdapter; an end of an interval that is open is infinite in memory and null in the file.
+The models name what a reader uses: other keys are let through, and what older runs lack has a default. What is computed
+with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is infinite in memory, null in the file.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from pydantic_core import PydanticCustomError
 from ..stats.confidence import Interval
 from .forms import (
     JUDGED,
+    MAYBE,
     Alpha,
     Amount,
     Count,
@@ -52,8 +52,7 @@ from .forms import (
     shown,
 )
 
-FORMAT = 1
-"""Version of the run folder. A reader refuses any other."""
+FORMAT = 1  # of the run folder; a reader refuses any other
 
 # --- run.json ---------------------------------------------------------------------------------------------------------
 
@@ -70,6 +69,9 @@ class Gate(Shape):
 
     passed: Annotated[StrictBool, says("whether its outputs agree with the reference")]
     detail: Annotated[Text | None, says("the largest difference, in words")] = None
+    cases: Annotated[Count | None, MAYBE, says("number of inputs that were compared")] = None
+    max_error: Annotated[Number | None, MAYBE, says("largest difference")] = None
+    tolerance: Annotated[Number | None, MAYBE, says("how large it may be")] = None
 
 
 class Trace(Shape):
@@ -77,6 +79,7 @@ class Trace(Shape):
 
     digest: Annotated[Text, says("SHA-256 of their list; equal lists are equal operations")]
     ops: Annotated[Count, says("number of operations in a forward")]
+    attention_kernels: Annotated[list[Text] | None, MAYBE, says("its fused attention kernels")] = None
 
 
 class TraceDifference(Shape):
@@ -86,6 +89,7 @@ class TraceDifference(Shape):
     variant: Annotated[Text, says("the other variant")]
     same: Annotated[StrictBool, says("whether both do the same operations")]
     detail: Annotated[Text | None, says("where they differ, in words")] = None
+    counts: Annotated[list[tuple[Text, Count, Count]], MAYBE, says("[operation, baseline's calls, variant's]")] = []
 
 
 class Confirmed(Shape):
@@ -107,6 +111,12 @@ class Workload(Shape):
     tokens: Annotated[Size, JUDGED, says("length of a call")] = 0
     new_tokens: Annotated[Size | None, JUDGED, says("tokens that a call generates")] = None
     context: Annotated[Size, JUDGED, says("tokens in the cache before a call")] = 0
+    component: Annotated[Text | None, MAYBE, says("which part of the model")] = None
+    batch: Annotated[Size | None, MAYBE, says("number of sequences")] = None
+    chunk: Annotated[Size | None, MAYBE, says("tokens of each step of a prefill")] = None
+    lengths: Annotated[Text | None, MAYBE, says('"repeated", "trace", ...')] = None
+    dtype: Annotated[Text | None, MAYBE, says("type of its numbers")] = None
+    threads: Annotated[Size | None, MAYBE, says("threads that it computes on")] = None
 
 
 class Clock(Shape):
@@ -212,7 +222,7 @@ class Manifest(Shape):
     finished: Annotated[Any, says("end; null while the run goes on")] = None
     status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
     mode: Annotated[Any, says("which part of the claims the run was asked for")] = None
-    command: Annotated[Any, says("command line that started the run")] = None
+    command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
     seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
     budget_seconds: Annotated[Any, says("time for gates and rounds, seconds")] = None
     alpha: Annotated[Alpha, JUDGED, says("chance of any false verdict in the whole report")] = 0.01
@@ -385,7 +395,5 @@ class Standings:
 
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
 NOISE, VERDICTS = TypeAdapter(Noise), TypeAdapter(list[Verdict])
-CLAIMS = TypeAdapter(
-    Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
-)
-"""claims.json is only a list of objects here: harness/claims/model.py checks the claims."""
+Claims = Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
+CLAIMS = TypeAdapter(Claims)  # harness/claims/model.py checks each claim

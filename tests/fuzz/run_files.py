@@ -16,7 +16,6 @@ from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, samples, scaling
-from llama_workbench.dashboard.views.files import Manifest
 from llama_workbench.dashboard.views.loading import read_loads
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
@@ -31,6 +30,7 @@ from llama_workbench.harness.run import judge_run, rejudge
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.listing import describe
+from llama_workbench.harness.store.schema import Manifest
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 

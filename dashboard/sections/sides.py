@@ -1,0 +1,148 @@
+"""Two variants on one workload: round by round, their operations, their time by phase, their memory."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import streamlit as st
+
+from .. import state, words
+from ..figures import breakdown as phase_figures
+from ..figures import memory as memory_figures
+from ..figures import rounds as round_figures
+from ..views import breakdown, data, gates, memory, samples
+from . import blocks
+
+# -- round by round ----------------------------------------------------------------------------------------------------
+
+
+UNREADABLE = "The rounds cannot be shown: the samples of this run cannot be read."
+
+
+def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: data.Effect) -> None:
+    """The rounds behind one effect of a claim, with what was claimed where that is a ratio of times."""
+    asked = effect.workload, effect.variant, effect.baseline, samples.metric_of(effect), claim.alpha
+    paired = blocks.computed(UNREADABLE, opened, samples.pair, *asked)
+    if paired is not None:
+        show_rounds(paired, claim, effect)
+
+
+def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) -> None:
+    """One comparison round by round, against the region of `claim` where that is one of ratios."""
+    if not len(paired.ratios):
+        st.text("No round has both sides.")
+        return
+    ratio = not claim.unit and claim.kind == "time"
+    drawn = round_figures.paired_rounds(
+        paired,
+        verdict=effect.verdict,
+        claimed=f"{'margin' if claim.is_comparison else 'claimed'}: {claim.claimed}",
+        low=claim.low if ratio else None,
+        high=claim.high if ratio else None,
+        colours=state.colours(),
+    )
+    blocks.plot(drawn, round_figures.in_words(paired, effect.baseline, effect.variant, effect.workload), "rounds")
+    invalid = f" {words.percent(paired.invalid_share)} of the rounds had no valid time." if paired.invalid_share else ""
+    st.caption(
+        "Each dot is one round. A round builds both sides anew and times them by turns; the dot is the median of "
+        "t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey band is the interval as it "
+        f"closed in on the estimate, at {words.percent(1 - paired.alpha)} confidence over all looks at it; the mark at "
+        f"the right is where it ended. Dots that wander or jump mean that the machine changed during the run.{invalid}"
+    )
+    facts = {
+        f"{paired.metric.replace('_', ' ')}, {paired.clock} clock": "typical, on this machine only",
+        effect.baseline: words.milliseconds(paired.baseline_ns),
+        effect.variant: words.milliseconds(paired.variant_ns),
+    }
+    blocks.caption(" · ".join(f"{name}: {value}" for name, value in facts.items()))
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+
+MEANING = {
+    "the same": "Both sides ran the same operations on the same shapes in the same order: what differs is how they "
+    "were called, which is what architecture can change.",
+    "differ": "The two sides ran different operations. A difference in time between them is no evidence on "
+    "architecture: it may come from the operations.",
+    "not compared": "This run did not record the operations of both sides, so it cannot say whether they are the same.",
+}
+
+
+def show_operations(run: data.Run, workload: str, baseline: str, variant: str) -> None:
+    """Both op traces side by side on one workload: how many, where they part, and what one side ran more often."""
+    traces = gates.traces(run, workload, baseline, variant)
+    st.markdown(f"**{words.markdown(traces.state.capitalize())}.** {words.markdown(MEANING[traces.state])}")
+    ours, theirs = f"{baseline} (baseline)", f"{variant} (variant)"
+    if traces.rows:
+        rows = [dict(zip(("what", ours, theirs), row, strict=True)) for row in traces.rows]
+        blocks.table(rows, f"Operations of one call of {baseline} and of {variant}")
+    if traces.counts:
+        st.caption("Operations that one side ran more often than the other, in one call")
+        counts = [
+            {"operation": name, ours: first, theirs: second, "more in the variant": second - first}
+            for name, first, second in traces.counts
+        ]
+        blocks.low_table(counts, "Operations by how often each side ran them")
+    elif traces.state == "differ":
+        st.caption("This run kept only the first difference; a new run keeps how often each side ran each operation.")
+
+
+# -- time by phase -----------------------------------------------------------------------------------------------------
+
+
+WHOLE = "forward"
+PHASES_COMMAND = "pytest --benchmark --claims qkv-61,mask-is-the-bottleneck"  # phases are timed for claims about shares
+
+
+def show_phases(opened: state.Opened, workload: str, sides: Sequence[str], of: str = WHOLE) -> None:
+    """One bar for each of `sides` whose phases were timed; `of` is the denominator, a key of DENOMINATORS."""
+    whole = of if of in breakdown.WHOLES else WHOLE
+    phases = state.computed(opened, breakdown.read)
+    rows, missing = [], []
+    for side in sides:
+        try:
+            one = breakdown.breakdown(phases, workload, side, whole, opened.run.alpha)
+        except ValueError:
+            missing.append(side)
+            continue
+        rows.append((f"{side} · {one.ms:.3g} ms · {one.rounds} rounds", one.shares))
+    if not rows:
+        blocks.missing("shares of the time by phase here", PHASES_COMMAND)
+        return
+    blocks.plot(phase_figures.phase_bars(rows, state.colours()), phase_figures.phase_bars_text(rows), "phases")
+    untimed = f" Not timed by phase: {words.listing(missing)}." if missing else ""
+    blocks.caption(
+        f"Shares of the {breakdown.WHOLES[whole]} by phase; each bar sums to 100 %. Milliseconds hold for "
+        f"this machine only.{untimed}"
+    )
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: str) -> None:
+    """What `sides` (variants) need on one workload: transient peak, parameters, caches, and how they differ."""
+    rows = [run.memory[workload, name] for name in sides if (workload, name) in run.memory]
+    if not rows:
+        blocks.missing("memory measurements", f"{state.PROFILE_COMMAND} --workloads {shlex.quote(workload)}")
+        return
+    for column, (field, title) in zip(st.columns(len(memory.AMOUNTS)), memory.AMOUNTS.items(), strict=True):
+        with column:
+            st.markdown(f"**{title}**")
+            drawn = memory_figures.memory(rows, field, baseline, state.colours())
+            blocks.plot(drawn, f"{title}. {memory_figures.memory_text(rows, field)}", field)
+            for line in memory.differences(rows, field, baseline):
+                blocks.caption(line)
+    for row in rows:
+        if row.reason:
+            st.text(f"{row.variant}: {row.reason}")
+    for name in sides:
+        if (workload, name) not in run.memory:
+            st.text(f"{name}: not measured on this workload")
+    st.caption(
+        "Peak transient is the most that one call had allocated at a time, above the weights, after warming up. "
+        "Parameters and caches are counted from their shapes. Each panel has a scale of its own. Counts are exact: "
+        "taken once, without an interval."
+    )
