@@ -58,7 +58,7 @@ def show(opened: state.Opened) -> None:
 
 def _rounds_note(here: Sequence[loading.Load]) -> str:
     """Says plainly where there are too few rounds."""
-    fewest = min(load.share.rounds for load in here)
+    fewest = min(load.share.n for load in here)
     if fewest < 2:
         return f"Too few rounds for an interval ({fewest} of about {LEAST_ROUNDS}) where the ends are open."
     return f"At least {fewest} rounds each."
@@ -83,7 +83,7 @@ def _row(load: loading.Load) -> dict[str, object]:
         "peak memory": words.size(load.peak_bytes),
         "file": words.size(load.row.file_bytes),
         "loads": len(load.row.loads),
-        "first tokens": load.share.rounds,
+        "first tokens": load.share.n,
         "against mapped safetensors": ratio,
     }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,53 +77,22 @@ def open_effects(
 
 
 @dataclass(frozen=True)
-class FactorEffect:
-    """What one factor, interaction or side of the split does. Ratios are t_old / t_new: above 1 the new one is faster.
-
-    levels: the step of each factor that it is about. verdict: faster, slower, same (within 1 % either way),
-    inconclusive or not evidence; for the dummy passed or fired. warnings: the reason for the verdict first. more: how
-    long it would take to settle it, in words.
-    """
-
-    name: str
-    levels: tuple[str, ...]
-    ratio: float
-    low: float
-    high: float
-    rounds: int
-    verdict: str
-    warnings: tuple[str, ...] = ()
-    more: str = ""
-
-    def describe(self) -> str:
-        """Name, ratio and interval in words."""
-        if math.isinf(self.high) or not self.low > 0:
-            return f"{self.name}: no interval yet"
-        return f"{self.name} {self.ratio:.4g}× [{self.low:.4g}, {self.high:.4g}]"
-
-
-@dataclass(frozen=True)
 class Attribution:
     """What a grid says on one workload.
 
-    effects: main effects first, then interactions by order. architecture + operations = total, as logs. share: of the
-    total that architecture has, as a fraction with an interval (it may lie outside 0 to 1, where one side gains and
-    the other loses); None where the total may be nil or a loss, for then there is nothing to share. answer:
-    architecture, operations, both, neither (which of them gains more than 1 %), inconclusive, or not evidence. alpha:
-    of each interval.
+    effects: by name: architecture, operations and total, then main effects, interactions by order, and the dummy.
+    Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 % either way),
+    inconclusive or not evidence; of the dummy passed or fired. The reason for a verdict is its first warning.
+    architecture + operations = total, as logs. share: of the total that architecture has, as a fraction with an
+    interval (it may lie outside 0 to 1, where one side gains and the other loses); None where the total may be nil or
+    a loss, for then there is nothing to share. answer: architecture, operations, both, neither (which of them gains
+    more than 1 %), inconclusive, or not evidence.
     """
 
-    workload: str
-    grid: str
-    effects: tuple[FactorEffect, ...]
-    architecture: FactorEffect
-    operations: FactorEffect
-    total: FactorEffect
-    dummy: FactorEffect
+    effects: Mapping[str, Effect]
     share: tuple[float, float, float] | None
     answer: str
     reason: str
-    alpha: float
 
 
 @dataclass(frozen=True)
@@ -204,7 +173,8 @@ def judge_factor(
     old, new = np.maximum(-weights, 0), np.maximum(weights, 0)
     rounds = len(times.logs)
     typical = np.median(times.logs, axis=0) if rounds else np.full(len(weights), np.nan)
-    steps = ", ".join(_levels(grid, name))
+    names = name.split(":")
+    steps = ", ".join(f.change() for f in grid.factors if f.name in names or name in (f.kind, TOTAL))
     return judge_effect(
         Differences(
             values=-times.logs @ weights,
@@ -239,46 +209,21 @@ def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
     dummy = _dummy(measured, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
     region = Region.same_within_percent(MARGIN_PERCENT)
-    incomplete = (
-        (f"{times.incomplete} of {times.incomplete + times.invalid + len(times.logs)} rounds lack a cell",)
-        if times.incomplete
-        else ()
-    )
-
-    def found(name: str) -> FactorEffect:
+    incomplete: tuple[str, ...] = ()
+    if times.incomplete:
+        rounds = times.incomplete + times.invalid + len(times.logs)
+        incomplete = (f"{times.incomplete} of {rounds} rounds lack a cell",)
+    effects: dict[str, Effect] = {}
+    for name in (ARCHITECTURE, OPERATIONS, TOTAL, *grid.terms()):
         effect = judge_factor(measured, name, region, alpha=alpha, confounds=confounds)
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
-        return FactorEffect(
-            name=name,
-            levels=_levels(grid, name),
-            ratio=effect.ratio,
-            low=effect.low,
-            high=effect.high,
-            rounds=effect.rounds,
-            verdict=words.get(effect.verdict, effect.verdict),
-            warnings=effect.warnings + incomplete,
-            more=time_to_settle([effect]),
-        )
-
-    effects = tuple(found(name) for name in grid.terms())
-    architecture, operations, total = found(ARCHITECTURE), found(OPERATIONS), found(TOTAL)
+        verdict, warnings = words.get(effect.verdict, effect.verdict), effect.warnings + incomplete
+        effects[name] = replace(effect, baseline=f"{name} old", seconds=0.0, verdict=verdict, warnings=warnings)
     share = None
-    if measured.not_evidence is None and not confounds and _trusted(times, (ARCHITECTURE, OPERATIONS), grid, alpha):
-        share = _share(architecture, operations, measured.bias)
-    answer, reason = _answer(effects, architecture, operations, share)
-    return Attribution(
-        workload=measured.workload,
-        grid=grid.name,
-        effects=effects,
-        architecture=architecture,
-        operations=operations,
-        total=total,
-        dummy=dummy,
-        share=share,
-        answer=answer,
-        reason=reason,
-        alpha=alpha,
-    )
+    if measured.not_evidence is None and not confounds and _trusted(times, grid, alpha):
+        share = _share(effects[ARCHITECTURE], effects[OPERATIONS], measured.bias)
+    answer, reason = _answer(effects, share)
+    return Attribution({**effects, DUMMY: dummy}, share, answer, reason)
 
 
 def verdict_on(attribution: Attribution, claimed: str) -> str:
@@ -291,29 +236,34 @@ def verdict_on(attribution: Attribution, claimed: str) -> str:
     return "supported" if attribution.answer == claimed else "refuted"
 
 
-def _dummy(measured: MeasuredGrid, alpha: float) -> FactorEffect:
+def _dummy(measured: MeasuredGrid, alpha: float) -> Effect:
     interval = running_interval(dummy_series(measured.times, measured.seed), alpha)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
-    return FactorEffect(
-        name=DUMMY,
-        levels=("a random half of the cells → the other half",),
+    return Effect(
+        workload=measured.workload,
+        variant=f"{DUMMY} new",
+        baseline=f"{DUMMY} old",
+        metric=f"{measured.clock} time",
         ratio=math.exp(interval.centre),
         low=math.exp(interval.low),
         high=math.exp(interval.high),
         rounds=interval.n,
+        seconds=0.0,
         verdict="fired" if fired else "passed",
+        warnings=(),
     )
 
 
-def _trusted(times: WholeRounds, names: Sequence[str], grid: Grid, alpha: float) -> bool:
-    """Whether rounds enough were valid, and none of these effects moved while it was measured."""
+def _trusted(times: WholeRounds, grid: Grid, alpha: float) -> bool:
+    """Whether rounds enough were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
     weights = contrasts(grid)
-    return not any(running_interval(-times.logs @ weights[name], alpha).unstable for name in names)
+    sides = (ARCHITECTURE, OPERATIONS)
+    return not any(running_interval(-times.logs @ weights[name], alpha).unstable for name in sides)
 
 
-def _share(architecture: FactorEffect, operations: FactorEffect, bias: float) -> tuple[float, float, float] | None:
+def _share(architecture: Effect, operations: Effect, bias: float) -> tuple[float, float, float] | None:
     """Architecture's share of the total with its interval; each side may be off by `bias` (log units) either way.
 
     a / (a + o) is monotone in a and in o wherever a + o > 0, so over the rectangle of both intervals its extremes lie
@@ -331,34 +281,29 @@ def _share(architecture: FactorEffect, operations: FactorEffect, bias: float) ->
     return ours[0] / (ours[0] + theirs[0]), min(corners), max(corners)
 
 
-def _answer(
-    effects: Sequence[FactorEffect],
-    architecture: FactorEffect,
-    operations: FactorEffect,
-    share: tuple[float, float, float] | None,
-) -> tuple[str, str]:
+def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | None) -> tuple[str, str]:
     """Which side gains, and why that is said. A side that loses does not bring a speed-up; the reason shows it."""
-    sides = (architecture, operations)
-    if any(side.verdict == "not evidence" for side in sides):
-        return "not evidence", architecture.warnings[0]
-    parts = [f"{side.describe()} ({side.verdict})" for side in sides]
+    sides = {name: effects[name] for name in (ARCHITECTURE, OPERATIONS)}
+    if any(side.verdict == "not evidence" for side in sides.values()):
+        return "not evidence", sides[ARCHITECTURE].warnings[0]
+    parts = [f"{_described(name, side)} ({side.verdict})" for name, side in sides.items()]
     if share is not None:
         parts.append("architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share))
-    mixed = [effect for effect in effects if ":" in effect.name and effect.verdict in ("faster", "slower")]
+    mixed = {name: one for name, one in effects.items() if ":" in name and one.verdict in ("faster", "slower")}
     if mixed:
-        parts.append("effects do not just add up: " + ", ".join(effect.describe() for effect in mixed))
-    open_ = [side for side in sides if side.verdict == "inconclusive"]
-    if open_:
-        parts += [f"{side.name}: {'; '.join(filter(None, (side.warnings[0], side.more)))}" for side in open_]
+        parts.append("effects do not just add up: " + ", ".join(_described(*entry) for entry in mixed.items()))
+    if open_ := {name: side for name, side in sides.items() if side.verdict == "inconclusive"}:
+        for name, side in open_.items():
+            parts.append(f"{name}: {'; '.join(filter(None, (side.warnings[0], time_to_settle([side]))))}")
         return "inconclusive", "; ".join(parts)
-    gaining = [side.name for side in sides if side.verdict == "faster"]
+    gaining = [name for name, side in sides.items() if side.verdict == "faster"]
     return "both" if len(gaining) == 2 else gaining[0] if gaining else "neither", "; ".join(parts)
 
 
-def _levels(grid: Grid, name: str) -> tuple[str, ...]:
-    """The steps that an effect is about."""
-    names = name.split(":")
-    return tuple(f.change() for f in grid.factors if f.name in names or name in (f.kind, TOTAL))
+def _described(name: str, effect: Effect) -> str:
+    if math.isinf(effect.high) or not effect.low > 0:
+        return f"{name}: no interval yet"
+    return f"{name} {effect.ratio:.4g}× [{effect.low:.4g}, {effect.high:.4g}]"
 
 
 def _few(names: Sequence[str]) -> str:

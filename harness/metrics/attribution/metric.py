@@ -11,7 +11,7 @@ from ...evidence.evidence import Evidence
 from ...spec.hypotheses import Names, ValueHypothesis
 from ...store.schema import Effect
 from ..base import NOT_MEASURABLE, Judged, Metric
-from .effects import FactorEffect, attribute, measured_grid, verdict_on
+from .effects import attribute, measured_grid, verdict_on
 from .grid import effect_count, needed_variants
 
 
@@ -54,32 +54,14 @@ class AttributionMetric(Metric[AttributionHypothesis]):
         for workload in hypothesis.workloads:
             if workload not in evidence.measured:
                 continue
-            grid = measured_grid(evidence, workload, seed=evidence.seed)
-            found = attribute(grid, alpha=alpha)
+            found = attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
             words.add(verdict_on(found, hypothesis.quantity))
             answers.append(f"{workload}: {found.answer} ({found.reason})")
-            shown = [found.architecture, found.operations, found.total, *found.effects, found.dummy]
-            effects += [_as_effect(one, workload, f"{grid.clock} time") for one in shown]
+            effects += found.effects.values()
         if not words:
             return Judged(NOT_MEASURABLE, "this run has no grid")
         both = "depends" if {"supported", "refuted"} <= words else "inconclusive"
         return Judged(words.pop() if len(words) == 1 else both, "; ".join(answers), tuple(effects))
-
-
-def _as_effect(found: FactorEffect, workload: str, metric: str) -> Effect:
-    return Effect(
-        workload=workload,
-        variant=f"{found.name} new",
-        baseline=f"{found.name} old",
-        metric=metric,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        rounds=found.rounds,
-        seconds=0.0,
-        verdict=found.verdict,
-        warnings=found.warnings,
-    )
 
 
 METRIC = AttributionMetric()

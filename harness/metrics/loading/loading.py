@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...evidence.numbers import exp
 from ...measure.participants import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
-from ...stats.confidence import fixed_interval
+from ...stats.confidence import Interval, fixed_interval
 
 LOADED_INTO = "fast"
 """The variant that stands for "a model"."""
@@ -204,7 +205,7 @@ def _round(
 
 @dataclass(frozen=True)
 class LoadEffect:
-    """One loader against the baseline. `ratio` is t_baseline / t_loader (above 1 the loader is faster), all wall time.
+    """One loader against BASELINE. `ratio` is t_baseline / t_loader (above 1 the loader is faster), all wall time.
 
     metric: "open" until the loader returned, "touched" until every byte was read too, "first_token" with the building
     of the model and a prefill. `low` is 0 and `high` infinite with fewer than two rounds; `reason` says why there
@@ -213,9 +214,8 @@ class LoadEffect:
 
     checkpoint: str
     cache: str
-    metric: str
     loader: str
-    baseline: str
+    metric: str
     ratio: float
     low: float
     high: float
@@ -223,31 +223,13 @@ class LoadEffect:
     reason: str | None
 
 
-@dataclass(frozen=True)
-class LoadShare:
-    """Share (0 to 1) of the time to first token that goes if the weights are in memory already.
-
-    That is opening the file, and all that building the model and the first prefill take longer than they do a second
-    time: a mapped file is read there. Starting Python and importing torch count for neither.
-    """
-
-    checkpoint: str
-    cache: str
-    loader: str
-    share: float
-    low: float
-    high: float
-    rounds: int
-    reason: str | None
-
-
-def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline: str = BASELINE) -> list[LoadEffect]:
-    """Every loader against `baseline`, by cache state and metric; `alpha` is divided by the number of effects."""
+def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[LoadEffect]:
+    """Every loader against BASELINE, by cache state and metric; `alpha` is divided by the number of effects."""
     pairs = [
         (record, base, metric)
         for record in records
         for base in records
-        if record["loader"] != baseline and base["loader"] == baseline
+        if record["loader"] != BASELINE and base["loader"] == BASELINE
         if (base["checkpoint"], base["cache"]) == (record["checkpoint"], record["cache"])
         for metric in METRICS
     ]
@@ -257,52 +239,31 @@ def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float, baseline
         common = sorted(ours.keys() & theirs.keys())
         values = [math.log(theirs[number]) - math.log(ours[number]) for number in common]
         interval = fixed_interval(values, alpha / len(pairs))
-        effects.append(
-            LoadEffect(
-                checkpoint=record["checkpoint"],
-                cache=record["cache"],
-                metric=metric,
-                loader=record["loader"],
-                baseline=baseline,
-                ratio=math.exp(interval.centre),
-                low=math.exp(interval.low),
-                high=math.exp(interval.high) if interval.high < 700 else math.inf,
-                rounds=interval.n,
-                reason=record["reason"] or base["reason"],
-            )
-        )
+        subject = (record["checkpoint"], record["cache"], record["loader"], metric)
+        ends = map(exp, (interval.centre, interval.low, interval.high))
+        effects.append(LoadEffect(*subject, *ends, interval.n, record["reason"] or base["reason"]))
     return effects
 
 
-def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[LoadShare]:
-    """What loading adds to the time to first token, by loader and cache state; `alpha` is divided by their number."""
+def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[Interval]:
+    """Of each record, the share (0 to 1) of the time to first token that goes if the weights are in memory already.
+
+    That is opening the file, and all that building the model and the first prefill take longer than they do a second
+    time: a mapped file is read there. Starting Python and importing torch count for neither. `alpha` is divided by the
+    number of records.
+    """
     shares = []
     for record in records:
-        values = []
-        for sample in record["first_tokens"]:
-            whole = sample["open_ns"] + sample["build_ns"] + sample["first_ns"]
-            values.append(1 - (sample["build_again_ns"] + sample["first_again_ns"]) / whole)
-        interval = fixed_interval(values, alpha / len(records))
-        shares.append(
-            LoadShare(
-                checkpoint=record["checkpoint"],
-                cache=record["cache"],
-                loader=record["loader"],
-                share=interval.centre,
-                low=interval.low,
-                high=interval.high,
-                rounds=interval.n,
-                reason=record["reason"],
-            )
-        )
+        samples = record["first_tokens"]
+        again = [sample["build_again_ns"] + sample["first_again_ns"] for sample in samples]
+        values = [1 - warm / whole for warm, whole in zip(again, _times(record, "first_token").values(), strict=True)]
+        shares.append(fixed_interval(values, alpha / len(records)))
     return shares
 
 
 def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
     """Nanoseconds by round."""
-    if metric == "first_token":
-        parts: tuple[str, ...] = ("open_ns", "build_ns", "first_ns")
-        samples = record["first_tokens"]
-    else:
-        parts, samples = (f"{metric}_ns",), record["loads"]
+    first = metric == "first_token"
+    parts = ("open_ns", "build_ns", "first_ns") if first else (f"{metric}_ns",)
+    samples = record["first_tokens" if first else "loads"]
     return {sample["round"]: float(sum(sample[part] for part in parts)) for sample in samples}

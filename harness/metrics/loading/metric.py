@@ -87,12 +87,12 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
         if not records:
             raise ValueError("this run has not loaded it")
         [found] = load_shares(records, alpha=alpha)
-        if found.reason or not found.rounds:
-            raise ValueError(found.reason or "no rounds")
-        value, low, high = (100 * part for part in (found.share, found.low, found.high))
-        few = f"too few rounds for an interval ({found.rounds} of about {LEAST_ROUNDS})"
-        warnings = (few,) if math.isinf(low) else ()
-        return replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, warnings=warnings)
+        if (reason := records[0]["reason"]) or not found.n:
+            raise ValueError(reason or "no rounds")
+        few = f"too few rounds for an interval ({found.n} of about {LEAST_ROUNDS})"
+        warnings = (few,) if math.isinf(found.low) else ()
+        value, low, high = (100 * end for end in (found.centre, found.low, found.high))
+        return replace(effect, ratio=value, low=low, high=high, rounds=found.n, warnings=warnings)
 
 
 METRIC = LoadingMetric()

@@ -12,12 +12,10 @@ import torch
 from llama_workbench.datasets.workloads import longest_call
 from llama_workbench.variants.memory_policy import doublings, expected, kv_bytes, served_lengths
 
-from ...worker import building
-from ...worker.bench import Bench
-from ...worker.building import runner_of
+from ...worker import runners
 from ...worker.devices import Device
-from ...worker.runners import PrefillRunner, Runner
-from ...worker.state import Worker, WorkerError
+from ...worker.runners import PrefillRunner, Runner, runner_of
+from ...worker.state import Bench, Worker, WorkerError
 from .live_tensors import bytes_by_kind, live_tensors, tensors_since
 
 
@@ -54,7 +52,7 @@ def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         tensor.sum()  # weights are mapped: what nobody has read takes no memory yet
     loaded = worker.device.most_held_bytes()
     with torch.inference_mode():
-        runner = runner_of(worker, bench, building.variant_of(worker, variant))
+        runner = runner_of(worker, bench, runners.variant_of(worker, variant))
         peaks = []
         served: list[int] = []
         for lengths in _serve(runner, bench, worker.device):
@@ -81,7 +79,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     assert checkpoint is not None
     positions = (work.context + longest_call(work), bench.max_length)
     before = live_tensors()
-    found = building.variant_of(worker, variant)
+    found = runners.variant_of(worker, variant)
     if found.engine is not None:
         raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
     policy = found.memory
@@ -124,7 +122,7 @@ def memory_transients(worker: Worker, workload: str, variant: str) -> list[dict[
     bench = worker.benches[workload]
     longest = longest_call(bench.workload)
     with torch.inference_mode():
-        runner = runner_of(worker, bench, building.variant_of(worker, variant))
+        runner = runner_of(worker, bench, runners.variant_of(worker, variant))
         return [
             {"tokens": length, "peak_bytes": _peak_of_call(runner, bench, length, worker.device)}
             for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)

@@ -14,12 +14,10 @@ import torch
 from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, warmup_length
 
 from ...spec.sample import Sample
-from ...worker.bench import Bench
-from ...worker.building import runner_of
 from ...worker.round_loop import rebuilt
-from ...worker.runners import Runner
-from ...worker.shape import FILLED_NS, PRIME_NS, SHORT_SAMPLE_NS
-from ...worker.state import Worker, WorkerError
+from ...worker.rounds import FILLED_NS, PRIME_NS, SHORT_SAMPLE_NS
+from ...worker.runners import Runner, runner_of
+from ...worker.state import Bench, Worker, WorkerError
 from .kernels import PeakKernel, fastest_product, fastest_read
 from .work import products, weight_bytes, work_of_call
 
