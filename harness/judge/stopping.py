@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evidence.effect import ALPHA, decided, remaining_seconds
-from ..measure.schedule import Remaining
+from ..measure.measurement import Remaining
 from ..metrics.attribution.effects import OpenEffect, open_effects
 from ..metrics.attribution.grid import ARCHITECTURE, OPERATIONS
 from ..spec.comparison import Comparison, Metric

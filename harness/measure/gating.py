@@ -6,9 +6,8 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 from ..machine.environment import granted_cores
-from .examination import Examination
 from .participants import ExperimentState, Group, MeasureError, Participants
-from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
+from .processes import Answer, Examination, Job, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7

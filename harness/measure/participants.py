@@ -13,8 +13,7 @@ from llama_workbench import variants
 from llama_workbench.variants.presets import presets
 
 from ..spec.experiments import Experiment, without
-from .examination import Examination
-from .processes import Answer, WorkerProcess
+from .processes import Answer, Examination, WorkerProcess
 
 OPEN_SECONDS = 300.0
 

@@ -26,9 +26,8 @@ from ..machine.lifeline import tied
 from ..machine.places import place
 from ..store.files import MEMORY, PROFILES
 from ..store.folder import RunFolder
-from .measurement import Measurement
+from .measurement import PASS_SECONDS, Measurement
 from .participants import ExperimentState, Progress
-from .passes import PASS_SECONDS
 from .processes import WorkerFailed, WorkerProcess
 
 RATE_HZ = 250

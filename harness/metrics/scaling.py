@@ -1,8 +1,8 @@
 """How gains and times scale: whether a gain grows with size, how a time grows with the position in the context, and
 where over the width of a model an effect is lost.
 
-A trend starts from intervals that a report holds at once and spends no alpha of its own: whenever they hold, so does
-what is concluded from them, however they depend on each other.
+A trend starts from intervals that hold at once and spends no alpha of its own: whenever they hold, so does what is
+concluded from them, however they depend on each other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from ..spec.regions import Range, Region
 from ..stats.confidence import Interval, running_interval
 from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
-from .base import NOT_MEASURABLE, Judged, Metric
-from .gains import GainHypothesis, measured_gains
-from .values import no_value
+from .base import NOT_MEASURABLE, GainHypothesis, Judged, Metric, measured_gains, no_value
 
 RISE_PERCENT = 1.0
 """A gain that rises by less than this from the smallest size to the largest counts as not growing."""
@@ -47,8 +45,8 @@ class Trend:
     """How a gain changes with size.
 
     rise: the fitted ratio at the largest size over that at the smallest, with its interval; above 1 the gain grows.
-    falls: pairs of sizes between which the gain falls for certain. verdict
-    on "the gain grows": supported, refuted, depends (grows as a whole, falls in between) or inconclusive.
+    falls: pairs of sizes between which it falls for certain. verdict on "the gain grows": supported, refuted, depends
+    (grows as a whole, falls in between) or inconclusive.
     """
 
     rise: float
@@ -62,16 +60,15 @@ class Trend:
 def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     """Judge "the gain grows with size" from two or more sizes; `region` is for the rise (default: more than 1 %).
 
-    The rise is the slope of the least-squares line of log ratio over log size, times the range of log size: a linear
-    contrast, whose weights sum to nil. Why linear: "it scales" is said of the whole range, one number with an interval
-    answers it, and its largest weights are at the ends, where growth shows most. Why not isotonic alone: "never falls"
-    is refuted by one dip between neighbours, however strongly the gain grows over all, and can be supported only by
-    intervals that do not touch. It is asked all the same, as the second question: a rise with a certain fall in it is
-    "depends". Why a margin: a gain that does not change at all could never be told from one that grows by nothing.
+    The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
+    "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
+    falls" alone is refuted by one dip between neighbours, and supported only by intervals that do not touch; it is the
+    second question: a rise with a certain fall in it is "depends". Why a margin: a gain that does not change could
+    never be told from one that grows by nothing.
 
-    The interval of the rise takes every gain's interval at its worst end. That is wider than independence would allow
-    (for four sizes in equal steps of log size by a factor of 1.8), and holds without it. Raises ValueError for fewer
-    than two sizes.
+    The interval of the rise takes every gain's interval at its worst end: wider than independence would allow (for four
+    sizes in equal steps of log size by a factor of 1.8), and valid without it. Raises ValueError for fewer than two
+    sizes.
     """
     ordered = sorted(gains, key=lambda gain: gain.size)
     sizes = [gain.size for gain in ordered]
@@ -117,7 +114,7 @@ def _exp(log_ratio: float) -> float:
 class Slope:
     """By how much a call takes longer for each position further on, fitted by a line in each of `rounds` rounds.
 
-    With a `baseline` it is the variant's slope less the baseline's, from times of the same rounds. `low` and `high` are
+    With a `baseline`: the variant's slope less the baseline's, from times of the same rounds. `low` and `high` are
     infinite while there are too few rounds. `fixed_ns` is where the line starts (median over rounds): what a call costs
     whatever the position. `unstable` as in `confidence.Interval`.
     """
@@ -132,22 +129,14 @@ class Slope:
     unstable: bool = False
 
 
-def position_slope(
-    times: Mapping[int, LogTimes],
-    *,
-    variant: str,
-    alpha: float,
-    baseline: str | None = None,
-) -> Slope:
+def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float, baseline: str | None = None) -> Slope:
     """Fit decode time against position, over workloads that differ in the position alone.
 
     `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
-    is up to 64 further on, by about as much on each workload and by exactly as much for both sides, so it moves the
-    line and hardly turns it. The k-th round of every workload makes the k-th line (ordinary least squares through the
-    median times); a workload's later rounds without partners are left out. Between two variants the difference is
-    taken pair by pair before the fit, so that what disturbs both falls out.
-
-    Raises ValueError for fewer than two positions.
+    is up to 64 further on, by about as much on each workload, so it moves the line and hardly turns it. The k-th round
+    of every workload makes the k-th line (least squares through the median times); rounds without partners are left
+    out. Between two variants the difference is taken pair by pair before the fit. Raises ValueError for fewer than two
+    positions.
     """
     if len(times) < 2:
         raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
@@ -187,10 +176,9 @@ State = Literal["above", "inside", "below", "open"]
 
 @dataclass(frozen=True)
 class Crossing:
-    """Somewhere between the sizes `low` and `high` the effect goes from `before` to `after`.
+    """Somewhere between the sizes `low` and `high`, both settled, the effect goes from `before` to `after`.
 
-    Both ends are settled; what lies between them was not measured, or is open. `estimate` is where the effects at the
-    two ends, joined by a line over the logarithm of the size, pass the boundary: a guess inside the bracket, no more.
+    `estimate` is where the effects at both ends, joined by a line over log size, pass the boundary: a guess, no more.
     """
 
     low: float
@@ -225,8 +213,8 @@ class Sweep:
 def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
     """Between which sizes an effect leaves or enters a region, say ±1 %.
 
-    `effects` maps size (such as the width of a model) → interval of its log ratio; the order does not matter. All
-    brackets hold at once with the confidence that all the intervals have together.
+    `effects` maps size (such as the width of a model) → interval of its log ratio. All brackets hold at once with the
+    confidence that all the intervals have together.
     """
     sizes = sorted(effects)
     states = {size: _state(effects[size], region) for size in sizes}

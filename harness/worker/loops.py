@@ -43,11 +43,7 @@ def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, secon
         end = perf_counter() + seconds
         while perf_counter() < end or not calls_ns:
             _profiled_call(runner, tokens, bench.take(), calls_ns, wait_for_device)
-    return {
-        "calls": len(calls_ns),
-        "median_ns": statistics.median(calls_ns),
-        "median_error_ns": median_error(calls_ns),
-    }
+    return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns), "median_error_ns": median_error(calls_ns)}
 
 
 def _profiled_call(

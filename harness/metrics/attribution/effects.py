@@ -59,8 +59,8 @@ def open_effects(
 ) -> tuple[OpenEffect, ...]:
     """Which effects still need rounds: asked after each round, empty once the loop may stop.
 
-    `logs` are the whole rounds so far, [rounds, cells]; `alpha` is what each effect is judged at. `wanted`
-    names the effects to wait for; without any, all. By the sequence and the margin that `attribute` judges by.
+    `logs` are the whole rounds so far, [rounds, cells]; `alpha` and the margin are those of `attribute`. `wanted` names
+    the effects to wait for; without any, all.
     """
     times = np.reshape(np.asarray(logs, dtype=np.float64), (-1, len(grid.cells())))
     weights = contrasts(grid)
@@ -154,18 +154,13 @@ def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = 
 
 
 def judge_factor(
-    measured: MeasuredGrid,
-    name: str,
-    region: Region,
-    *,
-    alpha: float,
-    confounds: Sequence[str] = (),
+    measured: MeasuredGrid, name: str, region: Region, *, alpha: float, confounds: Sequence[str] = ()
 ) -> Effect:
-    """Judge one effect of a grid against what a claim says of it, like any other comparison.
+    """Judge one effect of a grid (a factor, an interaction, or architecture, operations or total) against what a claim
+    says.
 
-    name: a factor, an interaction, or architecture, operations or total. Gives supported, refuted, inconclusive or not
-    evidence. Page faults and the session's bias stretch the interval as they do there: each side of a contrast is a
-    mean of cells, so it is moved by no more than a single variant would be. Raises ValueError for an unknown name.
+    Gives supported, refuted, inconclusive or not evidence. Page faults and the session's bias stretch the interval as
+    in any comparison: each side of a contrast is a mean of cells. Raises ValueError for an unknown name.
     """
     grid, times = measured.grid, measured.times
     name = canonical(name, grid)
@@ -202,8 +197,8 @@ def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
     """All effects of a grid, and how the total speed-up divides between architecture and operations.
 
     `alpha` is what each interval is judged at: a report's alpha over the number of its effects, to which every workload
-    of a grid adds `effect_count(grid)`. Then all intervals hold at once, and the share needs no alpha of its own: it
-    is what the intervals of both sides allow.
+    of a grid adds `effect_count(grid)`. Then all hold at once, and the share, which is what they allow, needs none of
+    its own.
     """
     grid, times = measured.grid, measured.times
     dummy = _dummy(measured, alpha)
@@ -266,8 +261,8 @@ def _trusted(times: WholeRounds, grid: Grid, alpha: float) -> bool:
 def _share(architecture: Effect, operations: Effect, bias: float) -> tuple[float, float, float] | None:
     """Architecture's share of the total with its interval; each side may be off by `bias` (log units) either way.
 
-    a / (a + o) is monotone in a and in o wherever a + o > 0, so over the rectangle of both intervals its extremes lie
-    in corners. The rectangle holds the truth whenever both intervals do, however they depend on each other.
+    a / (a + o) is monotone in a and in o wherever a + o > 0, so over the rectangle of both intervals, which holds the
+    truth whenever both do, its extremes lie in corners.
     """
     if not (
         architecture.low * operations.low > math.exp(2 * bias) and math.isfinite(architecture.high * operations.high)

@@ -56,8 +56,8 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
     """Each geometry written in each format and read back: same config, weights and logits as the folder's.
 
     F32 must be the same to the bit. The others must have every weight within the format's own rounding, and logits
-    within `TOLERANCE`; the detail has the largest difference as a share of the largest logit. llama.cpp sums in another
-    order, so its logits need only be within `TOLERANCE_LLAMA_CPP`, of F32 files.
+    within `TOLERANCE` of the largest. llama.cpp sums in another order: its logits of F32 files need only be within
+    `TOLERANCE_LLAMA_CPP`.
     """
     cases: list[Case] = []
     for geometry in gguf_geometries():
@@ -207,10 +207,8 @@ def check_tokenizer_matches(cache: Path, seed: int) -> list[Case]:
 
 
 def sentencepiece_like(size: int) -> str:
-    """A tokenizer.json as transformers makes it of Llama 2's SentencePiece model, of at most `size` words.
-
-    <unk>, <s> and </s>, all bytes, words of spaces alone, and what byte pair encoding finds in the corpus. Its merges
-    are made from scores by the library that makes them for Llama 2.
+    """A tokenizer.json as transformers makes it of Llama 2's SentencePiece model, of at most `size` words: <unk>, <s>
+    and </s>, all bytes, words of spaces alone, and what byte pair encoding finds in the corpus.
     """
     from transformers.convert_slow_tokenizer import generate_merges
 

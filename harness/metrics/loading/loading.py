@@ -1,12 +1,9 @@
 """The loading pass: how long weights take from their file, in rounds of all loaders in random order, and what it means.
 
-A pass of its own and not a workload: what it compares are loaders and not variants, its time is wall time, each load
-needs a process that has loaded nothing, and the page cache must be brought into a known state before each. It shares
-with the rounds what makes them sound: fresh state, random order, one number a round.
-
-A load of a large checkpoint takes seconds, too long for the rounds that a confidence sequence needs. So the number of
-rounds is fixed before the first one, by what a load of each format costs and never by what comes out, nobody looks
-before the last, and an ordinary t interval holds. Measured that way a dozen rounds are enough.
+A pass of its own and not a workload: it compares loaders by wall time, each load needs a process that has loaded
+nothing, and the page cache must be brought into a known state before each. A load of a large checkpoint takes seconds,
+too long for the rounds that a confidence sequence needs. So the number of rounds is fixed before the first one, by what
+a load of each format costs and never by what comes out, and an ordinary t interval holds.
 """
 
 from __future__ import annotations
@@ -59,10 +56,9 @@ def measure_loading(
 ) -> list[dict[str, Any]]:
     """Measure every loader on a checkpoint folder, with cold and with warm page cache: the records of loading.json.
 
-    One record a loader and state of the cache: {"checkpoint", "loader", "cache": "cold"|"warm", "variant",
-    "prompt_tokens", "file_bytes", "reason", "loads", "first_tokens"}. `reason` is None, or why there are no (further)
-    numbers, such as a page cache that cannot be emptied here; never is a warm load passed off as a cold one. `loads`
-    and `first_tokens` hold a dict a round: {"round", "position"} and the keys that `worker.measure_load` describes.
+    `reason` of a record is None, or why there are no (further) numbers, such as a page cache that cannot be emptied
+    here; never is a warm load passed off as a cold one. `loads` and `first_tokens` hold a dict a round: {"round",
+    "position"} and the keys that `worker.measure_load` describes.
 
     The files of the formats are written to a temporary folder in `cache` and removed. `asked` are the (loader, cache)
     whose share of the time to first token a claim is about (None: all): they come first where a round of everything,
@@ -182,12 +178,7 @@ def _costs(records: Sequence[Mapping[str, Any]], ask: Ask) -> dict[str, float]:
     return costs
 
 
-def _round(
-    tasks: Sequence[tuple[dict[str, Any], str]],
-    number: int,
-    rng: random.Random,
-    ask: Ask,
-) -> None:
+def _round(tasks: Sequence[tuple[dict[str, Any], str]], number: int, rng: random.Random, ask: Ask) -> None:
     """Every task that stands, in random order: a loader and state, for its load or for the first token."""
     standing = [(record, key) for record, key in tasks if record["reason"] is None]
     for position, (record, key) in enumerate(rng.sample(standing, len(standing))):
@@ -239,9 +230,9 @@ def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[
         common = sorted(ours.keys() & theirs.keys())
         values = [math.log(theirs[number]) - math.log(ours[number]) for number in common]
         interval = fixed_interval(values, alpha / len(pairs))
-        subject = (record["checkpoint"], record["cache"], record["loader"], metric)
-        ends = map(exp, (interval.centre, interval.low, interval.high))
-        effects.append(LoadEffect(*subject, *ends, interval.n, record["reason"] or base["reason"]))
+        subject: tuple[str, str, str, str] = (record["checkpoint"], record["cache"], record["loader"], metric)
+        ratio, low, high = (exp(end) for end in (interval.centre, interval.low, interval.high))
+        effects.append(LoadEffect(*subject, ratio, low, high, interval.n, record["reason"] or base["reason"]))
     return effects
 
 

@@ -14,8 +14,7 @@ from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
 from ...store.files import LOADING
 from ...store.folder import RunFolder
 from ...store.schema import Effect
-from ..base import PassContext
-from ..values import IntervalMetric
+from ..base import IntervalMetric, PassContext
 from .loading import LEAST_ROUNDS, LOADED_INTO, load_shares, measure_loading
 
 LOADING_SECONDS = 60.0

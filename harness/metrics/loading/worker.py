@@ -1,9 +1,9 @@
 """The verbs of the loading pass: `prepare_loads` once, then `load` for each measured load.
 
-Each load happens in a fork of this process, which has torch imported and has loaded nothing. So every load finds the
-same state, its resident memory is its own, and nothing that another left behind (mapped files, freed heap that is kept
-for reuse) helps it. Peak memory is the kernel's high-water mark of resident memory, because the question is how much
-memory a load holds. An allocation profiler would see a mapped file at its full length at once or not at all.
+Each load happens in a fork of this process, which has torch imported and has loaded nothing: every load finds the same
+state, its resident memory is its own, and nothing that another left behind helps it. Peak memory is the kernel's
+high-water mark of resident memory: an allocation profiler would see a mapped file at its full length at once or not at
+all.
 """
 
 from __future__ import annotations

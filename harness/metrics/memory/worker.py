@@ -43,8 +43,8 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
 def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     """Peak bytes of this process, which must be fresh: weights loaded and read, then lengths served.
 
-    On a CPU this is resident memory, where what a variant imports counts as its own; else what the device's allocator
-    gave out. `peak_bytes` has one value for each number of different lengths, `served` the lengths of the last.
+    On a CPU this is resident memory; else what the device's allocator gave out. `peak_bytes` has one value for each
+    number of different lengths, `served` the lengths of the last.
     """
     bench = worker.benches[workload]
     assert bench.checkpoint is not None

@@ -8,14 +8,12 @@ from typing import Any, Literal
 
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
-from ...measure.measurement import Measurement
+from ...measure.measurement import PASS_SECONDS, Measurement, ask_about, measured_by
 from ...measure.participants import ExperimentState, Group, Progress
-from ...measure.passes import PASS_SECONDS, ask_about, measured_by
 from ...store.files import ROOFLINE
 from ...store.folder import RunFolder
 from ...store.schema import Effect
-from ..base import PassContext, subjects
-from ..values import IntervalMetric, VariantHypothesis
+from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .roofline import reached
 
 ROOFLINE_SECONDS, ROOFLINE_CALLS = 12.0, 2000

@@ -3,7 +3,7 @@
     samples of a round --least_seconds--> least time / measured time --t interval over rounds--> Reached
 
 A round times both roofs and every variant beside each other, and gives one number a variant: the least time that its
-work can take at the rates which the roofs showed in this very round, over the time that it took. Times are medians over
+work can take at the rates that the roofs showed in this very round, over the time that it took. Times are medians over
 the samples of a round (where lengths differ, a median a length, summed). The number of rounds is fixed beforehand, so
 an ordinary t interval over the rounds' logarithms holds.
 """
@@ -40,10 +40,9 @@ class Estimate(NamedTuple):
 class Reached:
     """One variant on one workload.
 
-    `share` in percent of the roof; `call_ms` of a call; `gflops` and `gbytes` a second are what the two roofs showed.
+    `share` in percent of the roof; `call_ms` of a call; `gflops` and `gbytes` a second are what the roofs showed.
     `binds`: the roof that most of the least time belongs to. `intensity` in operations a byte. `in_cache`: whether the
-    weights fit in the last-level cache, so that `gbytes` is the cache's rate; None where its size is unknown. `seconds`
-    of samples, the roofs' included.
+    weights fit in the last-level cache; None where its size is unknown. `seconds` of samples, the roofs' included.
     """
 
     workload: str

@@ -12,15 +12,13 @@ from pydantic import AfterValidator, Field, model_validator
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
-from ...measure.measurement import Measurement
+from ...measure.measurement import PASS_SECONDS, Measurement, ask_about
 from ...measure.participants import ExperimentState, Group, Progress
-from ...measure.passes import PASS_SECONDS, ask_about
 from ...spec.hypotheses import Name, no_repeats
 from ...store.files import PHASE_FACTS
 from ...store.folder import RunFolder
 from ...store.schema import Effect
-from ..base import PassContext, subjects
-from ..values import IntervalMetric, VariantHypothesis
+from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .shares import share
 
 PHASE_ROUNDS = 12

@@ -1,17 +1,15 @@
 """A variant that says which phase it is in: the same source, imported once more, with a clock between its statements.
 
-Method. The source names the phase of every statement on a forward's path, by comments (`phase_map` describes them, and
-has the names for the two sources that take none). A private import of the variant gets one more statement wherever the
-phase changes: append (phase, time) to a list. The phases of a call are the differences of neighbouring timestamps, so
-they sum to the call, whatever it does.
+The source names the phase of every statement on a forward's path, by comments (`phase_map` describes them, and has the
+names for the two sources that take none). A private import gets one more statement wherever the phase changes: append
+(phase, time) to a list. The phases of a call are the differences of neighbouring timestamps, so they sum to the call.
 
 Why the source and not wrappers around methods: masks, scores, softmax and residual additions are statements inside
-functions, and the inlined code has one function in all, so wrappers could see neither. A timestamp costs a list append
-and a clock; a wrapper costs a Python call, and a wrapped `nn.Module` a slower path through torch besides. The same
-names tell a profiler's lines apart, which is a check by other means.
+functions, and the inlined code has one function in all. A timestamp costs a list append and a clock; a wrapper costs a
+Python call, and a wrapped `nn.Module` a slower path through torch. The same names tell a profiler's lines apart.
 
-Bias. Each timestamp lies inside the time it measures: one clock and one append are added to every change of phase. The
-caller measures what that costs by calling the untouched variant as well.
+Bias. Each timestamp lies inside the time it measures. The caller measures what that costs by calling the untouched
+variant as well.
 """
 
 from __future__ import annotations
@@ -34,15 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from llama_workbench import variants
 from llama_workbench.variants import Variant
-from llama_workbench.variants.phase_map import (
-    LIBRARY_MODEL,
-    MAPS,
-    MAY_RUN,
-    MUST_RUN,
-    OTHER,
-    PHASES,
-    VIEWS,
-)
+from llama_workbench.variants.phase_map import LIBRARY_MODEL, MAPS, MAY_RUN, MUST_RUN, OTHER, PHASES, VIEWS
 from llama_workbench.variants.source import import_copy, with_private_source
 
 from ...machine.places import place
