@@ -238,7 +238,7 @@ def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[Any, Grou
         begun.append((process, group, name, name in measurement.excluded))
         with pytest.MonkeyPatch.context() as patch:
             if name == "hangs":
-                patch.setattr(measure, "GATE_SECONDS", 1.0)
+                patch.setattr(gating, "GATE_SECONDS", 1.0)
             return begin(process, group, book, name)
 
     monkeypatch.setattr(measurement, "_begin_gate", spy)

@@ -123,13 +123,8 @@ def _from_outside(
         def stretch(side: str, seconds: float) -> tuple[int, int]:
             """Nanoseconds that a stretch took, and its calls."""
             process = processes[side]
-            go = process.ask_in_two(
-                "stretch",
-                STRETCH_SECONDS + 20 * call_ns[side] / 1e9,
-                workload=workload.name,
-                variant=side,
-                seconds=seconds,
-            )
+            limit = STRETCH_SECONDS + 20 * call_ns[side] / 1e9
+            go = process.ask_in_two("stretch", limit, workload=workload.name, variant=side, seconds=seconds)
             begun = _spent_ns(process, by_cpu)
             done = go()
             return _spent_ns(process, by_cpu) - begun, done["calls"]
@@ -156,13 +151,8 @@ def _wrong(
     """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is."""
     examination = measurement.examination
     assert examination is not None and group.folder is not None
-    found = process.ask(
-        "stretch_outputs",
-        STRETCH_SECONDS,
-        workload=book.experiment.workload.name,
-        variant=side,
-        outputs=str(examination.file),
-    )
+    what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
+    found = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
     if found["changed"]:
         return str(found["changed"])
     wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), found["drawn"])

@@ -120,10 +120,8 @@ class Gating(Participants):
         for book in group.books:
             facts = self._open(group.process, book)
             if book.folder:
-                self.checkpoints[book.experiment.workload.geometry] = {
-                    "name": book.experiment.workload.geometry,
-                    **facts,
-                }
+                geometry = book.experiment.workload.geometry
+                self.checkpoints[geometry] = {"name": geometry, **facts}
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
         for book, name in sorted(names, key=lambda entry: self.is_outside(entry[1])):
@@ -131,12 +129,8 @@ class Gating(Participants):
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
-                book.trace_differences = group.process.ask(
-                    "differences",
-                    GATE_SECONDS,
-                    workload=book.experiment.workload.name,
-                    pairs=[list(pair) for pair in pairs],
-                )
+                what = {"workload": book.experiment.workload.name, "pairs": [list(pair) for pair in pairs]}
+                book.trace_differences = group.process.ask("differences", GATE_SECONDS, **what)
         group.process.ask("freeze", GATE_SECONDS)
         self.changed()
 

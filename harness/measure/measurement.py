@@ -112,14 +112,9 @@ class Measurement(Gating):
             active = list(remaining.variants)
             estimate = sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
             try:
-                found = group.process.ask(
-                    "round",
-                    ROUND_SECONDS + 20 * 60 * estimate,
-                    workload=workload.name,
-                    round_index=book.rounds,
-                    active=active,
-                    outputs=str(self.examination.file) if self.examination else "",
-                )
+                outputs = str(self.examination.file) if self.examination else ""
+                what = {"workload": workload.name, "round_index": book.rounds, "active": active, "outputs": outputs}
+                found = group.process.ask("round", ROUND_SECONDS + 20 * 60 * estimate, **what)
             except WorkerFailed as failure:
                 self._lost(group, book, active, failure)
                 continue
@@ -201,13 +196,9 @@ def ask_about(
     while left:
         calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
         try:
-            found: dict[str, Any] = measurement.standing(group).ask(
-                verb,
-                limit_seconds + limit_calls * calls_seconds,
-                workload=book.experiment.workload.name,
-                variants=left,
-                **arguments,
-            )
+            what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
+            limit = limit_seconds + limit_calls * calls_seconds
+            found: dict[str, Any] = measurement.standing(group).ask(verb, limit, **what)
         except WorkerFailed as failure:
             guilty = left if failure.variant_index is None else [left[failure.variant_index]]
             lost |= dict.fromkeys(guilty, failure.reason)

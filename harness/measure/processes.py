@@ -82,15 +82,9 @@ class WorkerProcess:
         self._token = ""
         self._noise: list[int | None] = []
         self.pid = self._process.pid
-        told = {
-            "threads": threads,
-            "cache": str(cache),
-            "inflight_fd": self._marker.fileno(),
-            "device": device,
-            **(hello or {}),
-        }
+        told = {"threads": threads, "cache": str(cache), "inflight_fd": self._marker.fileno(), "device": device}
         try:
-            self._write(told)
+            self._write(told | dict(hello or {}))
             self._starting = Answer(self, "starting", START_SECONDS)
             if wait:
                 self._starting.result()
@@ -226,23 +220,16 @@ class WorkerProcess:
 
 def _environment(threads: int, device: str) -> dict[str, str]:
     """What is set for a measuring process before it begins."""
-    environment = child_environment()
-    environment |= ALLOCATOR
-    environment |= {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "RAYON_NUM_THREADS": str(threads),
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "PYTHONUNBUFFERED": "1",
-        # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
-        # would leave processes beside the one that is measured.
+    offline = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    one_each = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), str(threads))
+    # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
+    # would leave processes beside the one that is measured.
+    compilers = {
         "TORCHINDUCTOR_COMPILE_THREADS": str(granted_cores() if device == "cpu" else 1),
         "TORCH_WARM_POOL": "0",
     }
-    return environment
+    quiet = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
+    return child_environment() | ALLOCATOR | one_each | quiet | offline | compilers
 
 
 class Answer:
@@ -331,15 +318,8 @@ class Examination:
         Raises:
             WorkerFailed: nothing can be judged.
         """
-        wrong: dict[str, str] = self._process.ask(
-            "judge",
-            JUDGE_SECONDS,
-            folder=str(folder),
-            workload=workload.model_dump(),
-            draw=draw,
-            file=str(self.file),
-            outputs=list(drawn),
-        )
+        where = {"folder": str(folder), "file": str(self.file), "workload": workload.model_dump()}
+        wrong: dict[str, str] = self._process.ask("judge", JUDGE_SECONDS, **where, draw=draw, outputs=list(drawn))
         return wrong
 
     def close(self) -> None:

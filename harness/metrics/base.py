@@ -153,22 +153,19 @@ def judged(effects: Sequence[Effect]) -> Judged:
     return Judged(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, tuple(effects))
 
 
-def no_value(hypothesis: ValueHypothesis, workload: str, metric: str, reason: str = "") -> Effect:
+def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
     """The effect of a hypothesis without its value yet; `metric` says of what the value will be."""
-    return Effect(
+    variant, baseline = getattr(hypothesis, "variant", ""), getattr(hypothesis, "baseline", None) or ""
+    effect = Effect(
         workload=workload,
-        variant=getattr(hypothesis, "variant", ""),
-        baseline=getattr(hypothesis, "baseline", None) or "",
-        metric=metric,
-        ratio=math.nan,
-        low=-math.inf,
-        high=math.inf,
+        variant=variant,
+        baseline=baseline,
         rounds=0,
         seconds=0.0,
         verdict=NOT_MEASURABLE,
-        warnings=(reason,) if reason else (),
-        unit=hypothesis.unit,
+        warnings=(),
     )
+    return replace(effect, metric=metric, unit=hypothesis.unit)
 
 
 def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect:

@@ -149,16 +149,9 @@ def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float,
     centred = x - x.mean()
     slopes = calls_ns @ centred / (centred @ centred)
     interval = running_interval(slopes, alpha)
-    return Slope(
-        variant=variant,
-        baseline=baseline,
-        ns_per_position=interval.centre,
-        low=interval.low,
-        high=interval.high,
-        fixed_ns=float(np.median(calls_ns.mean(axis=1) - slopes * x.mean())),
-        rounds=rounds,
-        unstable=interval.unstable,
-    )
+    ends = (interval.centre, interval.low, interval.high)
+    fixed_ns = float(np.median(calls_ns.mean(axis=1) - slopes * x.mean()))
+    return Slope(variant, baseline, *ends, fixed_ns, rounds, interval.unstable)
 
 
 def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float) -> Interval:

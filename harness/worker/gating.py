@@ -202,15 +202,8 @@ def differences(worker: Worker, workload: str, pairs: Sequence[Sequence[str]]) -
         if ours is None or theirs is None:
             continue
         difference = trace_difference(ours, theirs)
-        found.append(
-            {
-                "baseline": baseline,
-                "variant": variant,
-                "same": difference is None,
-                "detail": difference or "",
-                "counts": op_counts(ours, theirs),
-            }
-        )
+        said = {"same": difference is None, "detail": difference or "", "counts": op_counts(ours, theirs)}
+        found.append({"baseline": baseline, "variant": variant, **said})
     return found
 
 

@@ -176,13 +176,9 @@ def measure_round(
     """
     bench = worker.benches[workload]
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
-    shape = shape_of_round(
-        bench.workload,
-        {name: bench.subjects[name].call_ns for name in active},
-        once=bench.once,
-        sample_ns=worker.device.sample_ns,
-        rebuild_ns=bench.rebuild_ns,
-    )
+    call_ns = {name: bench.subjects[name].call_ns for name in active}
+    sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
+    shape = shape_of_round(bench.workload, call_ns, once=bench.once, sample_ns=sample_ns, rebuild_ns=rebuild_ns)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
     drawn = Drawn(2 if worker.watch.beside_foreign else 1)
@@ -271,21 +267,11 @@ class _Round:
             spent = self.worker.device.sample(runner, count, kept)
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
             subject.growth_bytes += max(0, faults) * resource.getpagesize()
-            self.samples.append(
-                Sample(
-                    name,
-                    sub_round,
-                    position,
-                    length,
-                    count * runner.counts_as,
-                    spent.cpu_ns,
-                    spent.wall_ns - runner.uncounted_ns,
-                    faults,
-                    *runner.first_ns(),
-                    spent.device_ns,
-                    runner.first_device_ns(),
-                )
-            )
+            position_and_length = (sub_round, position, length)
+            wall_ns = spent.wall_ns - runner.uncounted_ns
+            times = (count * runner.counts_as, spent.cpu_ns, wall_ns, faults, *runner.first_ns())
+            device_ns = (spent.device_ns, runner.first_device_ns())
+            self.samples.append(Sample(name, *position_and_length, *times, *device_ns))
             self._look(name, runner, spent, kept, runner.asked[primed:])
         self.drawn.end_sub_round()
 
@@ -297,14 +283,8 @@ class _Round:
                 tensors["logits"] = runner.next_logits().clone()
         elif self.bench.checkpoint is None:
             self.bench.subjects[name].last = spent.out
-        self.worker.watch.spent(
-            name,
-            calls=max(len(kept), 1),
-            process_ns=spent.process_ns,
-            others_ns=spent.others_ns,
-            wall_ns=spent.around_ns,
-            waits=spent.waits,
-        )
+        used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
+        self.worker.watch.spent(name, calls=max(len(kept), 1), waits=spent.waits, **used)
         change = self.worker.changed(name)
         if gc.isenabled():
             gc.disable()

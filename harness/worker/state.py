@@ -194,16 +194,9 @@ def open_workload(worker: Worker, workload: dict[str, Any], folder: str | None, 
     words = checkpoint.config.vocab_size
     ids = tokenizer.prompt_ids(source, count=work.batch, length=longest, seed=seed, vocab_size=words, cache=cache)
     text = tokenizer.text_ids(source, vocab_size=words, cache=cache)
-    worker.benches[work.name] = Bench(
-        work,
-        checkpoint,
-        torch.tensor(ids, dtype=torch.long).to(device),
-        longest,
-        seed,
-        dtype,
-        prompts=Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated"),
-        source=source,
-    )
+    prompt = torch.tensor(ids, dtype=torch.long).to(device)
+    prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
+    worker.benches[work.name] = Bench(work, checkpoint, prompt, longest, seed, dtype, prompts=prompts, source=source)
     return {
         "parameters": checkpoint.parameters,
         "hidden_size": checkpoint.config.hidden_size,

@@ -234,19 +234,13 @@ def verdict_on(attribution: Attribution, claimed: str) -> str:
 def _dummy(measured: MeasuredGrid, alpha: float) -> Effect:
     interval = running_interval(dummy_series(measured.times, measured.seed), alpha)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
-    return Effect(
-        workload=measured.workload,
-        variant=f"{DUMMY} new",
-        baseline=f"{DUMMY} old",
-        metric=f"{measured.clock} time",
-        ratio=math.exp(interval.centre),
-        low=math.exp(interval.low),
-        high=math.exp(interval.high),
-        rounds=interval.n,
-        seconds=0.0,
-        verdict="fired" if fired else "passed",
-        warnings=(),
-    )
+    verdict, variant, baseline = "fired" if fired else "passed", f"{DUMMY} new", f"{DUMMY} old"
+    effect = Effect(
+        workload=measured.workload, variant=variant, baseline=baseline, rounds=interval.n, seconds=0.0,
+        verdict=verdict, warnings=(),
+    )  # fmt: skip
+    ratio, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
+    return replace(effect, metric=f"{measured.clock} time", ratio=ratio, low=low, high=high)
 
 
 def _trusted(times: WholeRounds, grid: Grid, alpha: float) -> bool:

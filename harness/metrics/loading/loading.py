@@ -76,16 +76,10 @@ def measure_loading(
             records = _records(facts, folder.name, variant, prompt_tokens)
 
             def ask(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+                kind = {"loader": record["loader"].partition("@")[0], "cold": record["cache"] == "cold"}
+                first = {"first_token": key == "first_tokens", "tokens": prompt_tokens}
                 try:
-                    found: dict[str, Any] = process.ask(
-                        "load",
-                        LOAD_SECONDS,
-                        **common,
-                        loader=record["loader"].partition("@")[0],
-                        cold=record["cache"] == "cold",
-                        first_token=key == "first_tokens",
-                        tokens=prompt_tokens,
-                    )
+                    found: dict[str, Any] = process.ask("load", LOAD_SECONDS, **common, **kind, **first)
                 except WorkerFailed as failure:
                     return {"reason": failure.reason}
                 return found
@@ -101,21 +95,13 @@ def _records(
 ) -> list[dict[str, Any]]:
     """An empty record for each loader, the control among them, with a cold and with a warm page cache."""
     name = next((fact["checkpoint"] for fact in facts.values() if "checkpoint" in fact), folder)
-    return [
-        {
-            "checkpoint": name,
-            "loader": loader,
-            "cache": state,
-            "variant": variant,
-            "prompt_tokens": prompt_tokens,
-            "file_bytes": facts[loader.partition("@")[0]].get("bytes"),
-            "reason": facts[loader.partition("@")[0]].get("reason"),
-            "loads": [],
-            "first_tokens": [],
-        }
-        for loader in (*facts, CONTROL)
-        for state in ("cold", "warm")
-    ]
+    records: list[dict[str, Any]] = []
+    for loader in (*facts, CONTROL):
+        fact = facts[loader.partition("@")[0]]
+        common = {"checkpoint": name, "loader": loader, "variant": variant, "prompt_tokens": prompt_tokens}
+        of_file = {"file_bytes": fact.get("bytes"), "reason": fact.get("reason")}
+        records += [common | of_file | {"cache": state, "loads": [], "first_tokens": []} for state in ("cold", "warm")]
+    return records
 
 
 def _rounds(

@@ -57,16 +57,12 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
             for book in context.measurement.books
             if book.experiment.workload.name in wanted and book.folder is not None
         }
+        asked = {(hypothesis.quantity, hypothesis.of) for hypothesis in hypotheses}
         records: list[dict[str, Any]] = []
         for folder in folders.values():
+            log, progress, seed = context.log("loading"), context.progress, context.seed
             records += measure_loading(
-                folder,
-                cache=context.cache,
-                log=context.log("loading"),
-                seed=context.seed,
-                seconds=LOADING_SECONDS,
-                progress=context.progress,
-                asked={(hypothesis.quantity, hypothesis.of) for hypothesis in hypotheses},
+                folder, cache=context.cache, log=log, seed=seed, seconds=LOADING_SECONDS, progress=progress, asked=asked
             )
             context.folder.write_json(LOADING, records)
 

@@ -91,14 +91,9 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     def step(lengths: list[int], held: dict[str, int], kept: dict[str, int]) -> dict[str, Any]:
         entry: dict[str, Any] = {"lengths": lengths, "held": held, "kept": kept, "computed": None}
         if policy is not None:
+            room, context, chunk = bench.max_length, work.context, work.chunk
             computed = expected(
-                policy,
-                checkpoint.config,
-                lengths,
-                max_length=bench.max_length,
-                context=work.context,
-                chunk=work.chunk,
-                **sizes,
+                policy, checkpoint.config, lengths, max_length=room, context=context, chunk=chunk, **sizes
             )
             entry["computed"] = asdict(computed)
         return entry

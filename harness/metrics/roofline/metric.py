@@ -55,16 +55,9 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
         found = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
         value, low, high = found.share
         above = ("more than the roof: what it is measured with does not reach this machine's peak",)
-        return replace(
-            effect,
-            metric=f"share of the roofline ({found.binds} binds)",
-            ratio=value,
-            low=low,
-            high=high,
-            rounds=found.rounds,
-            seconds=found.seconds,
-            warnings=above if low > 100 else (),
-        )
+        metric = f"share of the roofline ({found.binds} binds)"
+        effect = replace(effect, metric=metric, warnings=above if low > 100 else ())
+        return replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
 
 
 METRIC = RooflineMetric()
