@@ -118,7 +118,12 @@ class ValueMetric(Metric[V], Generic[V]):
     def judge(self, hypothesis: V, evidence: Evidence, *, alpha: float) -> Judged:
         """The verdict on all workloads together; those without a value are left out and named."""
         workloads = hypothesis.workload_names() or ("",)
-        return judged([self.effect(hypothesis, workload, evidence, alpha) for workload in workloads])
+        effects = [self.effect(hypothesis, workload, evidence, alpha) for workload in workloads]
+        missing = [effect for effect in effects if effect.verdict == NOT_MEASURABLE]
+        if len(missing) == len(effects):
+            return Judged(NOT_MEASURABLE, reasons(effects), tuple(effects))
+        verdict, reason = combine([effect for effect in effects if effect not in missing])
+        return Judged(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, tuple(effects))
 
 
 class IntervalMetric(ValueMetric[V], Generic[V]):
@@ -142,15 +147,6 @@ class IntervalMetric(ValueMetric[V], Generic[V]):
         except ValueError as error:
             return replace(effect, warnings=(str(error),))
         return in_range(effect, hypothesis, *effect.warnings)
-
-
-def judged(effects: Sequence[Effect]) -> Judged:
-    """One verdict from the values, of which some may not be measurable here."""
-    missing = [effect for effect in effects if effect.verdict == NOT_MEASURABLE]
-    if len(missing) == len(effects):
-        return Judged(NOT_MEASURABLE, reasons(effects), tuple(effects))
-    verdict, reason = combine([effect for effect in effects if effect not in missing])
-    return Judged(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, tuple(effects))
 
 
 def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:

@@ -17,8 +17,9 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from ..evidence.evidence import Evidence
+from ..evidence.numbers import exp
 from ..spec.hypotheses import Names
-from ..spec.regions import Range, Region
+from ..spec.regions import Region
 from ..stats.confidence import Interval, running_interval
 from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
@@ -91,20 +92,16 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     else:
         verdict = "refuted" if region.excludes(low, high) else "inconclusive"
     reason = (
-        f"from {sizes[0]:g} to {sizes[-1]:g} the gain changes by a factor of {_exp(rise):.4g} "
-        f"[{_exp(low):.4g}, {_exp(high):.4g}]"
+        f"from {sizes[0]:g} to {sizes[-1]:g} the gain changes by a factor of {exp(rise):.4g} "
+        f"[{exp(low):.4g}, {exp(high):.4g}]"
     )
     if falls:
         reason += "; it falls for certain from " + ", ".join(f"{one:g} to {other:g}" for one, other in falls)
-    return Trend(_exp(rise), _exp(low), _exp(high), falls, verdict, reason)
+    return Trend(exp(rise), exp(low), exp(high), falls, verdict, reason)
 
 
 def _log(ratio: float) -> float:
     return math.log(ratio) if ratio > 0 else -math.inf
-
-
-def _exp(log_ratio: float) -> float:
-    return math.exp(log_ratio) if log_ratio < 700 else math.inf
 
 
 # -- over the position -------------------------------------------------------------------------------------------------
@@ -287,23 +284,14 @@ class ScalingMetric(Metric[ScalingHypothesis]):
         if len(gains) < len(hypothesis.workloads):
             return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
         sized = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in gains]
-        rising = trend(sized, _rise_region(hypothesis.region))
-        effect = replace(
-            no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain"),
-            ratio=(rising.rise - 1) * 100,
-            low=(rising.low - 1) * 100,
-            high=(rising.high - 1) * 100,
-            rounds=min(gain.rounds for gain in gains),
-            seconds=sum(gain.seconds for gain in gains),
-            verdict=rising.verdict,
-            warnings=(rising.reason,),
-        )
+        ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
+        rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))
+        effect = no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain")
+        ratio, low, high = ((end - 1) * 100 for end in (rising.rise, rising.low, rising.high))
+        rounds, seconds = min(gain.rounds for gain in gains), sum(gain.seconds for gain in gains)
+        effect = replace(effect, ratio=ratio, low=low, high=high, rounds=rounds, seconds=seconds)
+        effect = replace(effect, verdict=rising.verdict, warnings=(rising.reason,))
         return Judged(rising.verdict, rising.reason, (effect,))
-
-
-def _rise_region(region: Range) -> Region:
-    """Percent of rise as a region of log ratios."""
-    return Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in (region.low, region.high)))
 
 
 METRIC = ScalingMetric()

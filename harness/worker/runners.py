@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from types import ModuleType
@@ -130,7 +131,17 @@ class Runner:
 
     counts_as = 1
     uncounted_ns = 0
-    asked: list[tuple[int, int]]
+
+    def __init__(self, model: Any, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.asked: list[tuple[int, int]] = []
+        self.calls: deque[Tensor] = deque()
+
+    def take(self, length: int, prompt: int, repeats: int) -> None:
+        """Whole prompts of `length` tokens, one for each call."""
+        self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
+        self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         raise NotImplementedError
@@ -149,11 +160,6 @@ class Runner:
 
 class PrefillRunner(Runner):
     """A new sequence: `reset` and one forward, both timed (a new sequence may cost a new cache)."""
-
-    def __init__(self, model: Model, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
-        self.calls: deque[Tensor] = deque()
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         context = self.bench.workload.context
@@ -194,8 +200,7 @@ class DecodeRunner(Runner):
     """One token after another, at rising positions. The context is filled once and not timed."""
 
     def __init__(self, model: Model, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
+        super().__init__(model, bench)
         self.position = 0
         self.prompt = 0
         self.steps: list[Tensor] = []
@@ -227,17 +232,14 @@ class GenerateRunner(Runner):
     """A new sequence from its prompt to its last token, [B, N]. The clock is read at the first token as well."""
 
     def __init__(self, model: Model, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
+        super().__init__(model, bench)
         self.count = bench.workload.new_tokens or 0
-        self.calls: deque[Tensor] = deque()
         self.tokens = self.generated = bench.gate_prompt[:, :1]
         self.first_token = torch.empty(bench.workload.batch, dtype=torch.long, device=self.tokens.device)
         self.first = (0, 0)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
-        self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
+        self.take(length, prompt, repeats)
 
     def call(self) -> Tensor:
         wall = perf_counter_ns()
@@ -287,19 +289,15 @@ class RequestRunner(Runner):
     """
 
     def __init__(self, model: Any, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
+        super().__init__(model, bench)
         self.work = bench.workload
         if self.work.kind == "decode":
             self.counts_as = DECODED
-        self.calls: deque[Tensor] = deque()
         self.generated = bench.gate_prompt[:, :1]
         self.first = (0, 0)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        tokens = max(1, self.work.context) if self.work.kind == "decode" else length
-        self.asked = [(number, tokens) for number in range(prompt, prompt + repeats)]
-        self.calls = deque(self.bench.tokens(number, tokens) for number, _ in self.asked)
+        self.take(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
 
     def call(self) -> Tensor:
         tokens = self.calls.popleft()
@@ -320,13 +318,20 @@ class RequestRunner(Runner):
         return self.first
 
 
-class ComponentRunner(Runner):
-    """One part of a layer, without a model."""
+class PlainRunner(Runner):
+    """A call that needs nothing: of one part of a layer, or of a kernel."""
 
-    def __init__(self, component: components.Component) -> None:
-        self.component = component
+    def __init__(self, call: Callable[[], Tensor]) -> None:
         self.asked = []
-        self.call = component.run  # type: ignore[method-assign]
+        self.call = call  # type: ignore[method-assign]
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         pass
+
+
+class ComponentRunner(PlainRunner):
+    """One part of a layer, without a model."""
+
+    def __init__(self, component: components.Component) -> None:
+        super().__init__(component.run)
+        self.component = component

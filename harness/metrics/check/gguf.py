@@ -74,12 +74,11 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
                 theirs = _llama_cpp(file) if form == "F32" else None
                 if theirs is not None:
                     found = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
-                    cases.append(_llama_cpp_case(f"{geometry.name} {form} in llama.cpp", found, expected))
-                difference = (_logits(read, tokens) - expected).abs().max().item() / expected.abs().max().item()
+                    cases.append(
+                        (f"{geometry.name} {form} in llama.cpp", *_close(found, expected, TOLERANCE_LLAMA_CPP))
+                    )
+                passed, detail = _close(_logits(read, tokens), expected, TOLERANCE[form])
                 wrong = _wrong_weight(original, read, form)
-            passed, detail = difference <= TOLERANCE[form], f"largest relative error of a logit {difference:.2g}"
-            if not passed:
-                detail += f", expected at most {TOLERANCE[form]:g}"
             if read.config != original.config:
                 passed, detail = False, f"config {_first_difference(original.config, read.config)}; {detail}"
             if wrong:
@@ -107,12 +106,12 @@ def _llama_cpp_logits(model: Any, tokens: Tensor) -> Tensor:
     return torch.tensor(model.scores[len(tokens) - 1], dtype=torch.float64)
 
 
-def _llama_cpp_case(name: str, found: Tensor, expected: Tensor) -> Case:
+def _close(found: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]:
+    """Whether logits differ by no more than this share of the largest."""
     difference = (found - expected).abs().max().item() / expected.abs().max().item()
     detail = f"largest relative error of a logit {difference:.2g}"
-    if difference <= TOLERANCE_LLAMA_CPP:
-        return name, True, detail
-    return name, False, f"{detail}, expected at most {TOLERANCE_LLAMA_CPP:g}"
+    passed = difference <= allowed
+    return passed, detail if passed else f"{detail}, expected at most {allowed:g}"
 
 
 def _logits(checkpoint: checkpoints.Checkpoint, tokens: Tensor) -> Tensor:

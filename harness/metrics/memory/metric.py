@@ -39,8 +39,6 @@ CALLS = 6 * MOST_LENGTHS
 START_SECONDS_EACH = 5.0
 """About what a fresh process takes until it can measure; for the progress bar only."""
 
-CACHES = ("kv", "rope", "mask")
-
 
 def run_memory(
     measurement: Measurement, folder: RunFolder, progress: Progress, wanted: Sequence[tuple[str, str]]
@@ -166,15 +164,15 @@ def _transient(row: Mapping[str, Any]) -> list[int]:
     return [row["transients"][0]["peak_bytes"]] if row.get("transients") else []
 
 
+def _caches(state: str) -> Callable[[Mapping[str, Any]], list[int]]:
+    return _by_step(state, "kv", "rope", "mask")
+
+
 QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, str]] = {
     "masks_of_weights": (_by_step("held", "mask"), "weights_bytes", "of masks after {}"),
     "masks_of_kv": (_by_step("held", "mask"), "kv_bytes", "of masks after {}"),
-    "cache_of_weights": (_by_step("held", *CACHES), "weights_bytes", "of KV, RoPE tables and masks after {}"),
-    "kept_of_weights": (
-        _by_step("kept", *CACHES),
-        "weights_bytes",
-        "of KV, RoPE tables and masks after {} and a reset",
-    ),
+    "cache_of_weights": (_caches("held"), "weights_bytes", "of KV, RoPE tables and masks after {}"),
+    "kept_of_weights": (_caches("kept"), "weights_bytes", "of KV, RoPE tables and masks after {} and a reset"),
     "repacked_of_weights": (_by_step("held", "repacked"), "weights_bytes", "of weights in another order after {}"),
     "transient_of_weights": (_transient, "weights_bytes", "at the peak of one warmed-up call of the longest of {}"),
     "resident_of_weights": (_resident, "weights_bytes", "of peak {peak} above weights loaded and read, after {}"),

@@ -27,7 +27,7 @@ from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample
 from ...worker.round_loop import rebuilt
 from ...worker.rounds import FILLED_NS, PRIME_NS, SHORT_SAMPLE_NS
-from ...worker.runners import Runner, runner_of
+from ...worker.runners import PlainRunner, Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
 from .work import products, weight_bytes, work_of_call
 
@@ -111,17 +111,6 @@ MATMUL, MEMORY = "@matmul", "@memory"
 """No variant can have these names: a function's name has no @."""
 
 
-class KernelRunner(Runner):
-    """A kernel that shows what this machine can do, with operands of its own."""
-
-    def __init__(self, kernel: PeakKernel) -> None:
-        self.asked = []
-        self.call = kernel.build()  # type: ignore[method-assign]
-
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        pass
-
-
 def roofline(worker: Worker, workload: str, variants: list[str], seconds: float) -> dict[str, Any]:
     """Samples of both peak kernels and of all variants, in the form of `roofline.Record`; about `seconds`."""
     bench = worker.benches[workload]
@@ -177,7 +166,9 @@ def _round(
 
     def build(name: str) -> Runner:
         is_kernel = name in kernels
-        runner = KernelRunner(kernels[name]) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
+        runner = (
+            PlainRunner(kernels[name].build()) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
+        )
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner
