@@ -17,16 +17,6 @@ from numpy.typing import NDArray
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
-from llama_workbench.harness.metrics.attribution.effects import (
-    Attribution,
-    attribute,
-    dummy_series,
-    judge_factor,
-    measured_grid,
-    open_effects,
-    refusal,
-    verdict_on,
-)
 from llama_workbench.harness.metrics.attribution.grid import (
     GRID,
     Factor,
@@ -35,6 +25,16 @@ from llama_workbench.harness.metrics.attribution.grid import (
     contrasts,
     effect_count,
     needed_variants,
+)
+from llama_workbench.harness.metrics.attribution.metric import (
+    Attribution,
+    attribute,
+    dummy_series,
+    judge_factor,
+    measured_grid,
+    open_effects,
+    refusal,
+    verdict_on,
 )
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -324,7 +324,7 @@ def test_verdicts_on_what_was_said() -> None:
 def test_the_share_holds_for_every_truth_that_the_intervals_allow(
     a: float, a_wide: float, o: float, o_wide: float, at: float, there: float
 ) -> None:
-    from llama_workbench.harness.metrics.attribution.effects import _share
+    from llama_workbench.harness.metrics.attribution.metric import _share
 
     base = attributed_once()
     ours = replace(base.effects["architecture"], ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))

@@ -16,7 +16,7 @@ import torch
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.metrics.loading import loaders
-from llama_workbench.harness.metrics.loading.loading import (
+from llama_workbench.harness.metrics.loading.metric import (
     BASELINE,
     CONTROL,
     LEAST_BESIDE,
@@ -106,7 +106,7 @@ def test_the_number_of_rounds_is_fixed_by_what_a_load_costs(
 
 def test_what_is_asked_is_measured_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = synthesize(geometries.get("tiny"), cache=tmp_path)
-    monkeypatch.setattr("llama_workbench.harness.metrics.loading.loading.plan_rounds", lambda *_: (4, 2))
+    monkeypatch.setattr("llama_workbench.harness.metrics.loading.metric.plan_rounds", lambda *_: (4, 2))
     records = measure_loading(
         folder,
         cache=tmp_path,

@@ -26,7 +26,7 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline import worker as kernels
-from llama_workbench.harness.metrics.roofline.roofline import pairs, reached
+from llama_workbench.harness.metrics.roofline.metric import pairs, reached
 from llama_workbench.harness.metrics.roofline.work import (
     Work,
     least_seconds,

@@ -67,6 +67,9 @@ def test_a_generation_is_a_sample_of_its_own() -> None:
 
 
 class Nothing(Runner):
+    def __init__(self) -> None:
+        """No model."""
+
     """A side that computes nothing."""
 
 

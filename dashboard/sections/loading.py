@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.harness.metrics.loading.loading import LEAST_ROUNDS
+from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words

@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-from llama_workbench.harness.metrics.roofline.roofline import Estimate, Reached, all_reached
+from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llama_workbench.harness.metrics.loading.loading import METRICS, LoadEffect, load_effects, load_shares
+from llama_workbench.harness.metrics.loading.metric import METRICS, LoadEffect, load_effects, load_shares
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store import pass_schema
 from llama_workbench.harness.store.folder import RunFolder

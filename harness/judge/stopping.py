@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..evidence.effect import ALPHA, decided, remaining_seconds
 from ..measure.measurement import Remaining
-from ..metrics.attribution.effects import OpenEffect, open_effects
 from ..metrics.attribution.grid import ARCHITECTURE, OPERATIONS
+from ..metrics.attribution.metric import OpenEffect, open_effects
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Experiment
 from ..spec.regions import Region
