@@ -65,9 +65,7 @@ class Inflation:
     verdict on "too high by `times`": supported, refuted, depends (on which end of the claim is meant) or inconclusive.
     """
 
-    low_end: Quotient
-    high_end: Quotient
-    times: tuple[float, float]
+    ends: tuple[Quotient, ...]
     verdict: str
     reason: str
 
@@ -104,7 +102,7 @@ def inflation(claimed: tuple[float, float], low: float, high: float, times: tupl
     reason = "; ".join(
         f"{ratio:g}x was too high by a factor of {end.describe()}" for ratio, end in zip(claimed, ends, strict=True)
     )
-    return Inflation(ends[0], ends[1], times, verdict, f"{measured}: {reason}")
+    return Inflation(tuple(ends), verdict, f"{measured}: {reason}")
 
 
 def _percent(gain: float) -> str:
@@ -112,13 +110,9 @@ def _percent(gain: float) -> str:
 
 
 def _piece(low: float, high: float) -> str:
-    if math.isinf(low) and math.isinf(high):
-        return "anything"
-    if math.isinf(high):
-        return f"at least {low:.3g}"
     if math.isinf(low):
-        return f"at most {high:.3g}"
-    return f"{low:.3g} to {high:.3g}"
+        return "anything" if math.isinf(high) else f"at most {high:.3g}"
+    return f"at least {low:.3g}" if math.isinf(high) else f"{low:.3g} to {high:.3g}"
 
 
 # -- the metric --------------------------------------------------------------------------------------------------------
@@ -168,17 +162,13 @@ def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
     """The factor on one workload, from the measured ratio."""
     assert hypothesis.range is not None
     found = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
-    pieces = [piece for end in (found.low_end, found.high_end) for piece in end.pieces]
-    return replace(
-        no_value(hypothesis, gain.workload, "claimed gain over measured gain"),
-        ratio=(sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf,
-        low=min(low for low, _ in pieces) if pieces else -math.inf,
-        high=max(high for _, high in pieces) if pieces else math.inf,
-        rounds=gain.rounds,
-        seconds=gain.seconds,
-        verdict=found.verdict,
-        warnings=(found.reason,),
-    )
+    pieces = [piece for end in found.ends for piece in end.pieces]
+    effect = no_value(hypothesis, gain.workload, "claimed gain over measured gain")
+    ratio = (sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf
+    low = min((low for low, _ in pieces), default=-math.inf)
+    high = max((high for _, high in pieces), default=math.inf)
+    effect = replace(effect, ratio=ratio, low=low, high=high, rounds=gain.rounds, seconds=gain.seconds)
+    return replace(effect, verdict=found.verdict, warnings=(found.reason,))
 
 
 METRIC = InflationMetric()

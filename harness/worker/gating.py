@@ -16,8 +16,7 @@ from llama_workbench.variants.outside import OutsideVariantError
 from . import reference_logits
 from .channel import in_one_line
 from .devices import Cuda
-from .gates.component import judge_component
-from .gates.logits import Case, Gate, beyond, judge_logits, judge_tokens, run_cases
+from .gates.logits import Case, Gate, beyond, judge_component, judge_logits, judge_tokens, run_cases
 from .gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
 from .gates.small import small_gate
 from .runners import (
@@ -67,11 +66,9 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         # torch sees nothing of an engine: two of them would have the same trace. Compiled code cannot be traced.
         if bench.checkpoint is not None and subject.variant.engine is None and not subject.variant.compiled:
             subject.trace = _trace(bench, subject.variant.build)
-            found["trace"] = {
-                "digest": subject.trace.digest,
-                "ops": len(subject.trace.ops),
-                "attention_kernels": attention_kernels(subject.trace),
-            }
+            kernels = attention_kernels(subject.trace)
+            digest, count = subject.trace.digest, len(subject.trace.ops)
+            found["trace"] = {"digest": digest, "ops": count, "attention_kernels": kernels}
         found |= calibrate(worker, bench, subject, variant)
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=f"raises {in_one_line(error)}"))}

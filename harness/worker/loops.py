@@ -82,9 +82,8 @@ class _Stretch:
 
 def _stretch_of(worker: Worker, workload: str, variant: str) -> _Stretch:
     bench = worker.benches[workload]
-    return worker.once(
-        ("stretch", workload, variant), lambda: _Stretch(runner_of(worker, bench, bench.subjects[variant].variant))
-    )
+    key = ("stretch", workload, variant)
+    return worker.once(key, lambda: _Stretch(runner_of(worker, bench, bench.subjects[variant].variant)))
 
 
 def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, call_lengt
 
 from ..spec.sample import Sample
 from .devices import Cuda, Spent
-from .gates.component import TOLERANCE, component_error
+from .gates.logits import TOLERANCE, component_error
 from .round_loop import Rebuilt, rebuilt
 from .runners import ComponentRunner, GenerateRunner, Runner, runner_of
 from .state import Bench, Worker

@@ -197,9 +197,5 @@ def open_workload(worker: Worker, workload: dict[str, Any], folder: str | None, 
     prompt = torch.tensor(ids, dtype=torch.long).to(device)
     prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
     worker.benches[work.name] = Bench(work, checkpoint, prompt, longest, seed, dtype, prompts=prompts, source=source)
-    return {
-        "parameters": checkpoint.parameters,
-        "hidden_size": checkpoint.config.hidden_size,
-        "digest": checkpoint.digest,
-        "synthetic": checkpoint.synthetic,
-    }
+    sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}
+    return {**sizes, "digest": checkpoint.digest, "synthetic": checkpoint.synthetic}

@@ -119,14 +119,11 @@ def _touched(loader: Loader, path: Path) -> dict[str, Any]:
     _read(weights)
     touched = time.perf_counter_ns()
     after = _memory()
-    return {
-        "open_ns": opened - start,
-        "touched_ns": touched - start,
-        "peak_bytes": after["VmHWM"] - before["VmRSS"],
-        "private_bytes": after["RssAnon"] - before["RssAnon"],
-        "mapped_bytes": after["RssFile"] - before["RssFile"],
-        "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
-    }
+    private_bytes, mapped_bytes = (after[kind] - before[kind] for kind in ("RssAnon", "RssFile"))
+    held = {"private_bytes": private_bytes, "mapped_bytes": mapped_bytes}
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults
+    times = {"open_ns": opened - start, "touched_ns": touched - start}
+    return {**times, "peak_bytes": after["VmHWM"] - before["VmRSS"], **held, "major_faults": faults}
 
 
 def _read(weights: Mapping[str, Tensor]) -> None:

@@ -33,11 +33,8 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         model = getattr(runner, "model", None)
         del runner  # what the harness keeps for itself, such as generated tokens, is not the variant's
         found = tensors_since(before) if model is not None else {}
-    return {
-        "peak_transient_bytes": peak,
-        "parameter_bytes": bench.parameter_bytes,
-        "cache_bytes": sum(one.nbytes for one in found.values()),
-    }
+    cache = sum(one.nbytes for one in found.values())
+    return {"peak_transient_bytes": peak, "parameter_bytes": bench.parameter_bytes, "cache_bytes": cache}
 
 
 def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -58,14 +55,9 @@ def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         for lengths in _serve(runner, bench, worker.device):
             served = lengths
             peaks.append(worker.device.most_held_bytes())
-    return {
-        "device": worker.device.kind,
-        "planned_lengths": doublings(longest_call(bench.workload))[-1],
-        "served": served,
-        "weights_bytes": bench.parameter_bytes,
-        "loaded_bytes": loaded,
-        "peak_bytes": peaks,
-    }
+    sizes = {"weights_bytes": bench.parameter_bytes, "loaded_bytes": loaded, "peak_bytes": peaks}
+    planned = doublings(longest_call(bench.workload))[-1]
+    return {"device": worker.device.kind, "planned_lengths": planned, "served": served, **sizes}
 
 
 def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -155,9 +147,4 @@ def _peak_of_call(runner: Runner, bench: Bench, length: int, device: Device) -> 
     return device.peak_bytes(runner.call)
 
 
-VERBS = {
-    "memory": memory,
-    "memory_peak": memory_peak,
-    "memory_held": memory_held,
-    "memory_transients": memory_transients,
-}
+VERBS = {verb.__name__: verb for verb in (memory, memory_peak, memory_held, memory_transients)}

@@ -144,12 +144,10 @@ def _round(this: _Pass, round_index: int) -> list[list[Any]]:
     with rebuilt(worker, rng, sides, build) as built:
         gc.collect()
         for call, length in enumerate(lengths):
-            spent = {
-                (name, with_marks): _timed_call(
-                    this, runner, marked[name] if with_marks else None, partial(prepare, runner, length)
-                )
-                for _, (name, with_marks), runner in built.turns()
-            }
+            spent = {}
+            for _, (name, with_marks), runner in built.turns():
+                ready = partial(prepare, runner, length)
+                spent[name, with_marks] = _timed_call(this, runner, marked[name] if with_marks else None, ready)
             for name in marked:
                 plain_ns = sum(spent[name, False].values())
                 rows.append([name, round_index, call, length, plain_ns, spent[name, True]])
