@@ -294,7 +294,7 @@ class _HarnessClocks(_Model):
         super().__init__(*args)
         import importlib
 
-        for module in ("devices", "runners", "calibration", "rounds", "main"):
+        for module in ("devices", "runners", "gating", "rounds", "main"):
             try:
                 found = importlib.import_module(f"llama_workbench.harness.worker.{module}")
             except ImportError:
@@ -518,9 +518,8 @@ def main(names: list[str], workload: str) -> None:
     from llama_workbench.datasets.checkpoints import synthesize
     from llama_workbench.harness.examiner.main import Examiner
     from llama_workbench.harness.worker.gating import gate
-    from llama_workbench.harness.worker.opening import open_workload
     from llama_workbench.harness.worker.rounds import measure_round
-    from llama_workbench.harness.worker.state import Worker
+    from llama_workbench.harness.worker.state import Worker, open_workload
 
     cache = cache_directory()
     work = workloads.get(workload)

@@ -17,16 +17,6 @@ from numpy.typing import NDArray
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
-from llama_workbench.harness.metrics.attribution.effects import (
-    Attribution,
-    attribute,
-    dummy_series,
-    judge_factor,
-    measured_grid,
-    open_effects,
-    refusal,
-    verdict_on,
-)
 from llama_workbench.harness.metrics.attribution.grid import (
     GRID,
     Factor,
@@ -35,6 +25,16 @@ from llama_workbench.harness.metrics.attribution.grid import (
     contrasts,
     effect_count,
     needed_variants,
+)
+from llama_workbench.harness.metrics.attribution.metric import (
+    Attribution,
+    attribute,
+    dummy_series,
+    judge_factor,
+    measured_grid,
+    open_effects,
+    refusal,
+    verdict_on,
 )
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -149,9 +149,10 @@ def test_estimates_are_those_of_least_squares() -> None:
     table = samples.join(levels, on="variant")
     table["speed"] = -np.log(table["cpu_ns"])
     fitted = smf.ols("speed ~ layout * cache * mask * ops + C(round)", table).fit()
-    for effect in found.effects:
-        assert math.log(effect.ratio) == pytest.approx(2 * fitted.params[effect.name], abs=1e-12)
-        assert effect.low < math.exp(gains.get(effect.name, 0.0)) < effect.high and effect.rounds == 24
+    for name in GRID.terms():
+        effect = found.effects[name]
+        assert math.log(effect.ratio) == pytest.approx(2 * fitted.params[name], abs=1e-12)
+        assert effect.low < math.exp(gains.get(name, 0.0)) < effect.high and effect.rounds == 24
 
 
 def grid_times(samples: pd.DataFrame, *, workload: str, clock: Clock) -> WholeRounds:
@@ -289,8 +290,8 @@ def test_the_speed_up_goes_to_the_side_that_brings_it(
 ) -> None:
     found = attributed(gains)
     assert found.answer == answer
-    assert math.log(found.architecture.ratio) + math.log(found.operations.ratio) == pytest.approx(
-        math.log(found.total.ratio), abs=2e-3
+    assert math.log(found.effects["architecture"].ratio) + math.log(found.effects["operations"].ratio) == pytest.approx(
+        math.log(found.effects["total"].ratio), abs=2e-3
     )
     if share is None:
         assert found.share is None or found.share[2] - found.share[1] > 1
@@ -299,8 +300,8 @@ def test_the_speed_up_goes_to_the_side_that_brings_it(
         value, low, high = found.share
         assert low <= share <= high and low <= value <= high and high - low < 0.4
         assert "share of the total" in found.reason
-    assert found.dummy.verdict == "passed"
-    words = {effect.name: effect.verdict for effect in found.effects}
+    assert found.effects["dummy"].verdict == "passed"
+    words = {name: found.effects[name].verdict for name in GRID.terms()}
     for name, gain in gains.items():
         if answer != "inconclusive" or name == "ops":
             assert words[name] == ("faster" if gain > 0 else "slower")
@@ -323,11 +324,11 @@ def test_verdicts_on_what_was_said() -> None:
 def test_the_share_holds_for_every_truth_that_the_intervals_allow(
     a: float, a_wide: float, o: float, o_wide: float, at: float, there: float
 ) -> None:
-    from llama_workbench.harness.metrics.attribution.effects import _share
+    from llama_workbench.harness.metrics.attribution.metric import _share
 
     base = attributed_once()
-    ours = replace(base.architecture, ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))
-    theirs = replace(base.operations, ratio=math.exp(o), low=math.exp(o - o_wide), high=math.exp(o + o_wide))
+    ours = replace(base.effects["architecture"], ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))
+    theirs = replace(base.effects["operations"], ratio=math.exp(o), low=math.exp(o - o_wide), high=math.exp(o + o_wide))
     found = _share(ours, theirs, 0.0)
     if a - a_wide + o - o_wide < -1e-9:
         assert found is None
@@ -358,7 +359,7 @@ def test_page_faults_on_one_side_confound() -> None:
     samples = frame(log_times({"mask": 0.012}, sd=0.001))
     samples.loc[samples["variant"].str.contains("fresh"), "faults"] = 4 * 50  # 50 a call: 2 % of 10 ms
     found = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
-    words = {effect.name: effect for effect in found.effects}
+    words = found.effects
     assert words["mask"].verdict == "inconclusive" and "page faults" in words["mask"].warnings[0]
     assert words["layout"].verdict == "same"
 
@@ -397,7 +398,7 @@ def test_what_is_not_evidence_says_why() -> None:
     for refused in (fallen, fewer, differ, uncompared):
         found = attribute(measured_grid(refused, "w", seed=0), alpha=ALPHA)
         assert found.answer == "not evidence" and found.reason == refusal(refused, "w")
-        assert {effect.verdict for effect in found.effects} == {"not evidence"} and found.share is None
+        assert {found.effects[name].verdict for name in GRID.terms()} == {"not evidence"} and found.share is None
 
 
 def test_too_many_invalid_rounds_or_none_decide_nothing() -> None:
@@ -409,15 +410,15 @@ def test_too_many_invalid_rounds_or_none_decide_nothing() -> None:
     assert few.answer == "inconclusive" and "too few rounds" in few.reason and few.share is None
     none = attribute(measured_grid(evidence(samples.iloc[:0]), "w", seed=0), alpha=ALPHA)
     assert none.answer == "inconclusive" and "no rounds were measured" in none.reason
-    assert none.share is None and math.isinf(none.total.high)
+    assert none.share is None and math.isinf(none.effects["total"].high)
 
 
 def test_incomplete_rounds_are_told() -> None:
     samples = frame(log_times({"ops": 0.3}))
     samples = samples[~((samples["round"] < 3) & (samples["variant"] == CELLS[7]))]
     found = attribute(measured_grid(evidence(samples), "w", seed=0), alpha=ALPHA)
-    assert found.answer == "operations" and found.total.rounds == 57
-    assert "3 of 60 rounds lack a cell" in found.total.warnings
+    assert found.answer == "operations" and found.effects["total"].rounds == 57
+    assert "3 of 60 rounds lack a cell" in found.effects["total"].warnings
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------
@@ -432,8 +433,7 @@ def test_the_loop_stops_by_the_intervals_that_judge() -> None:
         open_ = {effect.name for effect in open_effects(times.logs, alpha=ALPHA)}
         here = samples[samples["round"] < rounds]
         found = attribute(measured_grid(evidence(here), "w", seed=0), alpha=ALPHA)
-        judged = (*found.effects, found.architecture, found.operations, found.total)
-        assert open_ == {effect.name for effect in judged if effect.verdict == "inconclusive"}
+        assert open_ == {name for name, effect in found.effects.items() if effect.verdict == "inconclusive"}
     assert open_ == set()
     assert [effect.name for effect in open_effects([], alpha=ALPHA, wanted=["ops", "cache:layout"])] == [
         "ops",

@@ -35,9 +35,9 @@ from llama_workbench.harness.report.compare import compare
 from llama_workbench.harness.run import rejudge
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker import devices, gating, opening, rounds
+from llama_workbench.harness.worker import devices, gating, rounds
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
-from llama_workbench.harness.worker.state import Worker
+from llama_workbench.harness.worker.state import Worker, open_workload
 from llama_workbench.variants import components
 from tests.runs import DEVICE, ENVIRONMENT, write_run
 
@@ -165,7 +165,7 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
     for workload in ("prefill-tiny-t16", "generate-tiny-t8-n6-b1", "mask-create-t8"):
         component = workload.startswith("mask")
         sides = ["team006_before", "team006_after"] if component else names
-        opening.open_workload(made, workloads.get(workload).model_dump(), None if component else str(folder), 0)
+        open_workload(made, workloads.get(workload).model_dump(), None if component else str(folder), 0)
         for name in sides:
             found = gating.gate(made, workload, name)
             assert found["gate"]["passed"], found

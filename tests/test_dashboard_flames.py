@@ -24,7 +24,7 @@ from llama_workbench.harness import speedscope
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker.profile import median_error
+from llama_workbench.harness.worker.loops import median_error
 from tests import runs
 from tests.dashboard_runs import HOSTILE, MARKUP, folded
 

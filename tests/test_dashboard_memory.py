@@ -200,8 +200,8 @@ def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None
     assert mapped.times["open"].low < 4.04 < mapped.times["open"].high  # type: ignore[operator]
     assert (len(mapped.row.loads), mapped.peak_bytes) == (12, 61_000_011)
     assert plain.against["touched"].ratio == pytest.approx(0.5)
-    assert plain.share.low < plain.share.share < plain.share.high
-    assert (once.times["open"].low, once.times["open"].count, once.share.rounds) == (None, 1, 1)
+    assert plain.share.low < plain.share.centre < plain.share.high
+    assert (once.times["open"].low, once.times["open"].count, once.share.n) == (None, 1, 1)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

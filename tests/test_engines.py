@@ -15,7 +15,6 @@ from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.worker import runners
-from llama_workbench.harness.worker.bench import GATE_PROMPT, Bench
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.small import (
     SMALL_LENGTH,
@@ -24,6 +23,7 @@ from llama_workbench.harness.worker.gates.small import (
     small_geometries,
     small_weights,
 )
+from llama_workbench.harness.worker.state import GATE_PROMPT, Bench
 from llama_workbench.variants import components
 from llama_workbench.variants.engines import LLAMA_CPP, MISTRAL_RS, Engine, files
 from tests.runs import a_claim

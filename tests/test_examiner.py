@@ -18,9 +18,9 @@ from llama_workbench.datasets.checkpoints import load, synthesize
 from llama_workbench.datasets.prompts import DRAWN, Prompts
 from llama_workbench.harness.examiner import reference
 from llama_workbench.harness.examiner.main import Examiner, wrong_logits, wrong_tokens
-from llama_workbench.harness.worker.drawn import Drawn
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from llama_workbench.harness.worker.rounds import Drawn
 
 WORDS = np.arange(10, 400, dtype=np.int32)
 

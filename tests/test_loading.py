@@ -16,7 +16,7 @@ import torch
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.metrics.loading import loaders
-from llama_workbench.harness.metrics.loading.loading import (
+from llama_workbench.harness.metrics.loading.metric import (
     BASELINE,
     CONTROL,
     LEAST_BESIDE,
@@ -106,7 +106,7 @@ def test_the_number_of_rounds_is_fixed_by_what_a_load_costs(
 
 def test_what_is_asked_is_measured_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = synthesize(geometries.get("tiny"), cache=tmp_path)
-    monkeypatch.setattr("llama_workbench.harness.metrics.loading.loading.plan_rounds", lambda *_: (4, 2))
+    monkeypatch.setattr("llama_workbench.harness.metrics.loading.metric.plan_rounds", lambda *_: (4, 2))
     records = measure_loading(
         folder,
         cache=tmp_path,
@@ -240,7 +240,7 @@ def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:
     records = [a_record(BASELINE, "warm", 1.0), a_record(BASELINE, "cold", 6.0), a_record("x", "warm", 1.0, rounds=1)]
     warm, cold, few = load_shares(records, alpha=ALPHA)
     assert warm.low < 10 / 30 < warm.high < 0.4
-    assert cold.share == pytest.approx(60 / 80, rel=0.02)
+    assert cold.centre == pytest.approx(60 / 80, rel=0.02)
     assert math.isinf(few.low)
 
 
@@ -266,5 +266,5 @@ def test_the_error_rate_is_held_at_a_fixed_number_of_rounds(
 
 def test_one_round_says_that_it_is_too_few() -> None:
     [share] = load_shares([a_record(BASELINE, "warm", 1.0, rounds=1)], alpha=ALPHA)
-    assert (share.rounds, share.low, share.high) == (1, -math.inf, math.inf)
-    assert share.share == pytest.approx(1 / 3, abs=0.05)
+    assert (share.n, share.low, share.high) == (1, -math.inf, math.inf)
+    assert share.centre == pytest.approx(1 / 3, abs=0.05)

@@ -23,9 +23,9 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
+from llama_workbench.harness.measure.measurement import Remaining, Stopping
 from llama_workbench.harness.measure.participants import Group
 from llama_workbench.harness.measure.processes import Answer, WorkerFailed
-from llama_workbench.harness.measure.schedule import Remaining, Stopping
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.spec.experiments import Experiment

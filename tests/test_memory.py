@@ -30,11 +30,9 @@ from llama_workbench.harness.metrics.memory.worker import memory, memory_held
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker import building
-from llama_workbench.harness.worker.bench import Subject
+from llama_workbench.harness.worker import runners
 from llama_workbench.harness.worker.gates.small import small_weights
-from llama_workbench.harness.worker.opening import open_workload
-from llama_workbench.harness.worker.state import Worker, WorkerError
+from llama_workbench.harness.worker.state import Subject, Worker, WorkerError, open_workload
 from llama_workbench.variants.engines import CANDLE
 from llama_workbench.variants.memory_policy import (
     KINDS,
@@ -325,7 +323,7 @@ def test_it_stops_before_memory_runs_out(tiny: Worker, monkeypatch: pytest.Monke
 
 def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine caches masks as well; that torch sees none of them is no finding."""
-    monkeypatch.setattr(building, "variant_of", lambda worker, name: replace(variants.get("fast"), engine=CANDLE))
+    monkeypatch.setattr(runners, "variant_of", lambda worker, name: replace(variants.get("fast"), engine=CANDLE))
     with pytest.raises(WorkerError, match="only the resident part"):
         memory_held(tiny, T16, "candle_engine")
     resident = {
@@ -344,7 +342,7 @@ def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monke
 
 @pytest.mark.parametrize("name", ["team006_after", "transformers_static"])
 def test_the_memory_pass_counts_the_same_bytes(tiny: Worker, name: str) -> None:
-    tiny.benches[T16].subjects[name] = Subject(building.variant_of(tiny, name))
+    tiny.benches[T16].subjects[name] = Subject(runners.variant_of(tiny, name))
     found = memory(tiny, T16, name)
     held = memory_held(tiny, T16, name)
     assert found["cache_bytes"] == sum(held["steps"][1]["held"].values())

@@ -24,7 +24,7 @@ TOY = '''
 
 from typing import Literal
 
-from llama_workbench.harness.metrics.exact import ExactMetric, ExactResult
+from llama_workbench.harness.metrics.base import ExactMetric, ExactResult
 from llama_workbench.harness.spec.hypotheses import Name, Names, RangeHypothesis
 
 

@@ -28,9 +28,8 @@ from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.parquet import PHASE_SCHEMA
-from llama_workbench.harness.worker.bench import Bench
 from llama_workbench.harness.worker.gates.small import small_weights
-from llama_workbench.harness.worker.state import Worker, WorkerError
+from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
 
 TOKENS = torch.arange(2 * 24).view(2, 24) * 7 % 500

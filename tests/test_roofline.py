@@ -24,9 +24,9 @@ from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.processes import WorkerFailed
-from llama_workbench.harness.metrics.roofline import kernels
 from llama_workbench.harness.metrics.roofline import metric as roofline
-from llama_workbench.harness.metrics.roofline.roofline import pairs, reached
+from llama_workbench.harness.metrics.roofline import worker as kernels
+from llama_workbench.harness.metrics.roofline.metric import pairs, reached
 from llama_workbench.harness.metrics.roofline.work import (
     Work,
     least_seconds,

@@ -10,8 +10,8 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
+from llama_workbench.harness.measure.measurement import Remaining, next_to_measure
 from llama_workbench.harness.measure.participants import ExperimentState
-from llama_workbench.harness.measure.schedule import Remaining, next_to_measure
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule

@@ -14,8 +14,8 @@ from llama_workbench.datasets import workloads
 from llama_workbench.datasets.workloads import DECODE_ROOM, Workload
 from llama_workbench.harness.worker import main
 from llama_workbench.harness.worker.round_loop import rebuilt
+from llama_workbench.harness.worker.rounds import MOST_SUB_ROUNDS, Shape, shape_of_round
 from llama_workbench.harness.worker.runners import Runner
-from llama_workbench.harness.worker.shape import MOST_SUB_ROUNDS, Shape, shape_of_round
 from llama_workbench.harness.worker.state import Worker
 
 MS = 1e6
@@ -67,6 +67,9 @@ def test_a_generation_is_a_sample_of_its_own() -> None:
 
 
 class Nothing(Runner):
+    def __init__(self) -> None:
+        """No model."""
+
     """A side that computes nothing."""
 
 

@@ -43,7 +43,7 @@ def load(path: Path, function: str) -> Variant:
     Raises:
         OutsideVariantError: the import raises, or the function is missing or not callable.
     """
-    # A name of its own for each import: two entries of one file must not share code (see worker.import_privately).
+    # A name of its own for each import: two entries of one file must not share code (see `source`).
     name = next(
         f"_outside_{path.stem}_{n}" for n in itertools.count() if f"_outside_{path.stem}_{n}" not in sys.modules
     )

@@ -11,8 +11,8 @@ from llama_workbench.dashboard.figures import attribution as figures
 from llama_workbench.dashboard.figures import forest
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import attribution, data, samples
-from llama_workbench.harness.metrics.attribution.effects import MARGIN_PERCENT
 from llama_workbench.harness.metrics.attribution.grid import DUMMY, GRID
+from llama_workbench.harness.metrics.attribution.metric import MARGIN_PERCENT
 
 COMMAND = "pytest --benchmark --claims arch-or-ops"
 

@@ -13,7 +13,7 @@ from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import memory as figures
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import data, forest, loading, memory, samples
-from llama_workbench.harness.metrics.loading.loading import LEAST_ROUNDS
+from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.store.errors import RunError
 
 SWEEP_COMMAND = "pytest --benchmark --claims mask-memory"
@@ -210,7 +210,7 @@ def show_loading(opened: state.Opened) -> None:
 
 def _rounds_note(here: Sequence[loading.Load]) -> str:
     """Says plainly where there are too few rounds."""
-    fewest = min(load.share.rounds for load in here)
+    fewest = min(load.share.n for load in here)
     if fewest < 2:
         return f"Too few rounds for an interval ({fewest} of about {LEAST_ROUNDS}) where the ends are open."
     return f"At least {fewest} rounds each."
@@ -230,7 +230,7 @@ def _load_row(load: loading.Load) -> dict[str, object]:
         "peak memory": words.size(load.peak_bytes),
         "file": words.size(load.row.file_bytes),
         "loads": len(load.row.loads),
-        "first tokens": load.share.rounds,
+        "first tokens": load.share.n,
         "against mapped safetensors": ratio,
     }
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llama_workbench.harness.metrics.attribution.effects import MARGIN_PERCENT, Attribution, factor_of
 from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, DUMMY, OPERATIONS, TOTAL, Grid
+from llama_workbench.harness.metrics.attribution.metric import MARGIN_PERCENT, Attribution, factor_of
 
 from .data import Claim, Effect
 

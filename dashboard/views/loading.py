@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llama_workbench.harness.metrics.loading.loading import METRICS, LoadEffect, LoadShare, load_effects, load_shares
-from llama_workbench.harness.stats.confidence import fixed_interval
+from llama_workbench.harness.metrics.loading.metric import METRICS, LoadEffect, load_effects, load_shares
+from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store import pass_schema
 from llama_workbench.harness.store.folder import RunFolder
 
@@ -36,7 +36,7 @@ class Load:
     row: pass_schema.Loading
     times: Mapping[str, Time]
     against: Mapping[str, LoadEffect]
-    share: LoadShare
+    share: Interval
 
     @property
     def peak_bytes(self) -> float | None:
@@ -95,12 +95,13 @@ def shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.Claim:
             claim, effect = judged[metric]
             asked = asked or claim
             rows.append(replace(effect, workload=name, variant="", baseline="", metric=METRIC))
-        elif load.share.rounds:
+        elif load.share.n:
             value, low, high = (
-                100 * end if math.isfinite(end) else None for end in (load.share.share, load.share.low, load.share.high)
+                100 * end if math.isfinite(end) else None
+                for end in (load.share.centre, load.share.low, load.share.high)
             )
             own = data.Effect(name, metric=METRIC, unit="%", value=value, low=low, high=high, verdict="not asked")
-            rows.append(replace(own, rounds=load.share.rounds))
+            rows.append(replace(own, rounds=load.share.n))
     return data.Claim(
         id="loading",
         title="Loading",

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
-from llama_workbench.harness.metrics.attribution.effects import attribute, measured_grid
 from llama_workbench.harness.metrics.attribution.grid import GRIDS
+from llama_workbench.harness.metrics.attribution.metric import attribute, measured_grid
 from llama_workbench.harness.metrics.scaling import Slope, call_difference, position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval

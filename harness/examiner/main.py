@@ -96,16 +96,12 @@ class Examiner:
     ) -> dict[str, str]:
         """Variant → what is wrong with its outputs. Variants with right outputs are not in it."""
         checkpoint = self._checkpoint(folder, workload["dtype"])
-        prompts = Prompts(
-            self._text(folder, checkpoint),
-            batch=workload["batch"],
-            draw=draw,
-            repeated=workload.get("prompts") == "repeated",
-        )
+        vocabulary = checkpoint.config.vocab_size
+        text, repeated = self._text(folder, vocabulary), workload.get("prompts") == "repeated"
+        prompts = Prompts(text, batch=workload["batch"], draw=draw, repeated=repeated)
         tensors = load_file(file)
         tolerance = 2 * TOLERANCES[getattr(torch, workload["dtype"])]  # both sides are rounded
         wrong: dict[str, str] = {}
-        vocabulary = checkpoint.config.vocab_size
         for batch in _batches(prompts, [Output(**output) for output in outputs], tensors, vocabulary):
             expected = self._expected(checkpoint, batch)
             for question, logits in zip(batch, expected, strict=True):
@@ -115,16 +111,13 @@ class Examiner:
         return wrong
 
     def _checkpoint(self, folder: str, dtype: str) -> Checkpoint:
-        key = (folder, dtype)
-        if key not in self.checkpoints:
-            self.checkpoints[key] = load(Path(folder), dtype=getattr(torch, dtype), cache=self.cache)
-        return self.checkpoints[key]
+        if (folder, dtype) not in self.checkpoints:
+            self.checkpoints[folder, dtype] = load(Path(folder), dtype=getattr(torch, dtype), cache=self.cache)
+        return self.checkpoints[folder, dtype]
 
-    def _text(self, folder: str, checkpoint: Checkpoint) -> Any:
+    def _text(self, folder: str, vocabulary: int) -> Any:
         if folder not in self.texts:
-            self.texts[folder] = tokenizer.text_ids(
-                Path(folder), vocab_size=checkpoint.config.vocab_size, cache=self.cache
-            )
+            self.texts[folder] = tokenizer.text_ids(Path(folder), vocab_size=vocabulary, cache=self.cache)
         return self.texts[folder]
 
     def _expected(self, checkpoint: Checkpoint, questions: Sequence[_Question]) -> Sequence[Tensor]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evidence.effect import ALPHA, decided, remaining_seconds
-from ..measure.schedule import Remaining
-from ..metrics.attribution.effects import OpenEffect, open_effects
+from ..measure.measurement import Remaining
 from ..metrics.attribution.grid import ARCHITECTURE, OPERATIONS
+from ..metrics.attribution.metric import OpenEffect, open_effects
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Experiment
 from ..spec.regions import Region

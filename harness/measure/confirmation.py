@@ -11,8 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from ..spec.comparison import Comparison
 from .measurement import Measurement
@@ -37,7 +36,7 @@ STRETCH_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What timing from outside said of one comparison; ratios are t_baseline / t_variant."""
+    """What timing from outside said of one comparison, as in run.json; ratios are t_baseline / t_variant."""
 
     variant: str
     baseline: str
@@ -49,16 +48,6 @@ class Confirmation:
     def agrees(self) -> bool:
         """Whether both ways give about the same."""
         return 1 / MOST_DISAGREEMENT <= self.ratio / self.inside <= MOST_DISAGREEMENT
-
-    def to_json(self) -> dict[str, Any]:
-        """As under an experiment's "confirmations" in run.json."""
-        return {
-            "variant": self.variant,
-            "baseline": self.baseline,
-            "ratio": self.ratio,
-            "inside": self.inside,
-            "calls": self.calls,
-        }
 
 
 def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bool]) -> bool:
@@ -108,7 +97,7 @@ def _confirm_one(
     if isinstance(found, str):
         measurement.exclude(faster, f"measured again in a fresh process: {found}", book)
         return
-    book.confirmations.append(found.to_json())
+    book.confirmations.append(asdict(found))
     if not found.agrees:
         text = f"{inside:.3g}x timed from inside its process, {found.ratio:.3g}x alone and timed from outside"
         measurement.exclude(faster, text, book)
@@ -134,13 +123,8 @@ def _from_outside(
         def stretch(side: str, seconds: float) -> tuple[int, int]:
             """Nanoseconds that a stretch took, and its calls."""
             process = processes[side]
-            go = process.ask_in_two(
-                "stretch",
-                STRETCH_SECONDS + 20 * call_ns[side] / 1e9,
-                workload=workload.name,
-                variant=side,
-                seconds=seconds,
-            )
+            limit = STRETCH_SECONDS + 20 * call_ns[side] / 1e9
+            go = process.ask_in_two("stretch", limit, workload=workload.name, variant=side, seconds=seconds)
             begun = _spent_ns(process, by_cpu)
             done = go()
             return _spent_ns(process, by_cpu) - begun, done["calls"]
@@ -167,13 +151,8 @@ def _wrong(
     """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is."""
     examination = measurement.examination
     assert examination is not None and group.folder is not None
-    found = process.ask(
-        "stretch_outputs",
-        STRETCH_SECONDS,
-        workload=book.experiment.workload.name,
-        variant=side,
-        outputs=str(examination.file),
-    )
+    what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
+    found = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
     if found["changed"]:
         return str(found["changed"])
     wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), found["drawn"])

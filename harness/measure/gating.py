@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing, suppress
 
 from ..machine.environment import granted_cores
-from .examination import Examination
 from .participants import ExperimentState, Group, MeasureError, Participants
-from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
+from .processes import Answer, Examination, Job, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
@@ -23,7 +21,9 @@ INTRUDES = "writes into the pipe by which its process answers"
 
 
 class Gating(Participants):
-    """Participants that pass gates, and the processes in which they did."""
+    """Participants that pass gates, and the processes in which they did. `to_gate`: 0 outside of `pass_gates`."""
+
+    to_gate = gated = 0
 
     def pass_gates(self) -> None:
         """Start the processes and let every variant show its logits, its op trace and the time of a call.
@@ -36,22 +36,16 @@ class Gating(Participants):
                 self._exclude_everywhere(name, reason)
         if self.examination is None and any(book.folder for book in self.books):
             self.examination = Examination(cache=self.cache, log=self.logs / "examiner.log")
-        total = sum(len(book.experiment.entered()) for book in self.books)
-        done = 0
-
-        def told(book: ExperimentState, name: str) -> None:
-            nonlocal done
-            done += 1
-            self.progress.step(f"gate {book.experiment.workload.name}: {name}", min(done / total, 1.0), float("nan"))
-
-        models = [self._starting(group, told) for group in self.groups if group.folder is not None]
-        components = [self._starting(group, told) for group in self.groups if group.folder is None]
+        self.to_gate = sum(len(book.experiment.entered()) for book in self.books)
+        models = [self._starting(group) for group in self.groups if group.folder is not None]
+        components = [self._starting(group) for group in self.groups if group.folder is None]
         cores = granted_cores() if self.kind == "cpu" else 1
         ahead = self._compiling_ahead() if cores > 1 else []
         lanes = max(cores // max((group.threads for group in self.groups), default=1), 1 + len(ahead))
         side_by_side([*ahead, *models], min(lanes, MOST_LANES))
         # A component takes microseconds, and how many calls make a sample is told by how long its gate's calls took.
         side_by_side(components, 1)
+        self.to_gate = 0
 
     def _compiling_ahead(self) -> list[Job]:
         """Where a plan has several compiled variants: the last of them is gated beside the others, in a process of its
@@ -96,11 +90,11 @@ class Gating(Participants):
         if not gate["passed"]:
             raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
 
-    def _starting(self, group: Group, told: Callable[[ExperimentState, str], None] = lambda book, name: None) -> Job:
+    def _starting(self, group: Group) -> Job:
         """Start (again) a group's process; variants that bring it down fall out until it stands."""
         for _ in range(1 + sum(len(book.experiment.entered()) for book in group.books)):
             try:
-                yield from self._starting_once(group, told)
+                yield from self._starting_once(group)
                 return
             except WorkerFailed as failure:
                 self.end(group)
@@ -111,7 +105,7 @@ class Gating(Participants):
                 continue
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
 
-    def _starting_once(self, group: Group, told: Callable[[ExperimentState, str], None]) -> Job:
+    def _starting_once(self, group: Group) -> Job:
         self.end(group)
         index = self._next_process()
         group.process = self._process(group, index, f"worker-{index}.log")
@@ -121,29 +115,21 @@ class Gating(Participants):
         for book in group.books:
             facts = self._open(group.process, book)
             if book.folder:
-                self.checkpoints[book.experiment.workload.geometry] = {
-                    "name": book.experiment.workload.geometry,
-                    **facts,
-                }
+                geometry = book.experiment.workload.geometry
+                self.checkpoints[geometry] = {"name": geometry, **facts}
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
         for book, name in sorted(names, key=lambda entry: self.is_outside(entry[1])):
-            yield from self._gating(group, book, name, told)
+            yield from self._gating(group, book, name)
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
-                book.trace_differences = group.process.ask(
-                    "differences",
-                    GATE_SECONDS,
-                    workload=book.experiment.workload.name,
-                    pairs=[list(pair) for pair in pairs],
-                )
+                what = {"workload": book.experiment.workload.name, "pairs": [list(pair) for pair in pairs]}
+                book.trace_differences = group.process.ask("differences", GATE_SECONDS, **what)
         group.process.ask("freeze", GATE_SECONDS)
         self.changed()
 
-    def _gating(
-        self, group: Group, book: ExperimentState, name: str, told: Callable[[ExperimentState, str], None]
-    ) -> Job:
+    def _gating(self, group: Group, book: ExperimentState, name: str) -> Job:
         """Let a variant pass its gates in the group's process; one that does not falls out."""
         assert group.process is not None
         if self.ahead is not None and self.ahead[0] == name:
@@ -171,7 +157,10 @@ class Gating(Participants):
         book.call_ns[name] = found["call_ns"]
         if found["own_threads"] and name not in book.wall_variants:
             book.wall_variants.append(name)
-        told(book, name)
+        if self.to_gate:
+            self.gated += 1
+            done = min(self.gated / self.to_gate, 1.0)
+            self.progress.step(f"gate {book.experiment.workload.name}: {name}", done, float("nan"))
 
     def standing(self, group: Group) -> WorkerProcess:
         """The group's process, started again if it is gone."""

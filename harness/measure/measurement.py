@@ -10,13 +10,59 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from ..spec.experiments import Experiment
 from ..spec.sample import Round, Sample
 from .gating import INTRUDES, Gating
 from .participants import ExperimentState, Group, MeasureError
 from .processes import WorkerFailed
-from .schedule import Stopping, next_to_measure
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What an experiment still needs. `rounds_next`: until the next effect settles; `rounds_all`: until all do.
+
+    Both are estimates, infinite where nothing can be said. No variants: all is settled. `early`: too few rounds yet
+    for any interval of some effect; `rounds_next` is then until all have one, which is known. `effects`: how many are
+    not settled.
+    """
+
+    variants: tuple[str, ...]
+    early: bool
+    rounds_next: float
+    rounds_all: float
+    effects: int = 1
+
+
+class Stopping(Protocol):
+    """Decides what still needs rounds."""
+
+    def add(self, finished: Round) -> None:
+        """Take a finished round in."""
+
+    def remaining(self, experiment: Experiment) -> Remaining:
+        """Variants and pairs that still need rounds, and about how many."""
+
+
+def next_to_measure(open_: Sequence[tuple[ExperimentState, Remaining]], seconds_left: float) -> ExperimentState:
+    """Whose turn it is among experiments that need rounds: one that has no interval yet and still can have one, that
+    with the least time for each effect first; when none is left, the one where an effect can be settled soonest.
+
+    What cannot get its first interval any more comes last, whatever it was promised: its rounds would say nothing,
+    and others would go without.
+    """
+
+    def order(entry: tuple[ExperimentState, Remaining]) -> tuple[int, float, float]:
+        book, remaining = entry
+        seconds = remaining.rounds_next * book.round_seconds()
+        if not remaining.early:
+            return 1, seconds, book.seconds
+        return 0 if seconds <= seconds_left else 2, seconds / remaining.effects, book.seconds
+
+    return min(open_, key=order)[0]
+
 
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
@@ -54,12 +100,7 @@ class Measurement(Gating):
             self._slice(group_of[id(book)], book, rule, keep, min(SLICE_SECONDS, total_left))
 
     def _slice(
-        self,
-        group: Group,
-        book: ExperimentState,
-        rule: Stopping,
-        keep: Callable[[Round], None],
-        seconds: float,
+        self, group: Group, book: ExperimentState, rule: Stopping, keep: Callable[[Round], None], seconds: float
     ) -> None:
         end = time.monotonic() + seconds
         workload = book.experiment.workload
@@ -71,14 +112,9 @@ class Measurement(Gating):
             active = list(remaining.variants)
             estimate = sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
             try:
-                found = group.process.ask(
-                    "round",
-                    ROUND_SECONDS + 20 * 60 * estimate,
-                    workload=workload.name,
-                    round_index=book.rounds,
-                    active=active,
-                    outputs=str(self.examination.file) if self.examination else "",
-                )
+                outputs = str(self.examination.file) if self.examination else ""
+                what = {"workload": workload.name, "round_index": book.rounds, "active": active, "outputs": outputs}
+                found = group.process.ask("round", ROUND_SECONDS + 20 * 60 * estimate, **what)
             except WorkerFailed as failure:
                 self._lost(group, book, active, failure)
                 continue
@@ -135,3 +171,43 @@ class Measurement(Gating):
         else:
             raise MeasureError(f"the measuring process {failure.reason} between variants")
         self.end(group)
+
+
+PASS_SECONDS = 180.0
+"""A pass has failed once it takes this much longer than its calls should take."""
+
+
+def ask_about(
+    measurement: Measurement,
+    group: Group,
+    book: ExperimentState,
+    names: Sequence[str],
+    verb: str,
+    limit_seconds: float,
+    limit_calls: int,
+    **arguments: Any,
+) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """The answer of a pass about several variants at once, and why some have none.
+
+    A variant that fails, or brings the process down, gets a reason, and the rest start anew. They have
+    `limit_seconds` and the time of `limit_calls` calls of each.
+    """
+    left, lost = list(names), dict[str, str]()
+    while left:
+        calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
+        try:
+            what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
+            limit = limit_seconds + limit_calls * calls_seconds
+            found: dict[str, Any] = measurement.standing(group).ask(verb, limit, **what)
+        except WorkerFailed as failure:
+            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
+            lost |= dict.fromkeys(guilty, failure.reason)
+            left = [name for name in left if name not in guilty]
+            continue
+        return found, lost
+    return None, lost
+
+
+def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:
+    """Workload → the process that measures it and the state of its experiment."""
+    return {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}

@@ -13,8 +13,7 @@ from llama_workbench import variants
 from llama_workbench.variants.presets import presets
 
 from ..spec.experiments import Experiment, without
-from .examination import Examination
-from .processes import Answer, WorkerProcess
+from .processes import Answer, Examination, WorkerProcess
 
 OPEN_SECONDS = 300.0
 
@@ -180,13 +179,9 @@ class Participants:
         return process
 
     def _process(self, group: Group, index: int, log: str) -> WorkerProcess:
-        return WorkerProcess(
-            threads=group.threads,
-            cache=self.cache,
-            log=self.logs / log,
-            device=self.kind,
-            hello={"process": index, "added": dict(self.added), "draw": self.draw_of(index)},
-        )
+        hello = {"process": index, "added": dict(self.added), "draw": self.draw_of(index)}
+        log_file = self.logs / log
+        return WorkerProcess(threads=group.threads, cache=self.cache, log=log_file, device=self.kind, hello=hello)
 
     def draw_of(self, index: int) -> str:
         """Which prompts a process times."""
@@ -199,13 +194,9 @@ class Participants:
 
     def _open(self, process: WorkerProcess, book: ExperimentState) -> dict[str, Any]:
         """Let a process open a workload; what it says of the checkpoint."""
-        facts: dict[str, Any] = process.ask(
-            "open",
-            OPEN_SECONDS,
-            workload=book.experiment.workload.model_dump(),
-            folder=str(book.folder) if book.folder else None,
-            seed=self.seed,
-        )
+        folder = str(book.folder) if book.folder else None
+        workload = book.experiment.workload.model_dump()
+        facts: dict[str, Any] = process.ask("open", OPEN_SECONDS, workload=workload, folder=folder, seed=self.seed)
         return facts
 
     def exclude(self, name: str, reason: str, book: ExperimentState) -> None:

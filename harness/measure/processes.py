@@ -1,4 +1,5 @@
-"""Measuring processes as their parent sees them: begun, asked, given up, ended; and work that waits for several.
+"""Measuring processes, and the one that judges outputs, as their parent sees them: begun, asked, given up, ended; and
+work that waits for several.
 
 What goes on inside one stands in `worker` and `examiner`, and how it answers in `channel`.
 """
@@ -20,6 +21,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from llama_workbench.datasets.workloads import Workload
 
 from ..machine.environment import child_environment, cpu_ns_of, granted_cores
 from ..machine.lifeline import tied
@@ -79,15 +82,9 @@ class WorkerProcess:
         self._token = ""
         self._noise: list[int | None] = []
         self.pid = self._process.pid
-        told = {
-            "threads": threads,
-            "cache": str(cache),
-            "inflight_fd": self._marker.fileno(),
-            "device": device,
-            **(hello or {}),
-        }
+        told = {"threads": threads, "cache": str(cache), "inflight_fd": self._marker.fileno(), "device": device}
         try:
-            self._write(told)
+            self._write(told | dict(hello or {}))
             self._starting = Answer(self, "starting", START_SECONDS)
             if wait:
                 self._starting.result()
@@ -223,23 +220,16 @@ class WorkerProcess:
 
 def _environment(threads: int, device: str) -> dict[str, str]:
     """What is set for a measuring process before it begins."""
-    environment = child_environment()
-    environment |= ALLOCATOR
-    environment |= {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "RAYON_NUM_THREADS": str(threads),
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "PYTHONUNBUFFERED": "1",
-        # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
-        # would leave processes beside the one that is measured.
+    offline = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    one_each = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), str(threads))
+    # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
+    # would leave processes beside the one that is measured.
+    compilers = {
         "TORCHINDUCTOR_COMPILE_THREADS": str(granted_cores() if device == "cpu" else 1),
         "TORCH_WARM_POOL": "0",
     }
-    return environment
+    quiet = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
+    return child_environment() | ALLOCATOR | one_each | quiet | offline | compilers
 
 
 class Answer:
@@ -303,3 +293,36 @@ def side_by_side(jobs: Sequence[Job], lanes: int) -> None:
     finally:
         for job in jobs:
             job.close()
+
+
+JUDGE_SECONDS = 600.0
+"""Long prompts of a large model take the reference minutes."""
+
+
+class Examination:
+    """A process for judging, and a folder in which outputs of timed calls lie until they are judged."""
+
+    def __init__(self, *, cache: Path, log: Path) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="workbench-outputs-")
+        # Between rounds nothing else computes: all cores are free.
+        self._process = WorkerProcess(threads=granted_cores(), cache=cache, log=log, module="examiner.main", wait=False)
+
+    @property
+    def file(self) -> Path:
+        """Where a measuring process leaves the outputs of a round."""
+        return Path(self._scratch.name) / "outputs.safetensors"
+
+    def judge(self, folder: Path, workload: Workload, draw: str, drawn: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Variant → what is wrong with its outputs, which lie in `file`; without those whose outputs are right.
+
+        Raises:
+            WorkerFailed: nothing can be judged.
+        """
+        where = {"folder": str(folder), "file": str(self.file), "workload": workload.model_dump()}
+        wrong: dict[str, str] = self._process.ask("judge", JUDGE_SECONDS, **where, draw=draw, outputs=list(drawn))
+        return wrong
+
+    def close(self) -> None:
+        """End the process and remove the folder."""
+        self._process.close()
+        self._scratch.cleanup()

@@ -26,9 +26,8 @@ from ..machine.lifeline import tied
 from ..machine.places import place
 from ..store.files import MEMORY, PROFILES
 from ..store.folder import RunFolder
-from .measurement import Measurement
+from .measurement import PASS_SECONDS, Measurement
 from .participants import ExperimentState, Progress
-from .passes import PASS_SECONDS
 from .processes import WorkerFailed, WorkerProcess
 
 RATE_HZ = 250
@@ -95,26 +94,16 @@ def _py_spy(
     native: bool = False,
 ) -> dict[str, Any]:
     """Attach for as long as the variant is called in a loop; an entry of profiles.json."""
-    entry: dict[str, Any] = {
-        "path": None,
-        "rate_hz": RATE_HZ,
-        "samples": 0,
-        "native": False,
-        "native_reason": None,
-        "calls": 0,
-        "median_ns": None,
-        "median_error_ns": None,
-        "reason": None,
-    }
+    empty = dict.fromkeys(("path", "native_reason", "median_ns", "median_error_ns", "reason"))
+    entry: dict[str, Any] = {"rate_hz": RATE_HZ, "samples": 0, "native": False, "calls": 0, **empty}
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if tool is None:
         return entry | {"reason": "py-spy is not installed: pip install py-spy"}
     workload = book.experiment.workload.name
     try:
         lead = NATIVE_LEAD_SECONDS if native else 0.0
-        go = process.ask_in_two(
-            "loop", PASS_SECONDS, workload=workload, variant=variant, lead_seconds=lead, seconds=SECONDS
-        )
+        timing = {"lead_seconds": lead, "seconds": SECONDS}
+        go = process.ask_in_two("loop", PASS_SECONDS, workload=workload, variant=variant, **timing)
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / "stacks.folded"
             refusals: list[str] = []

@@ -7,17 +7,25 @@ verdict from what the pass left in the run folder. Nothing else in the harness k
 
 from __future__ import annotations
 
+import difflib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..evidence.evidence import Evidence
+from ..evidence.evidence import Evidence, compare_sides
+from ..evidence.verdict import combine, reasons
 from ..measure.measurement import Measurement
 from ..measure.participants import Progress
-from ..spec.hypotheses import Hypothesis
+from ..spec.comparison import Comparison
+from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
+from ..spec.regions import Region
+from ..store import pass_schema
+from ..store.files import FINDINGS
 from ..store.folder import RunFolder
+from ..store.pass_schema import ExactResult, Subject
 from ..store.schema import Effect
 
 H = TypeVar("H", bound=Hypothesis)
@@ -85,3 +93,161 @@ class Metric(ABC, Generic[H]):
 def subjects(hypotheses: Sequence[Hypothesis]) -> list[tuple[str, str]]:
     """Every (workload, variant) that these look at, each once."""
     return list(dict.fromkeys(pair for hypothesis in hypotheses for pair in hypothesis.subjects()))
+
+
+V = TypeVar("V", bound=ValueHypothesis)
+
+
+class VariantHypothesis(RangeHypothesis):
+    """A value of `variant` on each of `workloads`."""
+
+    variant: Name
+    workloads: Names
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        return tuple((workload, self.variant) for workload in self.workloads)
+
+
+class ValueMetric(Metric[V], Generic[V]):
+    """A metric that gives one value on each workload, or one in all where the hypothesis names no workload."""
+
+    @abstractmethod
+    def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
+        """The value with its verdict; "not measurable here", with the reason as warning, where there is none."""
+
+    def judge(self, hypothesis: V, evidence: Evidence, *, alpha: float) -> Judged:
+        """The verdict on all workloads together; those without a value are left out and named."""
+        workloads = hypothesis.workload_names() or ("",)
+        effects = [self.effect(hypothesis, workload, evidence, alpha) for workload in workloads]
+        missing = [effect for effect in effects if effect.verdict == NOT_MEASURABLE]
+        if len(missing) == len(effects):
+            return Judged(NOT_MEASURABLE, reasons(effects), tuple(effects))
+        verdict, reason = combine([effect for effect in effects if effect not in missing])
+        return Judged(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, tuple(effects))
+
+
+class IntervalMetric(ValueMetric[V], Generic[V]):
+    """A metric whose values come with an interval over rounds, which its part of alpha holds for."""
+
+    @abstractmethod
+    def words(self, hypothesis: V) -> str:
+        """What the value is, for the `metric` of an effect."""
+
+    @abstractmethod
+    def measured(self, effect: Effect, hypothesis: V, evidence: Evidence, alpha: float) -> Effect:
+        """The effect with its value, interval, rounds and seconds. Raises ValueError with the reason for no value."""
+
+    def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
+        """The value with its verdict; not evidence where the variant's numbers do not count on the workload."""
+        effect = no_value(hypothesis, workload, self.words(hypothesis))
+        if reason := evidence.unusable.get((workload, effect.variant)):
+            return replace(effect, verdict="not evidence", warnings=(f"{effect.variant}: {reason}",))
+        try:
+            effect = self.measured(effect, hypothesis, evidence, alpha)
+        except ValueError as error:
+            return replace(effect, warnings=(str(error),))
+        return in_range(effect, hypothesis, *effect.warnings)
+
+
+def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
+    """The effect of a hypothesis without its value yet; `metric` says of what the value will be."""
+    variant, baseline = getattr(hypothesis, "variant", ""), getattr(hypothesis, "baseline", None) or ""
+    effect = Effect(
+        workload=workload,
+        variant=variant,
+        baseline=baseline,
+        rounds=0,
+        seconds=0.0,
+        verdict=NOT_MEASURABLE,
+        warnings=(),
+    )
+    return replace(effect, metric=metric, unit=hypothesis.unit)
+
+
+def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect:
+    """The effect with the verdict that its interval gives, `notes` among its warnings."""
+    region = hypothesis.region
+    if math.isinf(effect.low) and math.isinf(effect.high):
+        return replace(effect, verdict="inconclusive", warnings=notes or ("too few rounds for an interval",))
+    if region.contains(effect.low, effect.high):
+        return replace(effect, verdict="supported", warnings=notes)
+    if region.excludes(effect.low, effect.high):
+        return replace(effect, verdict="refuted", warnings=notes)
+    crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
+    told = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
+    return replace(effect, verdict="inconclusive", warnings=(told, *notes))
+
+
+def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
+    """What to tell who asks for a quantity that no pass finds out; empty where it is known."""
+    if quantity in known:
+        return ""
+    near = difflib.get_close_matches(quantity, known, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(known)}"
+    return f'quantity = "{quantity}" is no {metric}: {hint}'
+
+
+class ExactMetric(ValueMetric[V], Generic[V]):
+    """A metric whose values are exact. Its pass stores them with `store`."""
+
+    def subject(self, hypothesis: V, workload: str) -> Subject:
+        """What the hypothesis asks about on a workload."""
+        sides = (getattr(hypothesis, "variant", ""), getattr(hypothesis, "baseline", None) or "")
+        return self.names[0], getattr(hypothesis, "quantity", ""), workload, *sides
+
+    def store(self, results: Sequence[ExactResult], context: PassContext) -> None:
+        """Add results to findings.json, which all exact metrics share."""
+        context.folder.write_json(FINDINGS, [*context.folder.read_findings(), *results])
+
+    def read(self, folder: RunFolder) -> dict[Subject, ExactResult]:
+        """The stored results of this metric, by subject."""
+        results = pass_schema.FINDINGS.validate_python(folder.read_findings())
+        return {result.subject: result for result in results if result.metric == self.names[0]}
+
+    def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
+        """The value; its interval is a point."""
+        subject = self.subject(hypothesis, workload)
+        effect = no_value(hypothesis, workload, subject[1] or subject[0])
+        result: ExactResult | None = evidence.passes.get(self.names[0], {}).get(subject)
+        if result is None:
+            return replace(effect, warnings=("this run has not looked",))
+        if math.isnan(result.value):
+            return replace(effect, warnings=(result.reason or "no value",))
+        value = result.value
+        effect = replace(effect, ratio=value, low=value, high=value, rounds=result.count, seconds=result.seconds)
+        return in_range(effect, hypothesis, *([result.detail] if result.detail else []))
+
+
+class GainHypothesis(RangeHypothesis):
+    """A value computed from the gains of `variant` over `baseline`."""
+
+    variant: Name
+    baseline: Name
+    workloads: Names
+
+    def comparisons(self) -> Iterator[Comparison]:
+        return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
+
+
+def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alpha: float) -> list[Effect] | Judged:
+    """The effects of all comparisons that the run took on; or the verdict, where one of them has no interval.
+
+    Each interval is as wide as page faults and a control that fired may make it. All hold at once.
+    """
+    anything = Region(-math.inf, math.inf)
+    wanted = [comparison for comparison in comparisons if evidence.has(comparison)]
+    timed = [compare_sides(evidence, each, anything, "operations", alpha) for each in wanted]
+    if not timed:
+        return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
+    open_ = [
+        replace(effect, warnings=("too few rounds for an interval",)) if effect.verdict == "supported" else effect
+        for effect in timed
+        if not (effect.verdict == "supported" and effect.low > 0 and math.isfinite(effect.high))
+    ]
+    if open_:
+        return Judged("inconclusive", reasons(open_))
+    gains = []
+    for comparison, effect in zip(wanted, timed, strict=True):
+        low, high = evidence.allowance(comparison)
+        gains.append(replace(effect, low=effect.low * math.exp(-low), high=effect.high * math.exp(high)))
+    return gains

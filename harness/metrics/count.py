@@ -1,8 +1,7 @@
 """What can be counted in a variant's source: lines, functions, units that a test can take on alone.
 
-Counted are the files of `variants/` that a variant's `build` reaches by imports. The types that every variant shares
-(`config`, `settings`) are left out on all sides. A line counts if it holds code: blank lines, comments and docstrings
-do not.
+Counted are the files of `variants/` that a variant's `build` reaches by imports, without the types that all share. A
+line counts if it holds code: blank lines, comments and docstrings do not.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from llama_workbench import variants
 
 from ..spec.hypotheses import Name, Quantity, RangeHypothesis
 from ..store.pass_schema import ExactResult
-from .base import PassContext
-from .exact import ExactMetric, no_such_quantity
+from .base import ExactMetric, PassContext, no_such_quantity
 
 SHARED = {"config", "settings"}
 """Modules of `variants/` that no variant has to itself."""

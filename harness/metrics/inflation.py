@@ -1,7 +1,5 @@
-"""How far a promise overshot: the promised gain over the measured gain.
-
-It is computed from the interval of a timed effect, which a report holds together with all others, and so spends no
-alpha of its own.
+"""How far a promise overshot: promised gain ÷ measured gain, from a timed effect's interval; it spends no alpha of its
+own.
 """
 
 from __future__ import annotations
@@ -16,14 +14,12 @@ from ..evidence.evidence import Evidence
 from ..evidence.verdict import reasons
 from ..spec.hypotheses import rising
 from ..store.schema import Effect
-from .base import Judged, Metric
-from .gains import GainHypothesis, measured_gains
-from .values import no_value
+from .base import GainHypothesis, Judged, Metric, measured_gains, no_value
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """Values that a quotient may have: pieces from low to high, in order; infinite ends mean that there is no bound."""
+    """Values that a quotient may have: pieces from low to high, in order; an infinite end is no bound."""
 
     pieces: tuple[tuple[float, float], ...]
 
@@ -46,10 +42,9 @@ class Quotient:
 def quotient(numerator: float, low: float, high: float) -> Quotient:
     """All values of numerator / x for x from `low` to `high`, 0 left out; `numerator` > 0, the ends may be infinite.
 
-    Fieller's logic: the quotient is c if x is numerator / c, so the values that the data allow are those whose x lies
-    in the interval. They hold with the interval's own confidence and need no normal approximation. An interval with 0
-    inside gives two pieces without bound: a gain that may be nil may have been inflated by any factor, and one that may
-    be a loss has the wrong sign. Raises ValueError for other arguments.
+    Fieller's logic: the quotients that the data allow are those whose x lies in the interval. They hold with its
+    confidence and need no normal approximation. An interval with 0 inside gives two pieces without bound: a gain that
+    may be nil may have been inflated by any factor. Raises ValueError for other arguments.
     """
     if not (low <= high and 0 < numerator < math.inf):
         raise ValueError(f"expected a positive numerator and low <= high, not {numerator}, {low} and {high}")
@@ -70,9 +65,7 @@ class Inflation:
     verdict on "too high by `times`": supported, refuted, depends (on which end of the claim is meant) or inconclusive.
     """
 
-    low_end: Quotient
-    high_end: Quotient
-    times: tuple[float, float]
+    ends: tuple[Quotient, ...]
     verdict: str
     reason: str
 
@@ -80,9 +73,9 @@ class Inflation:
 def inflation(claimed: tuple[float, float], low: float, high: float, times: tuple[float, float]) -> Inflation:
     """Judge "the claim of `claimed` was too high by `times`".
 
-    claimed: the ratios t_old / t_new that were promised, (2, 3) for "2-3x". low, high: interval of the measured ratio;
-    0 and infinity where there is none yet. times: the factors, (20, 50) for "20-50 times". A gain is the ratio less 1,
-    so "2-3x" is a gain of 100 to 200 %. Raises ValueError where a claim promises no gain.
+    claimed: the promised ratios t_old / t_new, (2, 3) for "2-3x". low, high: interval of the measured ratio; 0 and
+    infinity where there is none yet. times: the factors, (20, 50) for "20-50 times". A gain is the ratio less 1. Raises
+    ValueError where a claim promises no gain.
     """
     if not 1 < claimed[0] <= claimed[1] < math.inf:
         raise ValueError(f"claimed = {claimed}: expected ratios above 1, the lower one first")
@@ -109,7 +102,7 @@ def inflation(claimed: tuple[float, float], low: float, high: float, times: tupl
     reason = "; ".join(
         f"{ratio:g}x was too high by a factor of {end.describe()}" for ratio, end in zip(claimed, ends, strict=True)
     )
-    return Inflation(ends[0], ends[1], times, verdict, f"{measured}: {reason}")
+    return Inflation(tuple(ends), verdict, f"{measured}: {reason}")
 
 
 def _percent(gain: float) -> str:
@@ -117,13 +110,9 @@ def _percent(gain: float) -> str:
 
 
 def _piece(low: float, high: float) -> str:
-    if math.isinf(low) and math.isinf(high):
-        return "anything"
-    if math.isinf(high):
-        return f"at least {low:.3g}"
     if math.isinf(low):
-        return f"at most {high:.3g}"
-    return f"{low:.3g} to {high:.3g}"
+        return "anything" if math.isinf(high) else f"at most {high:.3g}"
+    return f"at least {low:.3g}" if math.isinf(high) else f"{low:.3g} to {high:.3g}"
 
 
 # -- the metric --------------------------------------------------------------------------------------------------------
@@ -173,17 +162,13 @@ def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
     """The factor on one workload, from the measured ratio."""
     assert hypothesis.range is not None
     found = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
-    pieces = [piece for end in (found.low_end, found.high_end) for piece in end.pieces]
-    return replace(
-        no_value(hypothesis, gain.workload, "claimed gain over measured gain"),
-        ratio=(sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf,
-        low=min(low for low, _ in pieces) if pieces else -math.inf,
-        high=max(high for _, high in pieces) if pieces else math.inf,
-        rounds=gain.rounds,
-        seconds=gain.seconds,
-        verdict=found.verdict,
-        warnings=(found.reason,),
-    )
+    pieces = [piece for end in found.ends for piece in end.pieces]
+    effect = no_value(hypothesis, gain.workload, "claimed gain over measured gain")
+    ratio = (sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf
+    low = min((low for low, _ in pieces), default=-math.inf)
+    high = max((high for _, high in pieces), default=math.inf)
+    effect = replace(effect, ratio=ratio, low=low, high=high, rounds=gain.rounds, seconds=gain.seconds)
+    return replace(effect, verdict=found.verdict, warnings=(found.reason,))
 
 
 METRIC = InflationMetric()

@@ -29,8 +29,7 @@ def names() -> tuple[str, ...]:
 
 def metric_of(name: str) -> Metric[Any]:
     """The metric of this name. Raises KeyError."""
-    return next((metric for metric in metrics() if name in metric.names), None) or _unknown(name)
-
-
-def _unknown(name: str) -> Metric[Any]:
-    raise KeyError(f"no metric {name!r}; there are {', '.join(names())}")
+    by_name = {each: metric for metric in metrics() for each in metric.names}
+    if name not in by_name:
+        raise KeyError(f"no metric {name!r}; there are {', '.join(by_name)}")
+    return by_name[name]

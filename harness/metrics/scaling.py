@@ -1,8 +1,8 @@
 """How gains and times scale: whether a gain grows with size, how a time grows with the position in the context, and
 where over the width of a model an effect is lost.
 
-A trend starts from intervals that a report holds at once and spends no alpha of its own: whenever they hold, so does
-what is concluded from them, however they depend on each other.
+A trend starts from intervals that hold at once and spends no alpha of its own: whenever they hold, so does what is
+concluded from them, however they depend on each other.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from ..evidence.evidence import Evidence
+from ..evidence.numbers import exp
 from ..spec.hypotheses import Names
-from ..spec.regions import Range, Region
+from ..spec.regions import Region
 from ..stats.confidence import Interval, running_interval
 from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
-from .base import NOT_MEASURABLE, Judged, Metric
-from .gains import GainHypothesis, measured_gains
-from .values import no_value
+from .base import NOT_MEASURABLE, GainHypothesis, Judged, Metric, measured_gains, no_value
 
 RISE_PERCENT = 1.0
 """A gain that rises by less than this from the smallest size to the largest counts as not growing."""
@@ -47,8 +46,8 @@ class Trend:
     """How a gain changes with size.
 
     rise: the fitted ratio at the largest size over that at the smallest, with its interval; above 1 the gain grows.
-    falls: pairs of sizes between which the gain falls for certain. verdict
-    on "the gain grows": supported, refuted, depends (grows as a whole, falls in between) or inconclusive.
+    falls: pairs of sizes between which it falls for certain. verdict on "the gain grows": supported, refuted, depends
+    (grows as a whole, falls in between) or inconclusive.
     """
 
     rise: float
@@ -62,16 +61,15 @@ class Trend:
 def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     """Judge "the gain grows with size" from two or more sizes; `region` is for the rise (default: more than 1 %).
 
-    The rise is the slope of the least-squares line of log ratio over log size, times the range of log size: a linear
-    contrast, whose weights sum to nil. Why linear: "it scales" is said of the whole range, one number with an interval
-    answers it, and its largest weights are at the ends, where growth shows most. Why not isotonic alone: "never falls"
-    is refuted by one dip between neighbours, however strongly the gain grows over all, and can be supported only by
-    intervals that do not touch. It is asked all the same, as the second question: a rise with a certain fall in it is
-    "depends". Why a margin: a gain that does not change at all could never be told from one that grows by nothing.
+    The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
+    "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
+    falls" alone is refuted by one dip between neighbours, and supported only by intervals that do not touch; it is the
+    second question: a rise with a certain fall in it is "depends". Why a margin: a gain that does not change could
+    never be told from one that grows by nothing.
 
-    The interval of the rise takes every gain's interval at its worst end. That is wider than independence would allow
-    (for four sizes in equal steps of log size by a factor of 1.8), and holds without it. Raises ValueError for fewer
-    than two sizes.
+    The interval of the rise takes every gain's interval at its worst end: wider than independence would allow (for four
+    sizes in equal steps of log size by a factor of 1.8), and valid without it. Raises ValueError for fewer than two
+    sizes.
     """
     ordered = sorted(gains, key=lambda gain: gain.size)
     sizes = [gain.size for gain in ordered]
@@ -94,20 +92,16 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     else:
         verdict = "refuted" if region.excludes(low, high) else "inconclusive"
     reason = (
-        f"from {sizes[0]:g} to {sizes[-1]:g} the gain changes by a factor of {_exp(rise):.4g} "
-        f"[{_exp(low):.4g}, {_exp(high):.4g}]"
+        f"from {sizes[0]:g} to {sizes[-1]:g} the gain changes by a factor of {exp(rise):.4g} "
+        f"[{exp(low):.4g}, {exp(high):.4g}]"
     )
     if falls:
         reason += "; it falls for certain from " + ", ".join(f"{one:g} to {other:g}" for one, other in falls)
-    return Trend(_exp(rise), _exp(low), _exp(high), falls, verdict, reason)
+    return Trend(exp(rise), exp(low), exp(high), falls, verdict, reason)
 
 
 def _log(ratio: float) -> float:
     return math.log(ratio) if ratio > 0 else -math.inf
-
-
-def _exp(log_ratio: float) -> float:
-    return math.exp(log_ratio) if log_ratio < 700 else math.inf
 
 
 # -- over the position -------------------------------------------------------------------------------------------------
@@ -117,7 +111,7 @@ def _exp(log_ratio: float) -> float:
 class Slope:
     """By how much a call takes longer for each position further on, fitted by a line in each of `rounds` rounds.
 
-    With a `baseline` it is the variant's slope less the baseline's, from times of the same rounds. `low` and `high` are
+    With a `baseline`: the variant's slope less the baseline's, from times of the same rounds. `low` and `high` are
     infinite while there are too few rounds. `fixed_ns` is where the line starts (median over rounds): what a call costs
     whatever the position. `unstable` as in `confidence.Interval`.
     """
@@ -132,22 +126,14 @@ class Slope:
     unstable: bool = False
 
 
-def position_slope(
-    times: Mapping[int, LogTimes],
-    *,
-    variant: str,
-    alpha: float,
-    baseline: str | None = None,
-) -> Slope:
+def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float, baseline: str | None = None) -> Slope:
     """Fit decode time against position, over workloads that differ in the position alone.
 
     `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
-    is up to 64 further on, by about as much on each workload and by exactly as much for both sides, so it moves the
-    line and hardly turns it. The k-th round of every workload makes the k-th line (ordinary least squares through the
-    median times); a workload's later rounds without partners are left out. Between two variants the difference is
-    taken pair by pair before the fit, so that what disturbs both falls out.
-
-    Raises ValueError for fewer than two positions.
+    is up to 64 further on, by about as much on each workload, so it moves the line and hardly turns it. The k-th round
+    of every workload makes the k-th line (least squares through the median times); rounds without partners are left
+    out. Between two variants the difference is taken pair by pair before the fit. Raises ValueError for fewer than two
+    positions.
     """
     if len(times) < 2:
         raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
@@ -160,16 +146,9 @@ def position_slope(
     centred = x - x.mean()
     slopes = calls_ns @ centred / (centred @ centred)
     interval = running_interval(slopes, alpha)
-    return Slope(
-        variant=variant,
-        baseline=baseline,
-        ns_per_position=interval.centre,
-        low=interval.low,
-        high=interval.high,
-        fixed_ns=float(np.median(calls_ns.mean(axis=1) - slopes * x.mean())),
-        rounds=rounds,
-        unstable=interval.unstable,
-    )
+    ends = (interval.centre, interval.low, interval.high)
+    fixed_ns = float(np.median(calls_ns.mean(axis=1) - slopes * x.mean()))
+    return Slope(variant, baseline, *ends, fixed_ns, rounds, interval.unstable)
 
 
 def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float) -> Interval:
@@ -187,10 +166,9 @@ State = Literal["above", "inside", "below", "open"]
 
 @dataclass(frozen=True)
 class Crossing:
-    """Somewhere between the sizes `low` and `high` the effect goes from `before` to `after`.
+    """Somewhere between the sizes `low` and `high`, both settled, the effect goes from `before` to `after`.
 
-    Both ends are settled; what lies between them was not measured, or is open. `estimate` is where the effects at the
-    two ends, joined by a line over the logarithm of the size, pass the boundary: a guess inside the bracket, no more.
+    `estimate` is where the effects at both ends, joined by a line over log size, pass the boundary: a guess, no more.
     """
 
     low: float
@@ -225,8 +203,8 @@ class Sweep:
 def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
     """Between which sizes an effect leaves or enters a region, say ±1 %.
 
-    `effects` maps size (such as the width of a model) → interval of its log ratio; the order does not matter. All
-    brackets hold at once with the confidence that all the intervals have together.
+    `effects` maps size (such as the width of a model) → interval of its log ratio. All brackets hold at once with the
+    confidence that all the intervals have together.
     """
     sizes = sorted(effects)
     states = {size: _state(effects[size], region) for size in sizes}
@@ -306,23 +284,14 @@ class ScalingMetric(Metric[ScalingHypothesis]):
         if len(gains) < len(hypothesis.workloads):
             return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
         sized = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in gains]
-        rising = trend(sized, _rise_region(hypothesis.region))
-        effect = replace(
-            no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain"),
-            ratio=(rising.rise - 1) * 100,
-            low=(rising.low - 1) * 100,
-            high=(rising.high - 1) * 100,
-            rounds=min(gain.rounds for gain in gains),
-            seconds=sum(gain.seconds for gain in gains),
-            verdict=rising.verdict,
-            warnings=(rising.reason,),
-        )
+        ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
+        rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))
+        effect = no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain")
+        ratio, low, high = ((end - 1) * 100 for end in (rising.rise, rising.low, rising.high))
+        rounds, seconds = min(gain.rounds for gain in gains), sum(gain.seconds for gain in gains)
+        effect = replace(effect, ratio=ratio, low=low, high=high, rounds=rounds, seconds=seconds)
+        effect = replace(effect, verdict=rising.verdict, warnings=(rising.reason,))
         return Judged(rising.verdict, rising.reason, (effect,))
-
-
-def _rise_region(region: Range) -> Region:
-    """Percent of rise as a region of log ratios."""
-    return Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in (region.low, region.high)))
 
 
 METRIC = ScalingMetric()

@@ -44,8 +44,7 @@ class TimeHypothesis(Hypothesis):
     """
 
     evidence: Annotated[
-        Literal["architecture", "operations", "context"],
-        Field(description='"architecture", "operations" or "context"'),
+        Literal["architecture", "operations", "context"], Field(description='"architecture", "operations" or "context"')
     ]
     variant: Name
     baseline: Annotated[

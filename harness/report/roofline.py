@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from ..metrics.roofline.roofline import Estimate, Reached
+from ..metrics.roofline.metric import Estimate, Reached
 from .markdown import markdown_cell, markdown_text
 from .text import short
 

@@ -169,7 +169,6 @@ class Cuda:
         return Spent(out, cpu, wall, self.between_ns(start, end))
 
     def call_ns(self, callee: Callee) -> int:
-        """The device's time of one call."""
         return self.sample(callee, 1).device_ns
 
     def mark(self) -> torch.cuda.Event:
@@ -183,7 +182,6 @@ class Cuda:
         return round(start.elapsed_time(end) * NS_PER_MS)
 
     def synchronise(self) -> None:
-        """Wait until all that is queued is done."""
         torch.cuda.synchronize()
 
     def held_bytes(self) -> int:
@@ -209,7 +207,6 @@ class Cuda:
         return torch.cuda.max_memory_allocated() - before
 
     def changed(self) -> str | None:
-        """A setting of the device that a variant changed, in words; it is restored."""
         if self._precision() == FULL_PRECISION:
             return None
         self._in_full_precision()
@@ -259,8 +256,8 @@ def problem(kind: str) -> str | None:
 
 def _driver() -> str | None:
     """Version of the NVIDIA driver; None where it is unknown."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from time import perf_counter_ns, process_time_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
 
 import torch
@@ -13,16 +14,24 @@ from llama_workbench.variants import Build, Model
 from llama_workbench.variants.outside import OutsideVariantError
 
 from . import reference_logits
-from .bench import GATE_PROMPT, Bench, Subject
-from .building import component_of, engine_of, model_of, takes_requests, variant_of
-from .calibration import calibrate
 from .channel import in_one_line
-from .gates.component import judge_component
-from .gates.logits import Case, Gate, beyond, judge_logits, judge_tokens, run_cases
+from .devices import Cuda
+from .gates.logits import Case, Gate, beyond, judge_component, judge_logits, judge_tokens, run_cases
 from .gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
 from .gates.small import small_gate
-from .runners import GenerateRunner, RequestRunner
-from .state import Worker
+from .runners import (
+    GenerateRunner,
+    RequestRunner,
+    Runner,
+    component_of,
+    engine_of,
+    model_of,
+    runner_of,
+    takes_requests,
+    variant_of,
+)
+from .state import GATE_PROMPT, Bench, Subject, Worker
+from .watch import OWN_THREADS_SHARE
 
 
 def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -57,11 +66,9 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         # torch sees nothing of an engine: two of them would have the same trace. Compiled code cannot be traced.
         if bench.checkpoint is not None and subject.variant.engine is None and not subject.variant.compiled:
             subject.trace = _trace(bench, subject.variant.build)
-            found["trace"] = {
-                "digest": subject.trace.digest,
-                "ops": len(subject.trace.ops),
-                "attention_kernels": attention_kernels(subject.trace),
-            }
+            kernels = attention_kernels(subject.trace)
+            digest, count = subject.trace.digest, len(subject.trace.ops)
+            found["trace"] = {"digest": digest, "ops": count, "attention_kernels": kernels}
         found |= calibrate(worker, bench, subject, variant)
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=f"raises {in_one_line(error)}"))}
@@ -192,13 +199,60 @@ def differences(worker: Worker, workload: str, pairs: Sequence[Sequence[str]]) -
         if ours is None or theirs is None:
             continue
         difference = trace_difference(ours, theirs)
-        found.append(
-            {
-                "baseline": baseline,
-                "variant": variant,
-                "same": difference is None,
-                "detail": difference or "",
-                "counts": op_counts(ours, theirs),
-            }
-        )
+        said = {"same": difference is None, "detail": difference or "", "counts": op_counts(ours, theirs)}
+        found.append({"baseline": baseline, "variant": variant, **said})
     return found
+
+
+CALIBRATION_NS, LONG_CALL_NS = 50_000_000, 500_000_000
+"""Calls are timed for so long after a first one. Where the first takes longer than the second number, it is enough."""
+
+MOST_CALLS = 20
+OWN_THREADS_NS = 5_000_000
+"""Below this much CPU time nothing is said about other threads."""
+
+
+def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
+    """Fill in the subject's `call_ns` and `output`; the answer is what the parent must know of them."""
+    with torch.inference_mode():
+        runner = runner_of(worker, bench, subject.variant)
+        length = bench.workload.tokens
+        calls_ns: list[int] = []
+
+        def take() -> None:
+            runner.prepare(length, bench.take(), 1)
+            calls_ns.append((worker.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
+
+        wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
+        take()
+        if calls_ns[0] < LONG_CALL_NS:  # the first of short calls says how long it takes to make caches, not more
+            calls_ns.clear()
+            wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
+            while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - wall < CALIBRATION_NS):
+                take()
+        process = process_time_ns() - process
+        thread = thread_time_ns() - thread  # read around the process's, as in `Cpu.sample`
+        subject.call_ns = max(min(calls_ns), 1)
+        if bench.checkpoint is not None:
+            runner.prepare(length, bench.take(), 1)
+            out = runner.call()
+            subject.output = torch.empty(out.shape, dtype=out.dtype, device=out.device)
+        if isinstance(worker.device, Cuda) and bench.checkpoint is None:
+            subject.call_ns = _call_ns_of_many(worker, runner)
+    own_threads = takes_requests(subject.variant) or (
+        not isinstance(worker.device, Cuda)
+        and worker.threads == 1
+        and process - thread > OWN_THREADS_SHARE * process
+        and process > OWN_THREADS_NS
+    )
+    if own_threads:
+        worker.wall_variants.add(entered)
+    return {"call_ns": subject.call_ns, "own_threads": own_threads}
+
+
+def _call_ns_of_many(worker: Worker, runner: Runner) -> float:
+    """Time of one of so many calls that they fill a sample: the events around one short call cost more than it."""
+    count = 1
+    while (spent := worker.device.sample(runner, count).device_ns) < worker.device.sample_ns and count < 1 << 16:
+        count *= 4
+    return max(spent, 1) / count

@@ -21,9 +21,9 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from . import gating, opening, profile, rounds, stretch
+from . import gating, loops, rounds
 from .channel import Channel, carry_out
-from .state import Worker
+from .state import Worker, open_workload
 
 METRICS = Path(__file__).resolve().parents[1] / "metrics"
 
@@ -34,21 +34,16 @@ def freeze(worker: Worker) -> None:
     gc.freeze()
 
 
-def device_facts(worker: Worker) -> dict[str, Any]:
-    """What the device is."""
-    return worker.device.facts()
-
-
 VERBS: Mapping[str, Callable[..., Any]] = {
-    "device": device_facts,
-    "open": opening.open_workload,
+    "device": lambda worker: worker.device.facts(),
+    "open": open_workload,
     "gate": gating.gate,
     "differences": gating.differences,
     "freeze": freeze,
     "round": rounds.measure_round,
-    "loop": profile.loop,
-    "stretch": stretch.stretch,
-    "stretch_outputs": stretch.stretch_outputs,
+    "loop": loops.loop,
+    "stretch": loops.stretch,
+    "stretch_outputs": loops.stretch_outputs,
 }
 
 

@@ -24,10 +24,9 @@ from llama_workbench.datasets.cache import CacheError, partial_folder
 from llama_workbench.datasets.checkpoints import load
 from llama_workbench.variants import Model
 
-from .bench import Bench
 from .gates.logits import Case, greedy, run_cases
 from .gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
-from .state import Worker
+from .state import Bench, Worker
 
 REFERENCE = "transformers_eager"
 

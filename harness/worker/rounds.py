@@ -3,30 +3,166 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import resource
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import randbelow  # not the run's seed, which a variant could know
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, call_lengths, warmup_length
 
 from ..spec.sample import Sample
-from .bench import Bench
-from .building import runner_of
 from .devices import Cuda, Spent
-from .drawn import Drawn
-from .gates.component import TOLERANCE, component_error
-from .leaks import leaks
+from .gates.logits import TOLERANCE, component_error
 from .round_loop import Rebuilt, rebuilt
-from .runners import ComponentRunner, GenerateRunner, Runner
-from .shape import FILLED_NS, Shape, shape_of_round
-from .state import Worker
+from .runners import ComponentRunner, GenerateRunner, Runner, runner_of
+from .state import Bench, Worker
+
+LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
+"""A round samples each variant for as long as its rebuilding took, within these bounds. What remains of the noise
+within a round and between rounds then costs at most twice what the best split would."""
+
+SHORT_SAMPLE_NS = 60_000_000
+"""Samples shorter than this come at least three to a round. Their median leaves out what a busy neighbour does to one
+(the spread of one pair was three times that of a round) and averages the effect of a sample's place in its pair."""
+
+FILLED_NS = 20_000_000
+"""Decode calls longer than this are warm enough once the context is filled."""
+
+MOST_SUB_ROUNDS = 51
+PRIME_NS = 5_000_000
+"""A call shorter than this is made once untimed before its sample. Otherwise the sample would measure how cold the
+other variants left the caches, which no program that runs one model sees."""
+
+GROUP_FACTOR = 10
+"""Variants that differ by more than this factor get different numbers of calls."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """sub_rounds: samples of each variant. repeats: calls in a sample, by variant. prime: an untimed call before it."""
+
+    sub_rounds: int
+    repeats: Mapping[str, int]
+    prime: bool
+
+    @property
+    def most_calls(self) -> int:
+        """Calls in the longest sample, without the untimed one."""
+        return max(self.repeats.values())
+
+
+def shape_of_round(
+    work: Workload, call_ns: Mapping[str, float], *, once: bool, sample_ns: int, rebuild_ns: float
+) -> Shape:
+    """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
+
+    rebuild_ns: time to rebuild one variant; 0 where it is not known yet.
+    """
+    repeats = _repeats(work, call_ns, sample_ns)
+    if once or work.kind == "generate":  # a generation has a first token, and is timed on its own
+        repeats = dict.fromkeys(call_ns, 1)
+    prime = max(call_ns.values()) < PRIME_NS and not once
+    typical_ns = statistics.median(call_ns[name] * (repeats[name] + prime) for name in call_ns)
+    pairs = round(min(max(rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS) / typical_ns)
+    if typical_ns < SHORT_SAMPLE_NS:
+        pairs = max(pairs, 3)
+    if work.kind == "decode":
+        pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
+    pairs = max(1, min(MOST_SUB_ROUNDS, pairs))
+    return Shape(pairs - (pairs % 2 == 0), repeats, prime)
+
+
+def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: int) -> dict[str, int]:
+    """Calls in a sample: the same number on all sides, so that the loop costs all the same.
+
+    Variants that are more than GROUP_FACTOR slower get fewer, because one of their samples would last for seconds.
+    """
+    repeats: dict[str, int] = {}
+    fastest_ns = math.inf
+    for name in sorted(call_ns, key=call_ns.__getitem__):
+        if not repeats or call_ns[name] > GROUP_FACTOR * fastest_ns:  # the first of a group sets the count for all
+            fastest_ns = call_ns[name]
+            count = math.ceil(sample_ns / fastest_ns)
+            if work.kind == "decode":
+                count = min(count, DECODE_ROOM // 2)  # there are no more positions
+        repeats[name] = count
+    return repeats
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An output and the prompt that it answers: the fields of `examiner.Output`, and its tensors by part."""
+
+    variant: str
+    prompt: int
+    length: int
+    tensors: dict[str, Tensor]
+
+
+@dataclass
+class Drawn:
+    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call."""
+
+    most: int
+    seen: int = 0
+    now: list[Kept] = field(default_factory=list)
+    chosen: list[list[Kept]] = field(default_factory=list)
+
+    def keep(self, variant: str, asked: list[tuple[int, int]], kept: list[Tensor]) -> dict[str, Tensor]:
+        """Copy the output of one of a sample's calls; `asked` and `kept` have an entry for each of them."""
+        call = randbelow(len(kept))
+        prompt, length = asked[call]
+        out = kept[call].clone()
+        part = "logits" if out.is_floating_point() else "tokens"
+        self.now.append(Kept(variant, prompt, length, {part: out}))
+        return self.now[-1].tensors
+
+    def end_sub_round(self) -> None:
+        """Decide whether the outputs of the sub-round that is over will be checked."""
+        self.seen += 1
+        if len(self.chosen) < self.most:
+            self.chosen.append(self.now)
+        elif (place := randbelow(self.seen)) < self.most:
+            self.chosen[place] = self.now
+        self.now = []
+
+    def write(self, path: Path) -> list[dict[str, Any]]:
+        """Leave the drawn outputs in a file. The result is what `Examiner.judge` must know of them."""
+        kept = [one for outputs in self.chosen for one in outputs]
+        tensors = {f"{i}.{part}": t.cpu().contiguous() for i, one in enumerate(kept) for part, t in one.tensors.items()}
+        save_file(tensors, path)
+        return [
+            {"variant": one.variant, "prompt": one.prompt, "length": one.length, "kind": " and ".join(one.tensors)}
+            for one in kept
+        ]
+
+
+LEAK_LIMIT_BYTES, LEAK_LIMIT_WEIGHTS = 2 << 30, 2
+"""Growth between rounds beyond this and so many times the weights is a leak. What the allocator keeps for reuse stays
+below: with its thresholds pinned it returns nothing to the system, and a variant may pack all weights."""
+
+
+def leaks(worker: Worker, bench: Bench) -> dict[str, int]:
+    """Where the process has grown too far with everything freed: the growth in bytes, under the variant during whose
+    building and calls it grew most."""
+    idle_bytes = worker.device.held_bytes()
+    bench.idle_bytes = min(bench.idle_bytes, idle_bytes)
+    grown = int(idle_bytes - bench.idle_bytes)
+    if grown <= LEAK_LIMIT_BYTES + LEAK_LIMIT_WEIGHTS * bench.parameter_bytes:
+        return {}
+    blamed = max(bench.subjects, key=lambda name: bench.subjects[name].growth_bytes)
+    bench.idle_bytes = idle_bytes
+    return {blamed: grown}
 
 
 def measure_round(
@@ -40,13 +176,9 @@ def measure_round(
     """
     bench = worker.benches[workload]
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
-    shape = shape_of_round(
-        bench.workload,
-        {name: bench.subjects[name].call_ns for name in active},
-        once=bench.once,
-        sample_ns=worker.device.sample_ns,
-        rebuild_ns=bench.rebuild_ns,
-    )
+    call_ns = {name: bench.subjects[name].call_ns for name in active}
+    sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
+    shape = shape_of_round(bench.workload, call_ns, once=bench.once, sample_ns=sample_ns, rebuild_ns=rebuild_ns)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
     drawn = Drawn(2 if worker.watch.beside_foreign else 1)
@@ -135,21 +267,11 @@ class _Round:
             spent = self.worker.device.sample(runner, count, kept)
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
             subject.growth_bytes += max(0, faults) * resource.getpagesize()
-            self.samples.append(
-                Sample(
-                    name,
-                    sub_round,
-                    position,
-                    length,
-                    count * runner.counts_as,
-                    spent.cpu_ns,
-                    spent.wall_ns - runner.uncounted_ns,
-                    faults,
-                    *runner.first_ns(),
-                    spent.device_ns,
-                    runner.first_device_ns(),
-                )
-            )
+            position_and_length = (sub_round, position, length)
+            wall_ns = spent.wall_ns - runner.uncounted_ns
+            times = (count * runner.counts_as, spent.cpu_ns, wall_ns, faults, *runner.first_ns())
+            device_ns = (spent.device_ns, runner.first_device_ns())
+            self.samples.append(Sample(name, *position_and_length, *times, *device_ns))
             self._look(name, runner, spent, kept, runner.asked[primed:])
         self.drawn.end_sub_round()
 
@@ -161,14 +283,8 @@ class _Round:
                 tensors["logits"] = runner.next_logits().clone()
         elif self.bench.checkpoint is None:
             self.bench.subjects[name].last = spent.out
-        self.worker.watch.spent(
-            name,
-            calls=max(len(kept), 1),
-            process_ns=spent.process_ns,
-            others_ns=spent.others_ns,
-            wall_ns=spent.around_ns,
-            waits=spent.waits,
-        )
+        used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
+        self.worker.watch.spent(name, calls=max(len(kept), 1), waits=spent.waits, **used)
         change = self.worker.changed(name)
         if gc.isenabled():
             gc.disable()

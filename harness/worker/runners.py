@@ -1,21 +1,120 @@
-"""What a sample calls: a built variant on one workload, split into what is done before the clock and what is timed."""
+"""Variants by name, and what a sample calls: a built one on a workload, split into what is timed and what is not."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+import llama_workbench
+from llama_workbench import variants
+from llama_workbench.datasets import geometries
 from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
-from llama_workbench.variants import Model, components
+from llama_workbench.variants import Model, Variant, components, outside
 from llama_workbench.variants.generation import generate
+from llama_workbench.variants.source import with_private_source
 
-from .bench import Bench
 from .devices import Cuda
+from .state import Bench, Worker, WorkerError
+
+
+def variant_of(worker: Worker, entered: str) -> Variant:
+    """A variant by the name it was entered under. A control (`NAME@aa`, `NAME@copy`) is NAME once more."""
+    name = entered.partition("@")[0]
+    if worker.is_outside(name):
+        for weights in worker.weights():
+            worker.watch.weights_changed(weights)  # as they are before it is imported
+        hide(worker)
+    if name in worker.added:
+        path, function = outside.parse(worker.added[name])
+        return outside.load(path, function)  # imported anew each time
+    variant = variants.get(name)
+    if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
+        return variant
+    return with_private_source(variant, entered.replace("@", "_"))
+
+
+def hide(worker: Worker) -> None:
+    """Remove what measures and judges, and our variants, from `sys.modules` before foreign code is imported.
+
+    What foreign code then imports under these names are copies of its own. Code that searches the stack or the heap
+    still finds the originals; see METHODOLOGY.
+    """
+    if not worker.alone:
+        return
+    packages = ("llama_workbench.harness", "llama_workbench.datasets")
+    private = [name for name in sys.modules if name.startswith(f"{variants.__name__}.") and "__" in name]
+    gone = [name for name in sys.modules if name.startswith(packages)]
+    worker.hidden += [sys.modules.pop(name) for name in (*gone, *private, "__main__")]
+    sys.modules["__main__"] = ModuleType("__main__")
+    for package in packages:
+        with suppress(AttributeError):
+            delattr(llama_workbench, package.rpartition(".")[2])
+
+
+def takes_requests(variant: Variant) -> bool:
+    """Whether it is an engine that answers requests with tokens, in threads of its own."""
+    return variant.engine is not None and variant.engine.outputs == "log-probabilities"
+
+
+def model_of(bench: Bench, variant: Variant) -> Model:
+    """The variant's model with the bench's checkpoint, built anew."""
+    assert bench.checkpoint is not None
+    with torch.inference_mode():
+        return variant.build(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+
+
+def engine_of(worker: Worker, bench: Bench, variant: Variant, entered: str) -> Model:
+    """The model of an engine that is too slow to load in every round: one for all workloads that it is long enough for.
+
+    Other engines are loaded anew as our variants are built anew. One load of a model may be slower than another for as
+    long as it lives, and no number of rounds with the same two loads would show that.
+    """
+    key = (entered, id(bench.checkpoint))
+    longest, model = worker.engines.get(key, (0, None))
+    if model is None or longest < bench.max_length:
+        model = model_of(bench, variant)
+        worker.engines[key] = (bench.max_length, model)
+    return model
+
+
+def component_of(worker: Worker, bench: Bench, variant: Variant) -> components.Component:
+    """The part of a layer that the bench times, as the variant has it. Raises WorkerError where it has none."""
+    work = bench.workload
+    config = geometries.get(work.geometry).config
+    if variant.component is not None and work.component is not None:
+        return variant.component(work.component, config, tokens=work.tokens, seed=bench.seed)
+    if variant.settings is None or work.component is None:
+        raise WorkerError(f"{variant.name} has no separate {work.component}: only variants of ours do")
+    return components.build(
+        work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed, device=worker.device.kind
+    )
+
+
+def runner_of(worker: Worker, bench: Bench, variant: Variant) -> Runner:
+    """The variant built anew, with what a sample calls on this workload."""
+    if bench.checkpoint is None:
+        return ComponentRunner(component_of(worker, bench, variant))
+    model = model_of(bench, variant)
+    work = bench.workload
+    if takes_requests(variant):
+        return RequestRunner(model, bench)
+    if work.kind == "generate":
+        if isinstance(worker.device, Cuda):
+            return QueuedGenerateRunner(model, bench, worker.device)
+        return GenerateRunner(model, bench)
+    if work.kind == "decode":
+        return DecodeRunner(model, bench)
+    return ChunkedPrefillRunner(model, bench) if work.chunk else PrefillRunner(model, bench)
+
 
 DECODED = 32
 """Tokens of a decode sample where an engine generates them in one request."""
@@ -32,7 +131,17 @@ class Runner:
 
     counts_as = 1
     uncounted_ns = 0
-    asked: list[tuple[int, int]]
+
+    def __init__(self, model: Any, bench: Bench) -> None:
+        self.model = model
+        self.bench = bench
+        self.asked: list[tuple[int, int]] = []
+        self.calls: deque[Tensor] = deque()
+
+    def take(self, length: int, prompt: int, repeats: int) -> None:
+        """Whole prompts of `length` tokens, one for each call."""
+        self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
+        self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         raise NotImplementedError
@@ -51,11 +160,6 @@ class Runner:
 
 class PrefillRunner(Runner):
     """A new sequence: `reset` and one forward, both timed (a new sequence may cost a new cache)."""
-
-    def __init__(self, model: Model, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
-        self.calls: deque[Tensor] = deque()
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         context = self.bench.workload.context
@@ -96,8 +200,7 @@ class DecodeRunner(Runner):
     """One token after another, at rising positions. The context is filled once and not timed."""
 
     def __init__(self, model: Model, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
+        super().__init__(model, bench)
         self.position = 0
         self.prompt = 0
         self.steps: list[Tensor] = []
@@ -129,17 +232,14 @@ class GenerateRunner(Runner):
     """A new sequence from its prompt to its last token, [B, N]. The clock is read at the first token as well."""
 
     def __init__(self, model: Model, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
+        super().__init__(model, bench)
         self.count = bench.workload.new_tokens or 0
-        self.calls: deque[Tensor] = deque()
         self.tokens = self.generated = bench.gate_prompt[:, :1]
         self.first_token = torch.empty(bench.workload.batch, dtype=torch.long, device=self.tokens.device)
         self.first = (0, 0)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
-        self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
+        self.take(length, prompt, repeats)
 
     def call(self) -> Tensor:
         wall = perf_counter_ns()
@@ -189,19 +289,15 @@ class RequestRunner(Runner):
     """
 
     def __init__(self, model: Any, bench: Bench) -> None:
-        self.model = model
-        self.bench = bench
+        super().__init__(model, bench)
         self.work = bench.workload
         if self.work.kind == "decode":
             self.counts_as = DECODED
-        self.calls: deque[Tensor] = deque()
         self.generated = bench.gate_prompt[:, :1]
         self.first = (0, 0)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        tokens = max(1, self.work.context) if self.work.kind == "decode" else length
-        self.asked = [(number, tokens) for number in range(prompt, prompt + repeats)]
-        self.calls = deque(self.bench.tokens(number, tokens) for number, _ in self.asked)
+        self.take(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
 
     def call(self) -> Tensor:
         tokens = self.calls.popleft()
@@ -222,13 +318,20 @@ class RequestRunner(Runner):
         return self.first
 
 
-class ComponentRunner(Runner):
-    """One part of a layer, without a model."""
+class PlainRunner(Runner):
+    """A call that needs nothing: of one part of a layer, or of a kernel."""
 
-    def __init__(self, component: components.Component) -> None:
-        self.component = component
+    def __init__(self, call: Callable[[], Tensor]) -> None:
         self.asked = []
-        self.call = component.run  # type: ignore[method-assign]
+        self.call = call  # type: ignore[method-assign]
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         pass
+
+
+class ComponentRunner(PlainRunner):
+    """One part of a layer, without a model."""
+
+    def __init__(self, component: components.Component) -> None:
+        super().__init__(component.run)
+        self.component = component

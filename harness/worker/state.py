@@ -1,10 +1,12 @@
-"""What the verbs of a measuring process share."""
+"""What a measuring process keeps: its workloads, each with its inputs and variants, and what its verbs share."""
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -12,14 +14,86 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.checkpoints import Checkpoint
-from llama_workbench.variants import Model
+from llama_workbench.datasets import geometries, tokenizer
+from llama_workbench.datasets.checkpoints import Checkpoint, load
+from llama_workbench.datasets.prompts import Prompts
+from llama_workbench.datasets.workloads import Workload, longest_call
+from llama_workbench.variants import Model, Variant
 from llama_workbench.variants.presets import presets
 
-from .bench import Bench
 from .channel import CUT_OFF, Channel
 from .devices import Device, device_of
+from .gates.op_trace import Trace
 from .watch import CLOSED, Watch
+
+GATE_PROMPT = -1
+"""Number of the prompt that gates use: the same in every run of a seed, so that the reference's logits can be kept."""
+
+
+@dataclass
+class Subject:
+    """One variant on one workload: how it is built, and what its gate measured.
+
+    output: an empty tensor of the shape and type that a call gives. Of a component, `expected` is the right result and
+    `last` the result of its last timed call.
+    """
+
+    variant: Variant
+    call_ns: float = math.nan
+    growth_bytes: int = 0
+    trace: Trace | None = None
+    output: Tensor | None = None
+    expected: Tensor | None = None
+    last: Tensor | None = None
+
+
+@dataclass
+class Bench:
+    """One workload with its inputs, ready to be measured.
+
+    gate_prompt: [B, max_length]. generated: of a `generate` workload, the reference's tokens after the gate prompt and
+    their lead, [B, N] each. idle_bytes: least memory seen between rounds. source: the checkpoint's folder.
+    """
+
+    workload: Workload
+    checkpoint: Checkpoint | None
+    gate_prompt: Tensor
+    max_length: int
+    seed: int
+    dtype: torch.dtype
+    prompts: Prompts | None = None
+    subjects: dict[str, Subject] = field(default_factory=dict)
+    generated: tuple[Tensor, Tensor] | None = None
+    rebuild_ns: float = 0.0
+    idle_bytes: float = math.inf
+    source: Path | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether each call needs a `prepare` of its own.
+
+        A second call of the same length would find what the first one cached. After a context, it would come behind the
+        first in a cache to which keys are appended.
+        """
+        return self.workload.lengths != "repeated" or (self.workload.kind == "prefill" and self.workload.context > 0)
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of the checkpoint's tensors; a tied head counts once."""
+        tensors = self.checkpoint.weights.values() if self.checkpoint else ()
+        return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors}.values())
+
+    def take(self, count: int = 1) -> int:
+        """The first of `count` numbers of prompts that no call was given yet."""
+        return 0 if self.prompts is None else self.prompts.take(count)
+
+    def tokens(self, prompt: int, length: int) -> Tensor:
+        """The first `length` tokens of a prompt, [B, length]: a copy, because a model may write into its input."""
+        if prompt == GATE_PROMPT:
+            return self.gate_prompt[:, :length].clone()
+        assert self.prompts is not None
+        return torch.from_numpy(self.prompts.tokens(prompt, length)).to(self.gate_prompt.device)
+
 
 OURS = frozenset(presets())
 """Names of the variants that ship with the workbench; all others are foreign code."""
@@ -100,3 +174,28 @@ class Worker:
         if not change and foreign and any(map(self.watch.weights_changed, self.weights())):
             change = "writes into the weights that everybody is given"
         return change
+
+
+def open_workload(worker: Worker, workload: dict[str, Any], folder: str | None, seed: int) -> dict[str, Any]:
+    """Load the checkpoint (once a process) and cut the prompts of a workload; no folder for a component."""
+    dtype = getattr(torch, workload["dtype"])
+    if folder is None:
+        work = Workload.model_validate(workload)
+        worker.benches[work.name] = Bench(work, None, torch.empty(0, 0), 0, seed, dtype)
+        return {"parameters": 0, "digest": "", "synthetic": True}
+    source, cache, device = Path(folder), worker.cache, worker.device.kind
+    key = (folder, workload["dtype"])
+    if key not in worker.checkpoints:
+        worker.checkpoints[key] = load(source, dtype=dtype, device=device, cache=cache)
+    checkpoint = worker.checkpoints[key]
+    geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
+    work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
+    longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
+    words = checkpoint.config.vocab_size
+    ids = tokenizer.prompt_ids(source, count=work.batch, length=longest, seed=seed, vocab_size=words, cache=cache)
+    text = tokenizer.text_ids(source, vocab_size=words, cache=cache)
+    prompt = torch.tensor(ids, dtype=torch.long).to(device)
+    prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
+    worker.benches[work.name] = Bench(work, checkpoint, prompt, longest, seed, dtype, prompts=prompts, source=source)
+    sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}
+    return {**sizes, "digest": checkpoint.digest, "synthetic": checkpoint.synthetic}

@@ -108,7 +108,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     verdicts, manifest = rejudge(folder)
     alpha = float(manifest.get("alpha") or 0.01)
     if peaks:
-        from llama_workbench.harness.metrics.roofline.roofline import all_reached
+        from llama_workbench.harness.metrics.roofline.metric import all_reached
         from llama_workbench.harness.report.roofline import roofline_markdown
 
         of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at

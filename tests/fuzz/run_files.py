@@ -19,7 +19,7 @@ from llama_workbench.dashboard.views import answers, breakdown, data, gates, mem
 from llama_workbench.dashboard.views.loading import read_loads
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
-from llama_workbench.harness.metrics.roofline.roofline import all_reached
+from llama_workbench.harness.metrics.roofline.metric import all_reached
 from llama_workbench.harness.report.compare import compare_standings
 from llama_workbench.harness.report.compare_text import to_markdown
 from llama_workbench.harness.report.decision import decisions_of

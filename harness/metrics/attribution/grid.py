@@ -1,35 +1,31 @@
 """Architecture or operations? A full factorial: every combination of old and new levels, measured in the same rounds.
 
-    samples --grid_times--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> FactorEffect
+    samples --grid_times--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> Effect
 
-A ladder of presets that changes one thing a step gives each thing credit for what it does beside one setting of the
-others. A full factorial has every setting: with two levels a factor, each effect is a contrast over *all* cells, half
-of them against the other half, so every cell's time serves every effect (Fisher 1935; Box, Hunter and Hunter,
-"Statistics for Experimenters", chapter 5), and whether effects add up is seen and not assumed.
+A ladder of presets gives each thing credit for what it does beside one setting of the others. A full factorial has
+every setting: each effect is a contrast over *all* cells, half of them against the other half, so every cell's time
+serves every effect (Fisher 1935; Box, Hunter and Hunter, "Statistics for Experimenters", chapter 5), and whether
+effects add up is seen and not assumed.
 
-Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up,
-where a cell's speed-up is minus the median, over the round's sub-rounds, of the log time of a call. Common drift
-cancels in it, because the signs of a contrast sum to nil; a sample hit by an outlier cancels in its own cell's median.
-The series goes through the same confidence sequence as any other comparison. The estimates are those of ordinary least
-squares on the log times (a test holds it against statsmodels); the intervals are not, because least squares takes
-residuals for independent that share a round, and allows one look only.
+Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up:
+minus the median, over the round's sub-rounds, of the log time of a call. Common drift cancels, because the signs of a
+contrast sum to nil. The series goes through the same confidence sequence as any other comparison. The estimates are
+those of least squares on the log times (a test holds it against statsmodels); the intervals are not, because least
+squares takes residuals for independent that share a round, and allows one look only.
 
-Scale. An effect is the log of a ratio t_old / t_new: above 1 the new level is faster, on the geometric mean over the
-settings of the other factors. An interaction of two factors is half the difference between the effects of the one with
-the other new and old (the usual scale, so that all effects have the same standard error): above 1 both new levels
-together gain more than each alone would have it.
+Scale. An effect is the log of t_old / t_new: above 1 the new level is faster, on the geometric mean over the settings
+of the other factors. An interaction of two factors is half the difference between the effects of the one with the other
+new and old: above 1 both new levels together gain more than each alone would have it.
 
 The split. With L the log speed-up of a cell over the all-old one, the total is L(new, new), for architecture and
-operations new. Changing architecture first gains L(new, old), changing it last L(new, new) - L(old, new); where
-operations change what architecture gains the two differ, and the mean of both (Shapley's value of a game of two)
-favours neither and adds up to the total. In effects it is the sum of those with an odd number of architecture factors
-and an even number of operations factors, and the other way round for operations. Only the four corners enter, so it has
-twice the standard error of an effect.
+operations new. Changing architecture first gains L(new, old), changing it last L(new, new) - L(old, new); the mean of
+both (Shapley's value of a game of two) favours neither and adds up to the total. In effects it is the sum of those with
+an odd number of architecture factors and an even number of operations factors, and the other way round for operations.
+Only the four corners enter, so it has twice the standard error of an effect.
 
 The dummy. A random half of the cells against the rest, drawn anew for every round, has no effect whatever the cells do;
-times enter as deviations from their cell's mean, else real effects would make it noisy. As the draw is made after
-measuring, it is a control of this analysis under this run's own noise, and not of the measuring: that is what `@aa` is
-for.
+times enter as deviations from their cell's mean, else real effects would make it noisy. It is a control of this
+analysis and not of the measuring: that is what `@aa` is for.
 """
 
 from __future__ import annotations
@@ -101,14 +97,13 @@ GRIDS: Mapping[str, Grid] = {GRID.name: GRID}
 
 
 def needed_variants(grid: Grid = GRID) -> tuple[str, ...]:
-    """Variants that must be measured together on each workload; the first one is the natural baseline."""
+    """Variants that must be measured together on each workload; the first is the natural baseline."""
     return grid.cells()
 
 
 def effect_count(grid: Grid = GRID) -> int:
-    """Number of intervals that a grid gives on one workload: what it adds to the divisor of a report's alpha.
-
-    All effects, architecture, operations and the total, and the dummy.
+    """Number of intervals that a grid gives on one workload, for the divisor of alpha: all effects, the split, and the
+    dummy.
     """
     return len(grid.terms()) + 4
 

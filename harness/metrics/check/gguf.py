@@ -56,8 +56,8 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
     """Each geometry written in each format and read back: same config, weights and logits as the folder's.
 
     F32 must be the same to the bit. The others must have every weight within the format's own rounding, and logits
-    within `TOLERANCE`; the detail has the largest difference as a share of the largest logit. llama.cpp sums in another
-    order, so its logits need only be within `TOLERANCE_LLAMA_CPP`, of F32 files.
+    within `TOLERANCE` of the largest. llama.cpp sums in another order: its logits of F32 files need only be within
+    `TOLERANCE_LLAMA_CPP`.
     """
     cases: list[Case] = []
     for geometry in gguf_geometries():
@@ -74,12 +74,11 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
                 theirs = _llama_cpp(file) if form == "F32" else None
                 if theirs is not None:
                     found = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
-                    cases.append(_llama_cpp_case(f"{geometry.name} {form} in llama.cpp", found, expected))
-                difference = (_logits(read, tokens) - expected).abs().max().item() / expected.abs().max().item()
+                    cases.append(
+                        (f"{geometry.name} {form} in llama.cpp", *_close(found, expected, TOLERANCE_LLAMA_CPP))
+                    )
+                passed, detail = _close(_logits(read, tokens), expected, TOLERANCE[form])
                 wrong = _wrong_weight(original, read, form)
-            passed, detail = difference <= TOLERANCE[form], f"largest relative error of a logit {difference:.2g}"
-            if not passed:
-                detail += f", expected at most {TOLERANCE[form]:g}"
             if read.config != original.config:
                 passed, detail = False, f"config {_first_difference(original.config, read.config)}; {detail}"
             if wrong:
@@ -107,12 +106,12 @@ def _llama_cpp_logits(model: Any, tokens: Tensor) -> Tensor:
     return torch.tensor(model.scores[len(tokens) - 1], dtype=torch.float64)
 
 
-def _llama_cpp_case(name: str, found: Tensor, expected: Tensor) -> Case:
+def _close(found: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]:
+    """Whether logits differ by no more than this share of the largest."""
     difference = (found - expected).abs().max().item() / expected.abs().max().item()
     detail = f"largest relative error of a logit {difference:.2g}"
-    if difference <= TOLERANCE_LLAMA_CPP:
-        return name, True, detail
-    return name, False, f"{detail}, expected at most {TOLERANCE_LLAMA_CPP:g}"
+    passed = difference <= allowed
+    return passed, detail if passed else f"{detail}, expected at most {allowed:g}"
 
 
 def _logits(checkpoint: checkpoints.Checkpoint, tokens: Tensor) -> Tensor:
@@ -207,10 +206,8 @@ def check_tokenizer_matches(cache: Path, seed: int) -> list[Case]:
 
 
 def sentencepiece_like(size: int) -> str:
-    """A tokenizer.json as transformers makes it of Llama 2's SentencePiece model, of at most `size` words.
-
-    <unk>, <s> and </s>, all bytes, words of spaces alone, and what byte pair encoding finds in the corpus. Its merges
-    are made from scores by the library that makes them for Llama 2.
+    """A tokenizer.json as transformers makes it of Llama 2's SentencePiece model, of at most `size` words: <unk>, <s>
+    and </s>, all bytes, words of spaces alone, and what byte pair encoding finds in the corpus.
     """
     from transformers.convert_slow_tokenizer import generate_merges
 

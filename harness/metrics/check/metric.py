@@ -9,8 +9,7 @@ from typing import Literal
 from ...spec.hypotheses import Quantity, ValueHypothesis
 from ...spec.regions import Range
 from ...store.pass_schema import ExactResult
-from ..base import PassContext
-from ..exact import ExactMetric, no_such_quantity
+from ..base import ExactMetric, PassContext, no_such_quantity
 from .checks import CHECKS, CheckError, run_check
 
 

@@ -1,9 +1,9 @@
 """The verbs of the loading pass: `prepare_loads` once, then `load` for each measured load.
 
-Each load happens in a fork of this process, which has torch imported and has loaded nothing. So every load finds the
-same state, its resident memory is its own, and nothing that another left behind (mapped files, freed heap that is kept
-for reuse) helps it. Peak memory is the kernel's high-water mark of resident memory, because the question is how much
-memory a load holds. An allocation profiler would see a mapped file at its full length at once or not at all.
+Each load happens in a fork of this process, which has torch imported and has loaded nothing: every load finds the same
+state, its resident memory is its own, and nothing that another left behind helps it. Peak memory is the kernel's
+high-water mark of resident memory: an allocation profiler would see a mapped file at its full length at once or not at
+all.
 """
 
 from __future__ import annotations
@@ -119,14 +119,11 @@ def _touched(loader: Loader, path: Path) -> dict[str, Any]:
     _read(weights)
     touched = time.perf_counter_ns()
     after = _memory()
-    return {
-        "open_ns": opened - start,
-        "touched_ns": touched - start,
-        "peak_bytes": after["VmHWM"] - before["VmRSS"],
-        "private_bytes": after["RssAnon"] - before["RssAnon"],
-        "mapped_bytes": after["RssFile"] - before["RssFile"],
-        "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
-    }
+    private_bytes, mapped_bytes = (after[kind] - before[kind] for kind in ("RssAnon", "RssFile"))
+    held = {"private_bytes": private_bytes, "mapped_bytes": mapped_bytes}
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults
+    times = {"open_ns": opened - start, "touched_ns": touched - start}
+    return {**times, "peak_bytes": after["VmHWM"] - before["VmRSS"], **held, "major_faults": faults}
 
 
 def _read(weights: Mapping[str, Tensor]) -> None:
@@ -140,14 +137,9 @@ def _until_first_token(loader: Loader, path: Path, config: LlamaConfig, variant:
     weights = loader.load(path)
     opened = time.perf_counter_ns()
     build, first = _first_token(variant, config, weights, tokens)
-    again = _first_token(variant, config, weights, tokens)
-    return {
-        "open_ns": opened - start,
-        "build_ns": build,
-        "first_ns": first,
-        "build_again_ns": again[0],
-        "first_again_ns": again[1],
-    }
+    build_again, first_again = _first_token(variant, config, weights, tokens)
+    again = {"build_again_ns": build_again, "first_again_ns": first_again}
+    return {"open_ns": opened - start, "build_ns": build, "first_ns": first, **again}
 
 
 def _first_token(variant: str, config: LlamaConfig, weights: Mapping[str, Tensor], tokens: int) -> tuple[int, int]:

@@ -1,12 +1,8 @@
 """The tensors of a running model: every one that came into the process with it, counted once, by kind.
 
-The garbage collector knows every live tensor, wherever the reference is: in an attribute, a closure, a list, a variable
-of a module. Tensors from before the model was built (above all the checkpoint) are left out, and so are their views.
-Tensors that only native code refers to are not found; they show in resident memory.
-
-The kind depends on the values and shape of a tensor, not on its name, so that it is right in variants of any make: a
-causal mask has a causal mask's values, a RoPE table starts with the angle 0. See `kind_of` for the rules and their
-order.
+The garbage collector knows every live tensor, wherever the reference is. Tensors from before the model was built (above
+all the checkpoint) are left out, and so are their views. Those that only native code refers to are not found; they show
+in resident memory. The kind depends on values and shape, not on a name, so that it is right in variants of any make.
 """
 
 from __future__ import annotations

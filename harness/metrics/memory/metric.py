@@ -3,15 +3,13 @@
     (workload, variant) --run_memory--> memory_sweep.json --memory_results--> exact results, in percent
 
 Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. In the
-first nothing looks on: it loads and reads the weights, then builds the variant and serves the lengths, and its peak
-resident memory is noted after each step. The second counts tensors (`live_tensors`), as they are and after a `reset`,
-beside what the policies say there must be (`footprint`), and then the peak of a single warmed-up call. Resident memory
-takes everything in, also what a variant imports and what the allocator keeps for reuse (the library's own imports are
-some 100 MB); the tensors are exact.
+first nothing looks on: it loads and reads the weights, builds the variant and serves the lengths, and its peak resident
+memory is noted after each step (what a variant imports, and what the allocator keeps, included). The second counts
+tensors (`live_tensors`), as they are and after a `reset`, beside what the policies say there must be, and then the peak
+of a single warmed-up call.
 
 The lengths are spread evenly up to the workload's longest. Masks grow with their squares: N lengths up to T hold about
-N/3 times the largest mask, so each doubling of N doubles them in the end, and nothing but the number of different
-lengths bounds them.
+N/3 times the largest mask, so each doubling of N doubles them in the end.
 """
 
 from __future__ import annotations
@@ -25,17 +23,14 @@ from typing import Any, Literal
 
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
-from ...measure.measurement import Measurement
+from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState, Group, Progress
-from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Quantity
 from ...store.files import MEMORY_SWEEP
 from ...store.folder import RunFolder
 from ...store.pass_schema import ExactResult
-from ..base import PassContext, subjects
-from ..exact import ExactMetric, no_such_quantity
-from ..values import VariantHypothesis
+from ..base import ExactMetric, PassContext, VariantHypothesis, no_such_quantity, subjects
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS
@@ -43,8 +38,6 @@ CALLS = 6 * MOST_LENGTHS
 
 START_SECONDS_EACH = 5.0
 """About what a fresh process takes until it can measure; for the progress bar only."""
-
-CACHES = ("kv", "rope", "mask")
 
 
 def run_memory(
@@ -54,8 +47,7 @@ def run_memory(
 
     A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `served` (the lengths of
     the last step), `steps` (`lengths`, `held`, `kept` by kind, and the same `computed` where the policies are known),
-    `transients`, `weights_bytes` and `kv_bytes` (keys and values of the longest length). One with a `reason` has what
-    was found before that: of an engine, whose tensors are not torch's, resident memory.
+    `transients`, `weights_bytes` and `kv_bytes`. One with a `reason` has what was found before that.
     """
     places = measured_by(measurement)
     records: list[dict[str, Any]] = []
@@ -172,22 +164,18 @@ def _transient(row: Mapping[str, Any]) -> list[int]:
     return [row["transients"][0]["peak_bytes"]] if row.get("transients") else []
 
 
+def _caches(state: str) -> Callable[[Mapping[str, Any]], list[int]]:
+    return _by_step(state, "kv", "rope", "mask")
+
+
 QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, str]] = {
     "masks_of_weights": (_by_step("held", "mask"), "weights_bytes", "of masks after {}"),
     "masks_of_kv": (_by_step("held", "mask"), "kv_bytes", "of masks after {}"),
-    "cache_of_weights": (_by_step("held", *CACHES), "weights_bytes", "of KV, RoPE tables and masks after {}"),
-    "kept_of_weights": (
-        _by_step("kept", *CACHES),
-        "weights_bytes",
-        "of KV, RoPE tables and masks after {} and a reset",
-    ),
+    "cache_of_weights": (_caches("held"), "weights_bytes", "of KV, RoPE tables and masks after {}"),
+    "kept_of_weights": (_caches("kept"), "weights_bytes", "of KV, RoPE tables and masks after {} and a reset"),
     "repacked_of_weights": (_by_step("held", "repacked"), "weights_bytes", "of weights in another order after {}"),
     "transient_of_weights": (_transient, "weights_bytes", "at the peak of one warmed-up call of the longest of {}"),
-    "resident_of_weights": (
-        _resident,
-        "weights_bytes",
-        "of peak {peak} above weights loaded and read, after {}",
-    ),
+    "resident_of_weights": (_resident, "weights_bytes", "of peak {peak} above weights loaded and read, after {}"),
 }
 """Quantity → bytes after each number of lengths (the last counts), what they are given in percent of, and in words.
 

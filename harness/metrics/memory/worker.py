@@ -12,12 +12,10 @@ import torch
 from llama_workbench.datasets.workloads import longest_call
 from llama_workbench.variants.memory_policy import doublings, expected, kv_bytes, served_lengths
 
-from ...worker import building
-from ...worker.bench import Bench
-from ...worker.building import runner_of
+from ...worker import runners
 from ...worker.devices import Device
-from ...worker.runners import PrefillRunner, Runner
-from ...worker.state import Worker, WorkerError
+from ...worker.runners import PrefillRunner, Runner, runner_of
+from ...worker.state import Bench, Worker, WorkerError
 from .live_tensors import bytes_by_kind, live_tensors, tensors_since
 
 
@@ -35,18 +33,15 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         model = getattr(runner, "model", None)
         del runner  # what the harness keeps for itself, such as generated tokens, is not the variant's
         found = tensors_since(before) if model is not None else {}
-    return {
-        "peak_transient_bytes": peak,
-        "parameter_bytes": bench.parameter_bytes,
-        "cache_bytes": sum(one.nbytes for one in found.values()),
-    }
+    cache = sum(one.nbytes for one in found.values())
+    return {"peak_transient_bytes": peak, "parameter_bytes": bench.parameter_bytes, "cache_bytes": cache}
 
 
 def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     """Peak bytes of this process, which must be fresh: weights loaded and read, then lengths served.
 
-    On a CPU this is resident memory, where what a variant imports counts as its own; else what the device's allocator
-    gave out. `peak_bytes` has one value for each number of different lengths, `served` the lengths of the last.
+    On a CPU this is resident memory; else what the device's allocator gave out. `peak_bytes` has one value for each
+    number of different lengths, `served` the lengths of the last.
     """
     bench = worker.benches[workload]
     assert bench.checkpoint is not None
@@ -54,20 +49,15 @@ def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         tensor.sum()  # weights are mapped: what nobody has read takes no memory yet
     loaded = worker.device.most_held_bytes()
     with torch.inference_mode():
-        runner = runner_of(worker, bench, building.variant_of(worker, variant))
+        runner = runner_of(worker, bench, runners.variant_of(worker, variant))
         peaks = []
         served: list[int] = []
         for lengths in _serve(runner, bench, worker.device):
             served = lengths
             peaks.append(worker.device.most_held_bytes())
-    return {
-        "device": worker.device.kind,
-        "planned_lengths": doublings(longest_call(bench.workload))[-1],
-        "served": served,
-        "weights_bytes": bench.parameter_bytes,
-        "loaded_bytes": loaded,
-        "peak_bytes": peaks,
-    }
+    sizes = {"weights_bytes": bench.parameter_bytes, "loaded_bytes": loaded, "peak_bytes": peaks}
+    planned = doublings(longest_call(bench.workload))[-1]
+    return {"device": worker.device.kind, "planned_lengths": planned, "served": served, **sizes}
 
 
 def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -81,7 +71,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     assert checkpoint is not None
     positions = (work.context + longest_call(work), bench.max_length)
     before = live_tensors()
-    found = building.variant_of(worker, variant)
+    found = runners.variant_of(worker, variant)
     if found.engine is not None:
         raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
     policy = found.memory
@@ -93,14 +83,9 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     def step(lengths: list[int], held: dict[str, int], kept: dict[str, int]) -> dict[str, Any]:
         entry: dict[str, Any] = {"lengths": lengths, "held": held, "kept": kept, "computed": None}
         if policy is not None:
+            room, context, chunk = bench.max_length, work.context, work.chunk
             computed = expected(
-                policy,
-                checkpoint.config,
-                lengths,
-                max_length=bench.max_length,
-                context=work.context,
-                chunk=work.chunk,
-                **sizes,
+                policy, checkpoint.config, lengths, max_length=room, context=context, chunk=chunk, **sizes
             )
             entry["computed"] = asdict(computed)
         return entry
@@ -124,7 +109,7 @@ def memory_transients(worker: Worker, workload: str, variant: str) -> list[dict[
     bench = worker.benches[workload]
     longest = longest_call(bench.workload)
     with torch.inference_mode():
-        runner = runner_of(worker, bench, building.variant_of(worker, variant))
+        runner = runner_of(worker, bench, runners.variant_of(worker, variant))
         return [
             {"tokens": length, "peak_bytes": _peak_of_call(runner, bench, length, worker.device)}
             for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)
@@ -162,9 +147,4 @@ def _peak_of_call(runner: Runner, bench: Bench, length: int, device: Device) -> 
     return device.peak_bytes(runner.call)
 
 
-VERBS = {
-    "memory": memory,
-    "memory_peak": memory_peak,
-    "memory_held": memory_held,
-    "memory_transients": memory_transients,
-}
+VERBS = {verb.__name__: verb for verb in (memory, memory_peak, memory_held, memory_transients)}

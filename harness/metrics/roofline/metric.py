@@ -1,22 +1,184 @@
-"""What share of this machine's peak a variant reaches."""
+"""What share of this machine's roof a variant reaches: pure functions of the records of roofline.json.
+
+    samples of a round --least_seconds--> least time / measured time --t interval over rounds--> Reached
+
+A round times both roofs and every variant beside each other, and gives one number a variant: the least time that its
+work can take at the rates that the roofs showed in this very round, over the time that it took. Times are medians over
+the samples of a round (where lengths differ, a median a length, summed). The number of rounds is fixed beforehand, so
+an ordinary t interval over the rounds' logarithms holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+import math
+import statistics
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
 
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
-from ...measure.measurement import Measurement
+from ...measure.measurement import PASS_SECONDS, Measurement, ask_about, measured_by
 from ...measure.participants import ExperimentState, Group, Progress
-from ...measure.passes import PASS_SECONDS, ask_about, measured_by
 from ...store.files import ROOFLINE
 from ...store.folder import RunFolder
+from ...store.pass_schema import CallSample, Roof, RoofSample
+from ...store.pass_schema import Roofline as Record
 from ...store.schema import Effect
-from ..base import PassContext, subjects
-from ..values import IntervalMetric, VariantHypothesis
-from .roofline import reached
+from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
+from ..share.shares import t_interval
+from .work import Work, least_seconds
+
+MATMUL: Literal["matmul"] = "matmul"
+MEMORY: Literal["memory"] = "memory"
+
+
+class Estimate(NamedTuple):
+    """Geometric mean over rounds, with its interval: 0 to infinity for fewer than two rounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Reached:
+    """One variant on one workload.
+
+    `share` in percent of the roof; `call_ms` of a call; `gflops` and `gbytes` a second are what the roofs showed.
+    `binds`: the roof that most of the least time belongs to. `intensity` in operations a byte. `in_cache`: whether the
+    weights fit in the last-level cache; None where its size is unknown. `seconds` of samples, the roofs' included.
+    """
+
+    workload: str
+    variant: str
+    clock: str
+    share: Estimate
+    call_ms: Estimate
+    gflops: Estimate
+    gbytes: Estimate
+    binds: Literal["computing", "memory"]
+    intensity: float
+    in_cache: bool | None
+    kernels: tuple[str, str]
+    rounds: int
+    seconds: float
+
+
+def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *, alpha: float) -> Reached:
+    """Share of the roof that the variant reaches, from the records of roofline.json.
+
+    Raises ValueError: no such record, a record that cannot be one, or the reason why it holds no numbers.
+    """
+    found = next((record for record in records if record.get("workload") == workload), None)
+    if found is None:
+        raise ValueError("this run has not measured it")
+    try:
+        record = Record.model_validate(found)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(step) for step in fault["loc"])
+        raise ValueError(f"roofline.json is damaged: {where}: {fault['msg']}") from error
+    entry = record.variants.get(variant)
+    reason = record.reason or (entry.reason if entry else f"this run has not measured {variant}")
+    if entry is None or reason:
+        raise ValueError(reason)
+    return _reached(record, variant, entry.clock, alpha)
+
+
+def pairs(records: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Every (workload, variant) that the records speak of, those without numbers too, in their order."""
+    found = []
+    for record in records:
+        variants = record.get("variants")
+        if isinstance(variants, Mapping):
+            found += [(str(record.get("workload")), str(name)) for name in variants]
+    return found
+
+
+def all_reached(records: Sequence[Mapping[str, Any]], *, alpha: float) -> tuple[list[Reached], list[str]]:
+    """Every variant's share, and a line with the reason for each that has none."""
+    rows, missing = [], []
+    for workload, variant in pairs(records):
+        try:
+            rows.append(reached(records, workload, variant, alpha=alpha))
+        except ValueError as error:
+            missing.append(f"{variant} on {workload}: {error}")
+    return rows, missing
+
+
+def _reached(record: Record, variant: str, clock: Literal["cpu", "wall"], alpha: float) -> Reached:
+    rows = [sample for sample in record.samples if sample.variant == variant]
+    if lacking := {MATMUL, MEMORY} - set(record.roofs) or {row.tokens for row in rows} - set(record.work):
+        raise ValueError(f"roofline.json is damaged: nothing about {', '.join(map(str, sorted(lacking, key=str)))}")
+    spent: list[float] = []
+    logs: dict[str, list[float]] = {name: [] for name in ("share", "call", MATMUL, MEMORY)}
+    bound = {"computing": 0.0, "memory": 0.0}
+    for number in sorted({row.round for row in rows}):
+        roofs = [sample for sample in record.roof_samples if sample.round == number]
+        mine = [row for row in rows if row.round == number]
+        rates = {
+            name: _rate(record.roofs[name], [sample for sample in roofs if sample.roof == name], clock)
+            for name in record.roofs
+        }
+        if not all(rates.values()) or not all(_seconds(row, clock) > 0 for row in mine):
+            continue
+        lengths = sorted({row.tokens for row in mine})
+        times = [statistics.median(_seconds(row, clock) for row in mine if row.tokens == n) for n in lengths]
+        least = [
+            least_seconds(
+                [Work(*forward) for forward in record.work[length]],
+                flops_per_second=rates[MATMUL],
+                bytes_per_second=rates[MEMORY],
+            )
+            for length in lengths
+        ]
+        bound["computing"] += sum(compute for compute, _ in least)
+        bound["memory"] += sum(memory for _, memory in least)
+        logs["share"].append(math.log(sum(map(sum, least)) / sum(times)))
+        logs["call"].append(math.log(statistics.fmean(times)))
+        for name, rate in rates.items():
+            logs[name].append(math.log(rate))
+        spent += [sample.wall_ns / 1e9 for sample in roofs] + [row.wall_ns / 1e9 for row in mine]
+    if not spent:
+        raise ValueError("no round with a valid time of the variant and of both roofs")
+    forwards = [forward for length in sorted({row.tokens for row in rows}) for forward in record.work[length]]
+    return Reached(
+        workload=record.workload,
+        variant=variant,
+        clock="thread CPU" if clock == "cpu" else "wall",
+        share=_estimate(logs["share"], alpha, 100.0),
+        call_ms=_estimate(logs["call"], alpha, 1e3),
+        gflops=_estimate(logs[MATMUL], alpha, 1e-9),
+        gbytes=_estimate(logs[MEMORY], alpha, 1e-9),
+        binds="computing" if bound["computing"] >= bound["memory"] else "memory",
+        intensity=sum(flops for flops, _ in forwards) / sum(nbytes for _, nbytes in forwards),
+        in_cache=None if record.cache_bytes is None else record.weight_bytes <= record.cache_bytes,
+        kernels=(record.roofs[MATMUL].kernel, record.roofs[MEMORY].kernel),
+        rounds=len(logs["share"]),
+        seconds=sum(spent),
+    )
+
+
+def _seconds(sample: RoofSample | CallSample, clock: Literal["cpu", "wall"]) -> float:
+    """Of one call."""
+    taken = sample.cpu_ns if clock == "cpu" else sample.wall_ns
+    return taken / 1e9 / sample.calls if sample.calls > 0 else 0.0
+
+
+def _rate(roof: Roof, samples: Sequence[RoofSample], clock: Literal["cpu", "wall"]) -> float:
+    """Operations or bytes a second in a round; 0 where it has no valid time."""
+    times = [_seconds(sample, clock) for sample in samples]
+    return roof.amount / statistics.median(times) if times and min(times) > 0 else 0.0
+
+
+def _estimate(logs: Sequence[float], alpha: float, unit: float) -> Estimate:
+    found = t_interval(np.asarray(logs), alpha, least=-math.inf, most=math.inf)
+    return Estimate(*(unit * math.exp(end) for end in (found.value, found.low, found.high)))
+
 
 ROOFLINE_SECONDS, ROOFLINE_CALLS = 12.0, 2000
 """Of the pass's rounds on a workload, where these are not too few then. It has failed once it takes PASS_SECONDS more
@@ -57,16 +219,9 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
         found = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
         value, low, high = found.share
         above = ("more than the roof: what it is measured with does not reach this machine's peak",)
-        return replace(
-            effect,
-            metric=f"share of the roofline ({found.binds} binds)",
-            ratio=value,
-            low=low,
-            high=high,
-            rounds=found.rounds,
-            seconds=found.seconds,
-            warnings=above if low > 100 else (),
-        )
+        metric = f"share of the roofline ({found.binds} binds)"
+        effect = replace(effect, metric=metric, warnings=above if low > 100 else ())
+        return replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
 
 
 METRIC = RooflineMetric()

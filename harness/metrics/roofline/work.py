@@ -1,12 +1,10 @@
 """What a call must do at least, counted from the model's shape: floating-point operations and bytes. Pure functions.
 
-    shape, tokens of a call --work_of_call--> one Work a forward
-
-Counted is what the task asks for and no variant can leave out, not what some variant does: logits of the last position
-from all positions before it, with keys and values of every position left behind for the next call. So queries of the
-last layer count for the last position alone, and a query counts only the keys that it may see. Of the operations those
-of matrix products count (an addition and a multiplication are two); of the bytes weights, keys and values, each once a
-forward. Norms, RoPE, softmax and activations are left out on both sides, which makes a bound lower, never higher.
+Counted is what no variant can leave out: logits of the last position from all positions before it, with keys and values
+of every position left behind. So queries of the last layer count for the last position alone, and a query counts only
+the keys that it may see. Of the operations those of matrix products count (an addition and a multiplication are two);
+of the bytes weights, keys and values, each once a forward. The rest is left out on both sides, which makes a bound
+lower, never higher.
 """
 
 from __future__ import annotations
@@ -51,10 +49,7 @@ def work_of_forward(config: LlamaConfig, *, tokens: int, positions: int, batch: 
 
 
 def work_of_call(config: LlamaConfig, workload: Workload, *, tokens: int, item_bytes: int) -> list[Work]:
-    """The forwards of one call of `tokens` tokens (`call_lengths`), in order. Raises ValueError for a component.
-
-    A decode call comes after the workload's context; those that follow it in a round see a few keys more.
-    """
+    """The forwards of one call of `tokens` tokens (`call_lengths`), in order. Raises ValueError for a component."""
     if workload.kind == "component":
         raise ValueError(f"{workload.name} is one part of a forward; only whole forwards are counted")
     if workload.kind == "prefill":

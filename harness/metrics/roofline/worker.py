@@ -1,44 +1,114 @@
-"""The verb `roofline`: this machine's peak kernels and the variants, sampled side by side."""
+"""The verb `roofline`: the two peak kernels of this machine and the variants, sampled side by side.
+
+The kernels are the fastest of torch's own. Computing: a matrix product, square or in a shape of the workload itself.
+Memory: reading a buffer as large as the weights that a forward reads, as a decode reads them (a matrix-vector product)
+or as a plain sum. Which one is the fastest is decided before the rounds, so that no round can pick the luckiest.
+"""
 
 from __future__ import annotations
 
 import gc
 import math
 import random
-from collections.abc import Mapping, Sequence
-from time import perf_counter  # bound before any foreign code is imported
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import (
+    perf_counter,  # bound before any foreign code is imported
+    perf_counter_ns,  # bound before any foreign code is imported
+)
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, warmup_length
 
+from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample
-from ...worker.bench import Bench
-from ...worker.building import runner_of
 from ...worker.round_loop import rebuilt
-from ...worker.runners import Runner
-from ...worker.shape import FILLED_NS, PRIME_NS, SHORT_SAMPLE_NS
-from ...worker.state import Worker, WorkerError
-from .kernels import PeakKernel, fastest_product, fastest_read
+from ...worker.rounds import FILLED_NS, PRIME_NS, SHORT_SAMPLE_NS
+from ...worker.runners import PlainRunner, Runner, runner_of
+from ...worker.state import Bench, Worker, WorkerError
 from .work import products, weight_bytes, work_of_call
+
+SQUARES = (512, 768, 1024)
+MOST_FLOPS, LEAST_ROWS = 2_000_000_000, 64
+"""A product of the workload that takes more operations is timed with fewer rows, but no fewer than these."""
+
+MOST_BYTES = 512 << 20
+"""Size of the buffer, or four times the last-level cache: beyond, bandwidth no longer depends on the size."""
+
+WIDTH = 4096
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class PeakKernel:
+    """One kernel. `build` allocates its operands anew and gives the call, which does `amount` operations or bytes."""
+
+    kernel: str
+    amount: int
+    build: Callable[[], Callable[[], Tensor]]
+    call_ns: int = 0
+
+
+def fastest_product(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> PeakKernel:
+    """The fastest matrix product of the squares and of `shapes` (rows, inner, columns), in operations a second."""
+    squares = {(size, size, size): "square" for size in SQUARES}
+    own = dict.fromkeys(map(_cut, shapes), "the workload's own")
+    return _fastest([_matmul(*shape, dtype, whose) for shape, whose in (own | squares).items()])
+
+
+def fastest_read(weight_bytes: int) -> PeakKernel:
+    """The fastest way to read a buffer of that size (of float32; see MOST_BYTES), in bytes a second."""
+    most = max(MOST_BYTES, 4 * (last_level_cache_bytes() or 0))
+    count = max(1, min(weight_bytes, most) // 4)
+    found = [PeakKernel("sum", 4 * count, lambda: torch.ones(count).sum)]
+    width = min(WIDTH, count)
+    rows = count // width
+    found.append(PeakKernel("matrix-vector product", 4 * rows * width, lambda: _matrix_vector(rows, width)))
+    return _fastest(found)
+
+
+def _cut(shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    rows, inner, columns = shape
+    return min(rows, max(LEAST_ROWS, MOST_FLOPS // (2 * inner * columns))), inner, columns
+
+
+def _matmul(rows: int, inner: int, columns: int, dtype: torch.dtype, whose: str) -> PeakKernel:
+    def build() -> Callable[[], Tensor]:
+        x = torch.randn(rows, inner).to(dtype)
+        weight = torch.randn(columns, inner).to(dtype)  # [out, in], as a model has them
+        return lambda: torch.nn.functional.linear(x, weight)
+
+    return PeakKernel(f"{rows} x {inner} x {columns}, {whose}", 2 * rows * inner * columns, build)
+
+
+def _matrix_vector(rows: int, width: int) -> Callable[[], Tensor]:
+    matrix, vector = torch.ones(rows, width), torch.ones(width)
+    return lambda: torch.mv(matrix, vector)
+
+
+def _fastest(kernels: Sequence[PeakKernel]) -> PeakKernel:
+    """The kernel with the most work a second, by the best of a few calls after an untimed one; with its time."""
+    timed = []
+    for kernel in kernels:
+        call = kernel.build()
+        call()
+        taken = []
+        for _ in range(TRIES):
+            start = perf_counter_ns()
+            call()
+            taken.append(perf_counter_ns() - start)
+        timed.append(replace(kernel, call_ns=max(1, min(taken))))
+    return max(timed, key=lambda kernel: kernel.amount / kernel.call_ns)
+
 
 SAMPLE_NS, LEAST_ROUNDS, MOST_ROUNDS = 5_000_000, 6, 40
 """A sample lasts at least this long. There are so few or many rounds, whatever the time."""
 
 MATMUL, MEMORY = "@matmul", "@memory"
 """No variant can have these names: a function's name has no @."""
-
-
-class KernelRunner(Runner):
-    """A kernel that shows what this machine can do, with operands of its own."""
-
-    def __init__(self, kernel: PeakKernel) -> None:
-        self.asked = []
-        self.call = kernel.build()  # type: ignore[method-assign]
-
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        pass
 
 
 def roofline(worker: Worker, workload: str, variants: list[str], seconds: float) -> dict[str, Any]:
@@ -96,7 +166,9 @@ def _round(
 
     def build(name: str) -> Runner:
         is_kernel = name in kernels
-        runner = KernelRunner(kernels[name]) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
+        runner = (
+            PlainRunner(kernels[name].build()) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
+        )
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner

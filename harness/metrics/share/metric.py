@@ -12,15 +12,13 @@ from pydantic import AfterValidator, Field, model_validator
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
-from ...measure.measurement import Measurement
+from ...measure.measurement import PASS_SECONDS, Measurement, ask_about
 from ...measure.participants import ExperimentState, Group, Progress
-from ...measure.passes import PASS_SECONDS, ask_about
 from ...spec.hypotheses import Name, no_repeats
 from ...store.files import PHASE_FACTS
 from ...store.folder import RunFolder
 from ...store.schema import Effect
-from ..base import PassContext, subjects
-from ..values import IntervalMetric, VariantHypothesis
+from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .shares import share
 
 PHASE_ROUNDS = 12
@@ -70,10 +68,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
     def leave_out(self, hypotheses: Sequence[ShareHypothesis], folder: RunFolder, device: str) -> None:
         """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
         wanted = {pair: hypothesis.elsewhere(device) for hypothesis in hypotheses for pair in hypothesis.subjects()}
-        facts = [
-            {"workload": workload, "variant": variant, "rounds": 0, "reason": reason}
-            for (workload, variant), reason in wanted.items()
-        ]
+        facts = [{"workload": w, "variant": v, "rounds": 0, "reason": reason} for (w, v), reason in wanted.items()]
         folder.write_json(PHASE_FACTS, facts)
 
     def read(self, folder: RunFolder) -> pd.DataFrame | None:
@@ -132,11 +127,10 @@ def run_phases(
         folder.write_phases(rows)
         folder.write_json(PHASE_FACTS, facts)
     told = {(fact["workload"], fact["variant"]) for fact in facts}
-    facts += [
-        {"workload": workload, "variant": name, "rounds": 0, "reason": "it is not measured in this run, or fell out"}
-        for workload, name in dict.fromkeys(wanted)
-        if (workload, name) not in told
-    ]
+    reason = "it is not measured in this run, or fell out"
+    for workload, name in dict.fromkeys(wanted):
+        if (workload, name) not in told:
+            facts.append({"workload": workload, "variant": name, "rounds": 0, "reason": reason})
     folder.write_phases(rows)
     folder.write_json(PHASE_FACTS, facts)
 
@@ -146,8 +140,7 @@ def _phases(
 ) -> tuple[list[list[Any]], dict[str, dict[str, Any]]]:
     """Rows and facts of one workload."""
     wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
-    found, lost = ask_about(
-        measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, rounds=rounds, wall=wall
-    )
+    what = {"rounds": rounds, "wall": wall}
+    found, lost = ask_about(measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, **what)
     facts = {name: {"reason": reason} for name, reason in lost.items()}
     return (found["rows"], facts | found["facts"]) if found else ([], facts)

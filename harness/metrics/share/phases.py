@@ -1,17 +1,15 @@
 """A variant that says which phase it is in: the same source, imported once more, with a clock between its statements.
 
-Method. The source names the phase of every statement on a forward's path, by comments (`phase_map` describes them, and
-has the names for the two sources that take none). A private import of the variant gets one more statement wherever the
-phase changes: append (phase, time) to a list. The phases of a call are the differences of neighbouring timestamps, so
-they sum to the call, whatever it does.
+The source names the phase of every statement on a forward's path, by comments (`phase_map` describes them, and has the
+names for the two sources that take none). A private import gets one more statement wherever the phase changes: append
+(phase, time) to a list. The phases of a call are the differences of neighbouring timestamps, so they sum to the call.
 
 Why the source and not wrappers around methods: masks, scores, softmax and residual additions are statements inside
-functions, and the inlined code has one function in all, so wrappers could see neither. A timestamp costs a list append
-and a clock; a wrapper costs a Python call, and a wrapped `nn.Module` a slower path through torch besides. The same
-names tell a profiler's lines apart, which is a check by other means.
+functions, and the inlined code has one function in all. A timestamp costs a list append and a clock; a wrapper costs a
+Python call, and a wrapped `nn.Module` a slower path through torch. The same names tell a profiler's lines apart.
 
-Bias. Each timestamp lies inside the time it measures: one clock and one append are added to every change of phase. The
-caller measures what that costs by calling the untouched variant as well.
+Bias. Each timestamp lies inside the time it measures. The caller measures what that costs by calling the untouched
+variant as well.
 """
 
 from __future__ import annotations
@@ -21,11 +19,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import find_spec, module_from_spec
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -36,15 +32,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from llama_workbench import variants
 from llama_workbench.variants import Variant
-from llama_workbench.variants.phase_map import (
-    LIBRARY_MODEL,
-    MAPS,
-    MAY_RUN,
-    MUST_RUN,
-    OTHER,
-    PHASES,
-    VIEWS,
-)
+from llama_workbench.variants.phase_map import LIBRARY_MODEL, MAPS, MAY_RUN, MUST_RUN, OTHER, PHASES, VIEWS
+from llama_workbench.variants.source import import_copy, with_private_source
 
 from ...machine.places import place
 from .marking import CLOCK, COMMENT, MARK, Marker, PhaseError
@@ -145,15 +134,15 @@ class _FromTwins(ast.NodeTransformer):
 
 
 class _Finder(MetaPathFinder):
-    """Finds a private package's modules in the folder of the public one, whose own comments name their phases."""
+    """Finds a private package's modules (by its tag) in the public one's folder; comments in them name their phases."""
 
-    def __init__(self, private: str, made: Instrumented) -> None:
-        self.private, self.made = private, made
+    def __init__(self, tag: str, made: Instrumented) -> None:
+        self.tag, self.made = tag, made
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(f"{self.private}."):
+        if f"__{self.tag}." not in fullname:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
@@ -179,38 +168,17 @@ def instrument(variant: Variant, tag: str) -> Instrumented:
     map_ = names_of(variant)
     made = Instrumented(variant, [], {})
     twins: dict[str, str] = {}
+
+    def load(private: str, public: str) -> None:
+        functions = map_.get(public.removeprefix(f"{variants.__name__}."))
+        import_copy(private, public, lambda name, path: _Loader(name, path, functions, made, twins))
+
     if LIBRARY_MODEL in map_:
         twin = f"{LIBRARY_MODEL}__{tag}"
-        _load(twin, LIBRARY_MODEL, map_[LIBRARY_MODEL], made, {})
-        twins = {"transformers.LlamaForCausalLM": twin, f"{LIBRARY_MODEL}.LlamaRotaryEmbedding": twin}
-    module: str = variant.build.module  # type: ignore[attr-defined]  # names_of found it
-    top, _, rest = module.lstrip(".").partition(".")
-    private = f"{variants.__name__}.{top}__{tag}"
-    with _finding(_Finder(private, made)):
-        _load(private, f"{variants.__name__}.{top}", map_.get(top), made, twins)
-        build = import_module(f"{private}.{rest}" if rest else private).build
-    options = variant.build.options  # type: ignore[attr-defined]
-    return replace(made, variant=replace(variant, build=partial(build, **options)))
-
-
-def _load(
-    private: str, public: str, functions: Mapping[str, str] | None, made: Instrumented, twins: Mapping[str, str]
-) -> None:
-    """Import `public`'s source once more, under the name `private`."""
-    spec = find_spec(public)
-    if spec is None or spec.origin is None:
-        raise PhaseError(f"{public} has no source file to mark")
-    loader = _Loader(private, spec.origin, functions, made, twins)
-    copy = ModuleSpec(private, loader, origin=spec.origin, is_package=spec.submodule_search_locations is not None)
-    copy.submodule_search_locations = spec.submodule_search_locations
-    copy.has_location = True
-    module = module_from_spec(copy)
-    sys.modules[private] = module
-    try:
-        loader.exec_module(module)
-    except BaseException:
-        del sys.modules[private]
-        raise
+        load(twin, LIBRARY_MODEL)
+        twins |= {"transformers.LlamaForCausalLM": twin, f"{LIBRARY_MODEL}.LlamaRotaryEmbedding": twin}
+    with _finding(_Finder(tag, made)):
+        return replace(made, variant=with_private_source(variant, tag, load))
 
 
 # --- does each phase run what it should? ---------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """Shares of a forward by phase: pure functions of the phase table, and the same shares from a profiler's samples.
 
 A round gives one number a question: time in the phases over time in the denominator. A phase's time in a round is its
-median over the calls of one length, for on a shared machine one call in ten is held up somewhere; where lengths differ,
-these medians are summed. So the shares of a round sum to one. Rounds rebuild the models and are the unit; the number of
-rounds is fixed beforehand, so an ordinary t interval holds (it may not be looked at again and again, as timing's may).
+median over the calls of one length, for on a shared machine one call in ten is held up; where lengths differ, these are
+summed. Rounds rebuild the models and are the unit; their number is fixed beforehand, so a t interval holds.
 """
 
 from __future__ import annotations
@@ -192,11 +191,7 @@ def _phases_of(frames: Sequence[str], lines: Lines) -> frozenset[str]:
 
 
 def agreements(
-    table: pd.DataFrame,
-    workload: str,
-    variant: str,
-    sampled: Mapping[frozenset[str], int],
-    alpha: float = ALPHA,
+    table: pd.DataFrame, workload: str, variant: str, sampled: Mapping[frozenset[str], int], alpha: float = ALPHA
 ) -> list[Agreement]:
     """Timed and sampled shares of the forward side by side; phases that share a sample's line are one group."""
     rounds = _rounds(table, workload, variant)

@@ -16,14 +16,12 @@ import torch
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import call_lengths, warmup_length
 
-from ...worker.bench import Bench
-from ...worker.building import runner_of
 from ...worker.channel import in_one_line
 from ...worker.gating import own_case
 from ...worker.round_loop import rebuilt
-from ...worker.runners import Runner
-from ...worker.shape import PRIME_NS, SHORT_SAMPLE_NS
-from ...worker.state import Worker, WorkerError
+from ...worker.rounds import PRIME_NS, SHORT_SAMPLE_NS
+from ...worker.runners import Runner, runner_of
+from ...worker.state import Bench, Worker, WorkerError
 from .marking import PhaseError
 from .phases import Instrumented, check_ops, durations, instrument, ops_of_phases
 
@@ -146,12 +144,10 @@ def _round(this: _Pass, round_index: int) -> list[list[Any]]:
     with rebuilt(worker, rng, sides, build) as built:
         gc.collect()
         for call, length in enumerate(lengths):
-            spent = {
-                (name, with_marks): _timed_call(
-                    this, runner, marked[name] if with_marks else None, partial(prepare, runner, length)
-                )
-                for _, (name, with_marks), runner in built.turns()
-            }
+            spent = {}
+            for _, (name, with_marks), runner in built.turns():
+                ready = partial(prepare, runner, length)
+                spent[name, with_marks] = _timed_call(this, runner, marked[name] if with_marks else None, ready)
             for name in marked:
                 plain_ns = sum(spent[name, False].values())
                 rows.append([name, round_index, call, length, plain_ns, spent[name, True]])

@@ -1,4 +1,4 @@
-"""Same logits, and the same greedy tokens, as the reference."""
+"""Same results as the reference: logits, greedy tokens, and what one part of a layer gives."""
 
 from __future__ import annotations
 
@@ -76,17 +76,19 @@ def judge_logits(
     worst = 0.0
     for case, ours, theirs in zip(cases, got, expected, strict=True):
         for step, (logits, reference) in enumerate(zip(ours, theirs, strict=True)):
-            where = f"{case.name}, call {step + 1}"
+            error = math.inf
             if not isinstance(logits, Tensor) or logits.shape != reference.shape:
                 shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-                detail = f"{where}: {shape} for {list(reference.shape)}"
-                return Gate.failed(detail, cases=len(cases), tolerance=tolerance)
-            if not bool(torch.isfinite(logits).all()):
-                detail = f"{where}: NaN or infinite logits"
-                return Gate.failed(detail, cases=len(cases), tolerance=tolerance)
-            error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
-            if error > tolerance:
-                detail = f"{where}: logits off by {error:.1e} of the largest (allowed {tolerance:.0e})"
+                fault = f"{shape} for {list(reference.shape)}"
+            elif not bool(torch.isfinite(logits).all()):
+                fault = "NaN or infinite logits"
+            else:
+                error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
+                fault = (
+                    f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})" if error > tolerance else ""
+                )
+            if fault:
+                detail = f"{case.name}, call {step + 1}: {fault}"
                 return Gate.failed(detail, cases=len(cases), error=error, tolerance=tolerance)
             worst = max(worst, error)
     return Gate(True, len(cases), worst, tolerance, f"{len(cases)} cases")
@@ -146,3 +148,26 @@ def beyond(case: Case, engine: Engine | None) -> str | None:
     if "chunks" in cannot and any(tokens.shape[1] > 1 and position for tokens, position in case.steps):
         return "chunks"
     return None
+
+
+TOLERANCE = TOLERANCES[torch.float32]
+
+
+def judge_component(got: Tensor, expected: Tensor) -> Gate:
+    """Compare a result with the right one, both float64."""
+    if got.shape != expected.shape:
+        return Gate.failed(f"{list(got.shape)} for {list(expected.shape)}", cases=1, tolerance=TOLERANCE)
+    error = component_error(got, expected)
+    if not error <= TOLERANCE:
+        return Gate.failed(f"off by {error:.1e} of the largest value", cases=1, error=error, tolerance=TOLERANCE)
+    return Gate(True, 1, error, TOLERANCE, "1 case")
+
+
+def component_error(got: Tensor, expected: Tensor) -> float:
+    """Largest error as a share of the largest finite value; infinite where infinite values are not the same."""
+    if got.shape != expected.shape:
+        return math.inf
+    finite = torch.isfinite(expected)
+    if not bool((got[~finite] == expected[~finite]).all()):
+        return math.inf
+    return float((got[finite] - expected[finite]).abs().max() / expected[finite].abs().max().clamp_min(1e-30))

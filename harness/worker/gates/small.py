@@ -27,29 +27,12 @@ Reference = Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]]
 def small_geometries() -> dict[str, LlamaConfig]:
     """Geometries of the small gate: plain attention, and grouped queries with Llama-3 scaling and a tied head."""
     plain = LlamaConfig(
-        vocab_size=97,
-        hidden_size=64,
-        intermediate_size=176,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        head_dim=16,
-        max_position_embeddings=SMALL_LENGTH,
-    )
-    grouped = LlamaConfig(
-        vocab_size=97,
-        hidden_size=64,
-        intermediate_size=160,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=SMALL_LENGTH,
-        rms_norm_eps=1e-6,
-        rope_theta=500_000.0,
-        rope_scaling=RopeScaling(8.0, 1.0, 4.0, 16),
-        tie_word_embeddings=True,
-    )
+        vocab_size=97, hidden_size=64, intermediate_size=176, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=4, head_dim=16, max_position_embeddings=SMALL_LENGTH,
+    )  # fmt: skip
+    scaling = RopeScaling(8.0, 1.0, 4.0, 16)
+    grouped = replace(plain, intermediate_size=160, num_key_value_heads=2, rms_norm_eps=1e-6, rope_theta=500_000.0)
+    grouped = replace(grouped, rope_scaling=scaling, tie_word_embeddings=True)
     return {"plain": plain, "grouped": grouped}
 
 

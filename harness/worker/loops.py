@@ -1,18 +1,23 @@
-"""The verb `loop`: calls of one variant for a profiler to watch."""
+"""The verbs `loop`, `stretch` and `stretch_outputs`: calls that a profiler or the parent watches from outside."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter, perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from .building import runner_of
+from llama_workbench.datasets.workloads import DECODE_ROOM
+
 from .devices import Cuda
-from .runners import Runner
+from .rounds import Drawn, output_places
+from .runners import Runner, runner_of
 from .state import Worker
 
 
@@ -38,11 +43,7 @@ def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, secon
         end = perf_counter() + seconds
         while perf_counter() < end or not calls_ns:
             _profiled_call(runner, tokens, bench.take(), calls_ns, wait_for_device)
-    return {
-        "calls": len(calls_ns),
-        "median_ns": statistics.median(calls_ns),
-        "median_error_ns": median_error(calls_ns),
-    }
+    return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns), "median_error_ns": median_error(calls_ns)}
 
 
 def _profiled_call(
@@ -69,3 +70,50 @@ def median_error(values: Sequence[int]) -> float | None:
     ordered, reach = sorted(values), math.sqrt(count) / 2
     low, high = (min(max(round((count - 1) / 2 + sign * reach), 0), count - 1) for sign in (-1, 1))
     return (ordered[high] - ordered[low]) / 2
+
+
+@dataclass
+class _Stretch:
+    """A variant's runner, and the outputs of its last stretch."""
+
+    runner: Runner
+    kept: list[Tensor] = field(default_factory=list)
+
+
+def _stretch_of(worker: Worker, workload: str, variant: str) -> _Stretch:
+    bench = worker.benches[workload]
+    key = ("stretch", workload, variant)
+    return worker.once(key, lambda: _Stretch(runner_of(worker, bench, bench.subjects[variant].variant)))
+
+
+def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:
+    """As many calls as take about `seconds`, once the parent says to go on.
+
+    With 0 seconds there are none: that measures what the asking costs.
+    """
+    bench = worker.benches[workload]
+    subject = bench.subjects[variant]
+    assert subject.output is not None
+    with torch.inference_mode():
+        this = _stretch_of(worker, workload, variant)
+        runner = this.runner
+        count = max(round(seconds * 1e9 / subject.call_ns / runner.counts_as), seconds > 0)
+        if count and (bench.once or bench.workload.kind == "generate" or runner.counts_as > 1):
+            count = 1
+        elif bench.workload.kind == "decode":
+            count = min(count, DECODE_ROOM // 2)
+        this.kept = output_places({}, subject.output, count)
+        runner.prepare(bench.workload.tokens, bench.take(count), count)
+        worker.wait()
+        for place in this.kept:
+            place.copy_(runner.call())
+    return {"calls": count * runner.counts_as}
+
+
+def stretch_outputs(worker: Worker, workload: str, variant: str, outputs: str) -> dict[str, Any]:
+    """Leave an output of the last stretch in a file for the examiner."""
+    this = _stretch_of(worker, workload, variant)
+    drawn = Drawn(1)
+    drawn.keep(variant, this.runner.asked, this.kept)
+    drawn.end_sub_round()
+    return {"drawn": drawn.write(Path(outputs)), "changed": worker.changed(variant, files=False)}
