@@ -47,7 +47,7 @@ from .spec.hypotheses import DEVICES
 from .spec.sample import Round
 from .stats.samples import Clocks, call_times_ns
 from .store.errors import RunError
-from .store.files import CLAIMS, MANIFEST
+from .store.files import CLAIMS, MANIFEST, PROFILES
 from .store.folder import RunFolder
 from .store.forms import Fault, plain
 from .store.parquet import NO_SAMPLES
@@ -374,7 +374,7 @@ def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """
     manifest = folder.read_manifest()
     path = folder.path / CLAIMS
-    claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.read_claims())]
+    claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS))]
     verdicts, noise = judge_run(manifest, claims, folder)
     return plain(verdicts), counted(manifest, folder) | {"noise": noise}
 
@@ -447,7 +447,7 @@ def replay(result: Result) -> dict[tuple[str, str], Replay]:
     """Samples of every variant that entered the run (controls included), on the clock that counts for it."""
     replays: dict[tuple[str, str], Replay] = {}
     samples = result.folder.read_samples() if result.folder.finished_rounds() else None
-    profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.read_profiles()}
+    profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.records(PROFILES)}
     clocks = clocks_of(result.manifest)
     run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
     for experiment in result.manifest["experiments"]:

@@ -254,7 +254,7 @@ def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: P
     run = session.Run(plan, session.Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
     assert run.environment["device"] == {"kind": "cuda"}
     run._make_passes(None)  # type: ignore[arg-type]
-    found = run.folder.read_phase_facts()
+    found = run.folder.records("phases.json")
     here = subjects(planned("cpu", "qkv-61").hypotheses())
     assert {(fact["workload"], fact["variant"]) for fact in found} == set(here)
     assert all(fact["reason"].startswith("shares of the time are not measured on CUDA") for fact in found)

@@ -166,7 +166,7 @@ def test_json_is_replaced_whole_and_holds_no_infinity(run: RunFolder) -> None:
     )
     text = (run.path / "verdicts.json").read_text()
     assert json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    effect = run.read_verdicts()[0]["effects"][0]
+    effect = run.records("verdicts.json")[0]["effects"][0]
     assert (effect["low"], effect["high"], effect["ratio"], effect["rounds"]) == (0.5, None, None, 3)
     with pytest.raises(TypeError):
         run.write_json("verdicts.json", [object()])
@@ -407,11 +407,11 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"run\.json: missing.*workbench runs"):
         run.read_manifest()
     with pytest.raises(RunError, match=r"verdicts\.json: missing\. Judge the run: workbench judge"):
-        run.read_verdicts()
+        run.records("verdicts.json")
     for read in (RunFolder(tmp_path / "nowhere").read_manifest, RunFolder(tmp_path / "nowhere").read_samples):
         with pytest.raises(RunError, match="no such run folder"):
             read()
-    assert run.read_profiles() == []
+    assert run.records("profiles.json") == []
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
 def test_damaged_verdicts(run: RunFolder, verdicts: str, message: str) -> None:
     (run.path / "verdicts.json").write_text(verdicts)
     with pytest.raises(RunError, match=message):
-        run.read_verdicts()
+        run.records("verdicts.json")
 
 
 # -- the list of runs ----------------------------------------------------------------------------------------------

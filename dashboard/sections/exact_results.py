@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from llama_workbench.harness.store import files, pass_schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
+from llama_workbench.harness.store.pass_schema import ExactResult
 
 from .. import state, words
 from ..views import data
@@ -18,7 +19,7 @@ from . import blocks
 
 def read(run: data.Run) -> list[ExactResult]:
     """The records of findings.json. Raises RunError."""
-    results: list[ExactResult] = FINDINGS.validate_python(RunFolder(run.path).read_findings())
+    results: list[ExactResult] = pass_schema.FINDINGS.validate_python(RunFolder(run.path).records(files.FINDINGS))
     return results
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from llama_workbench.harness.metrics.roofline.roofline import Estimate, Reached, all_reached
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import ROOFLINE
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
@@ -19,7 +20,7 @@ COMMAND = "pytest --benchmark --claims fast-is-level"
 
 def read(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
     """The roofline fraction of every variant, and a line with the reason for each that has none. Raises RunError."""
-    return all_reached(RunFolder(run.path).read_roofline(), alpha=alpha)
+    return all_reached(RunFolder(run.path).records(ROOFLINE), alpha=alpha)
 
 
 def show(opened: state.Opened) -> None:

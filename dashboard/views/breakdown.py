@@ -14,6 +14,7 @@ from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.report.decision import Decision, decisions_of
 from llama_workbench.harness.store import pass_schema
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import PHASE_FACTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.variants.phase_map import DENOMINATORS
@@ -111,7 +112,7 @@ def read(run: data.Run) -> Phases:
     except RunError as error:
         problems.append(words.problem(error))
     try:
-        facts = pass_schema.PHASE_FACTS.validate_python(folder.read_phase_facts())
+        facts = pass_schema.PHASE_FACTS.validate_python(folder.records(PHASE_FACTS))
     except RunError as error:
         problems.append(words.problem(error))
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))

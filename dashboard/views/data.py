@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from llama_workbench.harness.report.text import excluded_lines, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import CLAIMS, MEMORY, PROFILES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import words
@@ -209,19 +210,19 @@ def read_run(path: Path) -> Run:
     folder = RunFolder(path)
     content = folder.read_manifest()
     manifest = Manifest.model_validate(content)
-    verdicts = schema.VERDICTS.validate_python(folder.read_verdicts())
+    verdicts = schema.VERDICTS.validate_python(folder.records(VERDICTS))
     problems: list[str] = []
 
-    def rows(read: Callable[[], list[dict[str, Any]]], form: TypeAdapter[list[T]]) -> list[T]:
+    def rows(name: str, form: TypeAdapter[list[T]]) -> list[T]:
         try:
-            return form.validate_python(read())
+            return form.validate_python(folder.records(name))
         except RunError as error:
             problems.append(error.brief)
             return []
 
-    claims = {claim.id: claim for claim in rows(folder.read_claims, TypeAdapter(list[Definition]))}
-    memory = rows(folder.read_memory, pass_schema.MEMORY)
-    profiles = rows(folder.read_profiles, pass_schema.PROFILES)
+    claims = {claim.id: claim for claim in rows(CLAIMS, TypeAdapter(list[Definition]))}
+    memory = rows(MEMORY, pass_schema.MEMORY)
+    profiles = rows(PROFILES, pass_schema.PROFILES)
     controls = manifest.noise.controls if manifest.noise else []
     return Run(
         path=path,

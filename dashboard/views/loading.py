@@ -11,6 +11,7 @@ import numpy as np
 from llama_workbench.harness.metrics.loading.loading import METRICS, LoadEffect, LoadShare, load_effects, load_shares
 from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.store.files import LOADING
 from llama_workbench.harness.store.folder import RunFolder
 
 from . import data
@@ -49,7 +50,7 @@ def read_loads(run: data.Run) -> list[Load]:
 
     Intervals hold at once, within each of the three families (times, ratios, shares), at the report's confidence.
     """
-    records = RunFolder(run.path).read_loading()
+    records = RunFolder(run.path).records(LOADING)
     alpha = run.alpha or 0.01
     against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
     for effect in load_effects(records, alpha=alpha):

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..store.errors import RunError
+from ..store.files import CLAIMS, VERDICTS
 from ..store.folder import RunFolder
 from .standings import YARDSTICK
 
@@ -77,8 +78,8 @@ def _check(run: RunFolder) -> None:
         )
     for changed in run.changed():
         raise changed
-    run.read_verdicts()
-    run.read_claims()
+    run.records(VERDICTS)
+    run.records(CLAIMS)
     samples = run.read_samples()
     if YARDSTICK not in set(samples["variant"]):
         raise RunError(

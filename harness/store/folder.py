@@ -26,26 +26,8 @@ from ..machine.locks import LOCK, Lock, Taken
 from ..spec.sample import Round
 from . import journal, parquet
 from .errors import RunError, RunWarning, fix_for
-from .files import (
-    CLAIMS,
-    FINDINGS,
-    JOURNAL,
-    LOADING,
-    MANIFEST,
-    MEMORY,
-    MEMORY_SWEEP,
-    PHASE_FACTS,
-    PHASES,
-    PROFILES,
-    ROOFLINE,
-    SAMPLES,
-    VERDICTS,
-    RunFiles,
-    no_such_folder,
-)
+from .files import CLAIMS, JOURNAL, MANIFEST, PHASES, SAMPLES, VERDICTS, RunFiles, no_such_folder
 from .schema import FORMAT
-
-Records = list[dict[str, Any]]
 
 
 class RunFolder(RunFiles):
@@ -197,48 +179,12 @@ class RunFolder(RunFiles):
         manifest: dict[str, Any] = self.read_json(MANIFEST)
         return manifest
 
-    def read_claims(self) -> Records:
-        """claims.json: the claims as they stood when the run was made."""
-        return self._records(CLAIMS)
-
-    def read_verdicts(self) -> Records:
-        """verdicts.json, in the form of `schema.Verdict`."""
-        return self._records(VERDICTS)
-
-    def read_profiles(self) -> Records:
-        """profiles.json. This file and those below: an empty list where the run made no such pass."""
-        return self._records_if_any(PROFILES)
-
-    def read_memory(self) -> Records:
-        """memory.json: bytes of each variant."""
-        return self._records_if_any(MEMORY)
-
-    def read_memory_sweep(self) -> Records:
-        """memory_sweep.json: live tensors after each length."""
-        return self._records_if_any(MEMORY_SWEEP)
-
-    def read_findings(self) -> Records:
-        """findings.json: exact results of the passes."""
-        return self._records_if_any(FINDINGS)
-
-    def read_phase_facts(self) -> Records:
-        """phases.json: which variants the phase pass timed, by which clock."""
-        return self._records_if_any(PHASE_FACTS)
-
-    def read_loading(self) -> Records:
-        """loading.json: times of loading checkpoints."""
-        return self._records_if_any(LOADING)
-
-    def read_roofline(self) -> Records:
-        """roofline.json: times of variants beside those of peak kernels."""
-        return self._records_if_any(ROOFLINE)
-
-    def _records(self, name: str) -> Records:
-        records: Records = self.read_json(name)
-        return records
-
-    def _records_if_any(self, name: str) -> Records:
-        return self._records(name) if self.has(name) else []
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """The entries of a JSON file beside run.json; none where the run made no such pass. Raises RunError."""
+        if name not in (CLAIMS, VERDICTS) and not self.has(name):
+            return []
+        entries: list[dict[str, Any]] = self.read_json(name)
+        return entries
 
 
 _LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")

@@ -79,7 +79,7 @@ def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
     problem: str | None = None
     try:
         if run.has(VERDICTS):
-            verdicts = run.read_verdicts()
+            verdicts = run.records(VERDICTS)
             claims = tuple((str(each["claim"]), _part_text(each), str(each["verdict"])) for each in verdicts)
             summary = replace(summary, claims=claims, verdicts=Counter(verdict for _, _, verdict in claims))
         changed = run.changed() if whole else []

@@ -92,11 +92,11 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     """Print the parts that are asked for; where none is, those that the run has."""
     from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
     from llama_workbench.harness.run import rejudge
-    from llama_workbench.harness.store.files import JUDGED, PHASES
+    from llama_workbench.harness.store.files import JUDGED, PHASES, ROOFLINE
 
     warn_changed(folder, read=JUDGED)
     everything = not (profiling or decision or roofline)
-    peaks = folder.read_roofline() if roofline or everything else []
+    peaks = folder.records(ROOFLINE) if roofline or everything else []
     if roofline and not peaks:
         raise Failure(
             f"{folder.path}: this run has no roofline; measure one: pytest --benchmark --claims ID, "

@@ -176,7 +176,9 @@ def _content(sealed: bool, killed: bool = False) -> Mapping[str, bytes]:
         else:
             _add_passes(run)
             manifest = run.read_manifest()
-            found, heard = judge_run(manifest, [check_claim(claim, "claims") for claim in run.read_claims()], run)
+            found, heard = judge_run(
+                manifest, [check_claim(claim, "claims") for claim in run.records("claims.json")], run
+            )
             run.write_json("verdicts.json", found)
             manifest |= {"noise": heard}
             (run.seal if sealed else functools.partial(run.write_json, "run.json"))(manifest)
@@ -274,7 +276,7 @@ def read_loading(run: RunFolder) -> list[object]:
 
 def read_roofline(run: RunFolder) -> list[object]:
     """roofline.json, by the judge and in the report."""
-    return [_judged(run), all_reached(run.read_roofline(), alpha=0.01)]
+    return [_judged(run), all_reached(run.records("roofline.json"), alpha=0.01)]
 
 
 def read_memory(run: RunFolder) -> list[object]:
@@ -340,7 +342,7 @@ READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "claims.json": read_claims,
     "verdicts.json": _shown,
     "standings.json": read_ratios,
-    "findings.json": lambda run: [_judged(run), run.read_findings()],
+    "findings.json": lambda run: [_judged(run), run.records("findings.json")],
     "loading.json": read_loading,
     "roofline.json": read_roofline,
     "memory.json": read_memory,
