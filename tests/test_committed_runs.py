@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.run import rejudge
+from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 
 RUNS = sorted(path.parent for path in (ROOT / "results" / "baselines").glob("*/run.json"))

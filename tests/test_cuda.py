@@ -31,8 +31,8 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.report.compare import compare
-from llama_workbench.harness.run import rejudge
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import devices, gating, opening, rounds

@@ -8,8 +8,8 @@ by.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from llama_workbench import variants
 from llama_workbench.datasets import workloads as workload_data
@@ -18,7 +18,7 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..claims.model import Claim
 from ..spec.comparison import Comparison
-from ..spec.experiments import Experiment, Target
+from ..spec.experiments import Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import Region
 from .selection import PlanError, Request, ad_hoc_pairs, added_names, check_evidence, check_variant, selected
@@ -59,6 +59,15 @@ class Plan:
         return list(
             dict.fromkeys(target.comparison for experiment in self.experiments for target in experiment.targets)
         )
+
+    def restricted(self, selected: Collection[tuple[str, str]]) -> Plan:
+        """For only these (workload, variant) pairs: effects that miss a side fall away, claims stay."""
+        experiments = []
+        for whole in self.experiments:
+            left = without(whole, [name for name in whole.variants if (whole.workload.name, name) not in selected])
+            if left.targets or (left.variants and not whole.targets):
+                experiments.append(left)
+        return replace(self, experiments=tuple(experiments))
 
 
 Rename = Callable[[Workload], Workload]

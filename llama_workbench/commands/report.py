@@ -90,8 +90,8 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 
 def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
     """Print the parts that are asked for; where none is, those that the run has."""
+    from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
-    from llama_workbench.harness.run import rejudge
     from llama_workbench.harness.store.files import JUDGED, PHASES, ROOFLINE
 
     warn_changed(folder, read=JUDGED)

@@ -21,13 +21,13 @@ from llama_workbench.dashboard.views.loading import read_loads
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.roofline import all_reached
+from llama_workbench.harness.rejudge import judge_run, rejudge
 from llama_workbench.harness.report.compare import compare_standings
 from llama_workbench.harness.report.compare_text import to_markdown
 from llama_workbench.harness.report.decision import decisions_of
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.terminal import verdict_report
-from llama_workbench.harness.run import judge_run, rejudge
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.listing import describe
