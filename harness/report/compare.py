@@ -96,12 +96,9 @@ class Comparison:
     @property
     def verdict(self) -> Answer:
         """The answer for all rows together: the worst of them, "cannot tell" where there are none."""
-        answers = {row.verdict for row in self.rows}
-        if "regression" in answers:
-            return "regression"
-        if "cannot tell" in answers or not answers:
-            return "cannot tell"
-        return "no regression"
+        answers = {row.verdict for row in self.rows} or {"cannot tell"}
+        worst: tuple[Answer, ...] = ("regression", "cannot tell")
+        return next((answer for answer in worst if answer in answers), "no regression")
 
     @property
     def exit_code(self) -> int:
@@ -130,7 +127,6 @@ def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRES
         ValueError: the threshold is not above 0.
         RunError: a folder cannot be read.
     """
-    _check_threshold(threshold_percent)
     now = measure_standings(new)
     # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
     return compare_standings(measure_standings(base, now.workloads), now, threshold_percent=threshold_percent)
@@ -143,7 +139,8 @@ def compare_standings(
 
     Raises ValueError where the threshold is not above 0.
     """
-    _check_threshold(threshold_percent)
+    if not (threshold_percent > 0 and math.isfinite(threshold_percent)):
+        raise ValueError(f"the threshold must be a number of percent above 0, not {threshold_percent:g}")
     machine = comparable(old.environment, now.environment)
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
     limits = _Limits(math.log1p(threshold_percent / 100), math.log1p(tolerance / 100), not machine)
@@ -156,17 +153,10 @@ def compare_standings(
         tolerance_percent=tolerance,
         machine_differences=tuple(machine),
         rows=tuple(_row(key, old, now, limits) for key in compared),
-        only_in_base=tuple(
-            f"{variant} on {workload}" for workload, variant in here if (workload, variant) not in compared
-        ),
-        only_in_new=tuple(f"{variant} on {workload}" for workload, variant in there if (workload, variant) not in here),
+        only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
+        only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
         notes=tuple(note for run in (old, now) for note in _notes_on(run)),
     )
-
-
-def _check_threshold(percent: float) -> None:
-    if not (percent > 0 and math.isfinite(percent)):
-        raise ValueError(f"the threshold must be a number of percent above 0, not {percent:g}")
 
 
 # -- one row -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..metrics.share.shares import CRITICAL, MODERATE, grade
 from .decision import CACHE_HANDLING, MASK_CREATION
+from .markdown import markdown_rows
 
 TOP = 5
 LEVELS = ("minor", "moderate", "critical")
@@ -39,77 +40,56 @@ class Consumer:
         return f"{self.phase}: {self.share:.1f} % [{self.low:.1f}, {self.high:.1f}]"
 
 
-@dataclass(frozen=True)
-class ProfilingForm:
-    """The form for one variant on one workload; consumers with the largest share first."""
+def profiling_markdown(forms: Mapping[tuple[str, str], Iterable[Consumer]]) -> str:
+    """A form for each (workload, variant), as the plan lays them out, for `workbench report --profiling`.
 
-    variant: str
-    workload: str
-    consumers: tuple[Consumer, ...]
-
-    def at(self, level: str) -> tuple[Consumer, ...]:
-        """Phases that are of this level for certain."""
-        return tuple(consumer for consumer in self.consumers if consumer.levels == (level,))
-
-    def unsettled(self) -> tuple[Consumer, ...]:
-        """Phases whose interval includes a limit."""
-        return tuple(consumer for consumer in self.consumers if len(consumer.levels) > 1)
-
-    def targets(self) -> tuple[tuple[Consumer, str], ...]:
-        """What is or may be critical, with what the plan would do about it."""
-        return tuple((c, REMEDIES.get(c.phase, BEYOND)) for c in self.consumers if "critical" in c.levels)
-
-
-def profiling_form(variant: str, workload: str, consumers: Iterable[Consumer]) -> ProfilingForm:
-    """Fill in the form. Raises ValueError for a phase that occurs twice, or whose numbers are not shares in percent."""
-    rows = sorted(consumers, key=lambda consumer: (-consumer.share, consumer.phase))
-    for index, each in enumerate(rows):
-        if each.phase in (other.phase for other in rows[:index]):
-            raise ValueError(f"{variant} on {workload}: phase {each.phase!r} occurs twice")
-        if not 0 <= each.low <= each.share <= each.high <= 100:
-            numbers = f"{each.phase} = {each.share} [{each.low}, {each.high}]"
-            raise ValueError(f"{variant} on {workload}: {numbers}: expected 0 <= low <= share <= high <= 100")
-    return ProfilingForm(variant, workload, tuple(rows))
-
-
-def profiling_markdown(forms: Sequence[ProfilingForm]) -> str:
-    """The forms as the plan lays them out, for `workbench report --profiling`."""
+    Raises ValueError for numbers that are not shares in percent.
+    """
     blocks = ["# Profiling results"]
-    for form in forms:
-        blocks += [f"## {form.variant} on {form.workload}", _share_table(form)]
-        total = sum(consumer.share for consumer in form.consumers)
+    for (workload, variant), consumers in forms.items():
+        rows = sorted(consumers, key=lambda consumer: (-consumer.share, consumer.phase))
+        for each in rows:
+            if not 0 <= each.low <= each.share <= each.high <= 100:
+                numbers = f"{each.phase} = {each.share} [{each.low}, {each.high}]"
+                raise ValueError(f"{variant} on {workload}: {numbers}: expected 0 <= low <= share <= high <= 100")
+        cells = (
+            (each.phase, f"{each.share:.1f} %", f"[{each.low:.1f}, {each.high:.1f}]", " or ".join(each.levels))
+            for each in rows
+        )
+        blocks += [f"## {variant} on {workload}", markdown_rows(("phase", "share", "interval", "level"), cells)]
+        total = sum(consumer.share for consumer in rows)
         if abs(total - 100) > 1:
             blocks.append(f"The phases named here make up {total:.0f} % of the time.")
-        top = [f"{index}. {consumer.describe()}" for index, consumer in enumerate(form.consumers[:TOP], 1)]
-        blocks += [f"### Top {len(top)} time consumers", "\n".join(top) or "- none"]
-        blocks += ["### Bottlenecks", *_bottlenecks(form)]
-        targets = [
-            f"{index}. {c.describe()}: {remedy}{'' if c.levels == ('critical',) else ' (may be below the limit)'}"
-            for index, (c, remedy) in enumerate(form.targets(), 1)
-        ]
-        blocks += ["### Optimisation targets", "\n".join(targets) or "None: nothing is above the limit."]
+        top = _numbered(consumer.describe() for consumer in rows[:TOP])
+        blocks += [f"### Top {len(rows[:TOP])} time consumers", top or "- none"]
+        blocks += ["### Bottlenecks", *_bottlenecks(rows)]
+        targets = (
+            f"{each.describe()}: {REMEDIES.get(each.phase, BEYOND)}"
+            f"{'' if each.levels == ('critical',) else ' (may be below the limit)'}"
+            for each in rows
+            if "critical" in each.levels
+        )
+        blocks += ["### Optimisation targets", _numbered(targets) or "None: nothing is above the limit."]
     return "\n\n".join(blocks) + "\n"
 
 
-def _bottlenecks(form: ProfilingForm) -> list[str]:
-    groups = {
-        f"Critical (above {100 * CRITICAL:g} %)": form.at("critical"),
-        f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)": form.at("moderate"),
-        f"Minor (below {100 * MODERATE:g} %)": form.at("minor"),
-        "Cannot tell (the interval includes a limit)": form.unsettled(),
+def _numbered(lines: Iterable[str]) -> str:
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+def _bottlenecks(consumers: Sequence[Consumer]) -> list[str]:
+    titles = {
+        ("critical",): f"Critical (above {100 * CRITICAL:g} %)",
+        ("moderate",): f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)",
+        ("minor",): f"Minor (below {100 * MODERATE:g} %)",
+        (): "Cannot tell (the interval includes a limit)",
     }
     lines = []
-    for title, consumers in groups.items():
-        names = [f"{c.phase} ({' or '.join(c.levels)})" if len(c.levels) > 1 else c.phase for c in consumers]
-        if names or title.startswith("Critical"):
+    for levels, title in titles.items():
+        if levels:
+            names = [each.phase for each in consumers if each.levels == levels]
+        else:
+            names = [f"{each.phase} ({' or '.join(each.levels)})" for each in consumers if len(each.levels) > 1]
+        if names or levels == ("critical",):
             lines.append(f"**{title}:** {', '.join(names) or 'none'}")
     return lines
-
-
-def _share_table(form: ProfilingForm) -> str:
-    rows = ["| phase | share | interval | level |", "|---|---|---|---|"]
-    rows += [
-        f"| {c.phase} | {c.share:.1f} % | [{c.low:.1f}, {c.high:.1f}] | {' or '.join(c.levels)} |"
-        for c in form.consumers
-    ]
-    return "\n".join(rows)

@@ -6,23 +6,18 @@ import math
 from collections.abc import Iterable, Sequence
 
 from ..metrics.roofline.roofline import Estimate, Reached
-from .markdown import markdown_cell, markdown_text
+from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import short
 
 
 def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha: float) -> str:
     """What each variant reaches of this machine's roof, as a Markdown table; `missing` has a line for each without."""
-    lines = [
-        "# What this machine can do, and what is reached of it",
-        "",
-        "| workload | variant | ms a call | share of the roof, % | rounds | binds | FLOP a byte | GFLOP/s | GB/s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
     kernels: dict[str, str] = {}
+    table = []
     for row in rows:
-        cells = [markdown_cell(row.workload), markdown_cell(row.variant), _estimate_text(row.call_ms)]
-        cells += [_estimate_text(row.share), str(row.rounds), row.binds, short(row.intensity)]
-        lines.append(f"| {' | '.join([*cells, _estimate_text(row.gflops), _estimate_text(row.gbytes)])} |")
+        estimates = [_estimate_text(each) for each in (row.call_ms, row.share, row.gflops, row.gbytes)]
+        facts = [str(row.rounds), row.binds, short(row.intensity)]
+        table.append([markdown_cell(row.workload), markdown_cell(row.variant), *estimates[:2], *facts, *estimates[2:]])
         fits = {True: "fit in the last-level cache: GB/s are the cache's", False: "do not fit in the last-level cache"}
         where = fits[row.in_cache] if row.in_cache is not None else "may fit in a cache, whose size is not known here"
         compute, memory = map(markdown_text, row.kernels)
@@ -36,7 +31,15 @@ def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha:
             f"same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
         )
     notes += [f"Not measured: {markdown_text(line)}" for line in missing]
-    return "\n".join([*lines, "", *(line for note in notes for line in (note, ""))]).rstrip("\n") + "\n"
+    return (
+        "\n\n".join(["# What this machine can do, and what is reached of it", markdown_rows(COLUMNS, table), *notes])
+        + "\n"
+    )
+
+
+COLUMNS = (
+    "workload", "variant", "ms a call", "share of the roof, %", "rounds", "binds", "FLOP a byte", "GFLOP/s", "GB/s",
+)  # fmt: skip
 
 
 def _estimate_text(estimate: Estimate) -> str:

@@ -42,6 +42,12 @@ def interval_text(low: float | None, high: float | None) -> str:
     return f"[{_digits(low or 0.0)}, {'open' if high is None else _digits(high)}]"
 
 
+def effect_value(effect: Json) -> float | None:
+    """The ratio of an effect, or its value where it has a unit; None without rounds."""
+    value: float | None = effect.get("value" if effect.get("unit") else "ratio")
+    return value
+
+
 def effect_text(effect: Json) -> str:
     """An effect with its interval: "1.013× [1.009, 1.018]"."""
     if effect.get("unit"):

@@ -120,14 +120,9 @@ class RunFiles:
         if name != MANIFEST:
             self._check_sum(name, content)
         try:
-            value = forms.parse(content.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise RunError(self.path / name, "not UTF-8 text", fix) from error
-        except forms.OutOfRange as error:
+            value = forms.parse(content)
+        except forms.Fault as error:
             raise RunError(self.path / name, str(error), fix) from error
-        except (ValueError, RecursionError) as error:
-            where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ", or nested too deeply"
-            raise RunError(self.path / name, f"not JSON{where}", fix) from error
         if own is not None and not own.intact:
             raise _changed(self.path, MANIFEST)
         if name == MANIFEST:

@@ -134,18 +134,22 @@ def once(*names: str) -> AfterValidator:
 
 _EXPECTED = {
     "string_type": "text",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
     "bool_type": "true or false",
     "list_type": "a list",
     "tuple_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "dataclass_type": "an object",
+    "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "dataclass_type"), "an object"),
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "{expected}",
+    "too_short": "{min_length} or more entries",
 }
+"""By pydantic's name of an error, with the values that pydantic gives for it."""
 
 
 def fault(form: TypeAdapter[Any], value: Any, context: str = "") -> str | None:
@@ -185,25 +189,8 @@ def _told(found: Mapping[str, Any]) -> str:
         return f"{place(location[:-1])} has no {_step(location[-1])}"
     if kind in ("twice", "lost"):
         return f"{place(location)}: {found['msg']}" if location else str(found["msg"])
-    expected = _EXPECTED.get(kind) or _bound(kind, context) or str(found["msg"]).lower()
+    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(found["msg"]).lower()
     return f"{place(location)} is {shown(found['input'])}, expected {expected}"
-
-
-def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
-    match kind:
-        case "greater_than":
-            return f"more than {context['gt']:g}"
-        case "greater_than_equal":
-            return f"{context['ge']:g} or more"
-        case "less_than":
-            return f"less than {context['lt']:g}"
-        case "less_than_equal":
-            return f"at most {context['le']:g}"
-        case "literal_error":
-            return str(context["expected"])
-        case "too_short":
-            return f"{context['min_length']} or more entries"
-    return None
 
 
 def place(steps: Sequence[int | str]) -> str:
@@ -224,35 +211,31 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class OutOfRange(ValueError):
-    """A number that no arithmetic can be done with."""
-
-
-def parse(text: str) -> Any:
-    """JSON whose numbers are all finite and small enough for a float.
-
-    Raises OutOfRange that says where, json.JSONDecodeError, RecursionError.
-    """
+def parse(content: bytes) -> Any:
+    """JSON whose numbers are all finite and small enough for a float. Raises Fault."""
     try:
-        return json.loads(text, parse_float=_float, parse_int=_int, parse_constant=_float)
-    except OutOfRange as error:
-        raise OutOfRange(_where(text, str(error))) from None
+        return json.loads(content.decode("utf-8"), parse_float=_float, parse_int=_int, parse_constant=_float)
+    except UnicodeDecodeError:
+        problem = "not UTF-8 text"
+    except json.JSONDecodeError as error:
+        problem = f"not JSON at line {error.lineno}"
+    except RecursionError:
+        problem = "not JSON, or nested too deeply"
+    except Fault as error:
+        number = str(error)
+        line = content.count(b"\n", 0, max(content.find(number.encode()), 0)) + 1
+        number = number if len(number) <= 30 else f"{number[:27]}..."
+        problem = f"line {line}: {number} stands there, expected a finite number of at most 300 digits"
+    raise Fault(problem)
 
 
 def _float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise OutOfRange(text)
-    return value
+    if math.isfinite(value := float(text)):
+        return value
+    raise Fault(text)
 
 
 def _int(text: str) -> int:
     if len(text) > 300:
-        raise OutOfRange(text)
+        raise Fault(text)
     return int(text)
-
-
-def _where(text: str, number: str) -> str:
-    line = text.count("\n", 0, max(text.find(number), 0)) + 1
-    said = number if len(number) <= 30 else f"{number[:27]}..."
-    return f"line {line}: {said} stands there, expected a finite number of at most 300 digits"
