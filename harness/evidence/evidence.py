@@ -150,9 +150,7 @@ def evidence_from_manifest(
     return replace(evidence, noise=noise)
 
 
-def _participants(
-    manifest: Mapping[str, Any],
-) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:
+def _participants(manifest: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:
     """Workload → participants, and (workload, variant) → why its numbers do not count.
 
     An excluded variant is a participant: it is the reason of a verdict, and it had its share of alpha.

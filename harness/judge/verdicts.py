@@ -21,10 +21,7 @@ from ..store.schema import Effect, Ends, Verdict
 
 
 def judge_claims(
-    claims: Sequence[Claim],
-    evidence: Evidence,
-    *,
-    ad_hoc: Iterable[tuple[str, str]] = (),
+    claims: Sequence[Claim], evidence: Evidence, *, ad_hoc: Iterable[tuple[str, str]] = ()
 ) -> list[Verdict]:
     """One verdict for each part of each claim, in order, then one for each pair (baseline, variant) without a claim.
 

@@ -62,9 +62,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
                 raise
     except OSError as error:
         raise RunError(
-            target,
-            f"cannot be written ({error.strerror or error})",
-            "Check the folder and the space on its disk.",
+            target, f"cannot be written ({error.strerror or error})", "Check the folder and the space on its disk."
         ) from error
     return RunFolder(target)
 

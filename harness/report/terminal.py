@@ -58,8 +58,7 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
     """All verdicts, one block a verdict, one line an effect; below them the session's noise and what was excluded."""
     blocks: list[RenderableType] = [
         Text.assemble(
-            ("verdict · claim · who said it", "bold"),
-            "\n    workload, effect [interval], its verdict, rounds, seconds",
+            ("verdict · claim · who said it", "bold"), "\n    workload, effect [interval], its verdict, rounds, seconds"
         )
     ]
     widths = _widths(verdicts)
