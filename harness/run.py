@@ -26,6 +26,7 @@ from .claims.faults import ClaimError
 from .claims.reading import load_claims
 from .evidence.effect import ALPHA
 from .judge.stopping import StoppingRule
+from .judge.verdicts import interval_alpha
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
@@ -36,7 +37,6 @@ from .measure.processes import ALLOCATOR, WorkerFailed
 from .metrics.base import PassContext
 from .metrics.registry import metric_of, metrics
 from .plan.experiments import Plan, make_plan
-from .plan.family import interval_alpha
 from .plan.selection import PlanError, Request
 from .rejudge import counted, judge_run
 from .report.standings import write_standings
@@ -46,7 +46,7 @@ from .stats.samples import Clocks
 from .store.errors import RunError
 from .store.files import CLAIMS, MANIFEST, VERDICTS
 from .store.folder import RunFolder
-from .store.schema import Verdict
+from .store.schema import FORMAT, Verdict
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -94,14 +94,10 @@ def _real_geometry(options: Options) -> Geometry | None:
         return None
     from llama_workbench.datasets.checkpoints import described, facts
 
-    found = facts(options.checkpoint)
-    return Geometry(_safe_name(options.checkpoint), found.config, described(found), "given by --checkpoint")
-
-
-def _safe_name(folder: Path) -> str:
-    """A folder's name as part of a workload's name."""
-    name = "".join(letter if letter.isalnum() else "-" for letter in folder.resolve().name.lower()).strip("-")
-    return name or "checkpoint"
+    checkpoint = facts(options.checkpoint)
+    folder = options.checkpoint.resolve().name.lower()
+    name = "".join(letter if letter.isalnum() else "-" for letter in folder).strip("-") or "checkpoint"
+    return Geometry(name, checkpoint.config, described(checkpoint), "given by --checkpoint")
 
 
 def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRule:
@@ -236,14 +232,15 @@ class Run:
         asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
         if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
             raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
-        self.progress.note(
-            f"cache: {self.cache} cannot be written ({why}): nothing is kept there, and each process does the work "
-            f"again; {FIX}"
-        )
+        lost = "nothing is kept there, and each process does the work again"
+        self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
         from llama_workbench.datasets.checkpoints import synthesize
+
+        def step(text: str, done: float) -> None:
+            self.progress.step(f"checkpoint: {text}", done, math.nan)
 
         folders: dict[str, Path] = {}
         parameters: dict[str, int] = {}
@@ -260,12 +257,7 @@ class Run:
                 self.checkpoint_facts[workload.geometry] = {"facts": real.description}
                 continue
             geometry = geometries.get(workload.geometry)
-            folders[workload.geometry] = synthesize(
-                geometry,
-                seed=self.options.seed,
-                cache=self.cache,
-                progress=lambda text, done: self.progress.step(f"checkpoint: {text}", done, math.nan),
-            )
+            folders[workload.geometry] = synthesize(geometry, seed=self.options.seed, cache=self.cache, progress=step)
             parameters[workload.geometry] = geometries.parameter_count(geometry.config)
         return folders, parameters
 
@@ -287,8 +279,9 @@ class Run:
 
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
+        checkpoints, excluded = (measurement.checkpoints, measurement.excluded) if measurement else ({}, {})
         return {
-            "format": 1,
+            "format": FORMAT,
             "id": self.folder.path.name,
             "started": self.started.isoformat(timespec="seconds"),
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
@@ -300,15 +293,9 @@ class Run:
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "environment": self.environment | ({"device": measurement.device} if measurement else {}),
-            "checkpoints": {
-                name: {**found, **self.checkpoint_facts.get(name, {})}
-                for name, found in (measurement.checkpoints if measurement else {}).items()
-            },
+            "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.books] if measurement else [],
-            "excluded": [
-                {"variant": name, "reason": reason}
-                for name, reason in (measurement.excluded if measurement else {}).items()
-            ],
+            "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
         }
 
     def _write_manifest(self, status: str) -> None:
@@ -340,15 +327,8 @@ def _command() -> list[str]:
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (
-    ClaimError,
-    DataError,
-    PlanError,
-    variants.UnknownVariant,
-    variants.outside.OutsideVariantError,
-    MeasureError,
-    RunError,
-    TokenizerError,
-    CacheError,
+    *(ClaimError, DataError, PlanError, MeasureError, RunError, TokenizerError, CacheError),
+    *(variants.UnknownVariant, variants.outside.OutsideVariantError),
 )
 """Errors whose text is for the user: no traceback needed."""
 

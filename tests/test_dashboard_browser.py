@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from llama_workbench.dashboard.flames.viewer import installed_folder
 from llama_workbench.dashboard.words import WORD_JOINER
-from llama_workbench.harness.speedscope import installed_folder
 from tests import runs
 from tests.dashboard_browser import FLAGS, serving, settled
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide

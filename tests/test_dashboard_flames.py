@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
-from llama_workbench.harness import speedscope
+from llama_workbench.dashboard.flames import viewer as speedscope
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.store.folder import RunFolder

@@ -16,7 +16,7 @@ from llama_workbench.harness.report.decision import (
     Measured,
     decide,
 )
-from llama_workbench.harness.report.profiling import Consumer, profiling_markdown
+from llama_workbench.harness.report.passes import Consumer, profiling_markdown
 
 
 def about(value: float, width: float = 0.2) -> Measured:

@@ -9,7 +9,7 @@ from ..spec.comparison import Comparison
 from ..stats.confidence import Method, running_interval
 from ..stats.samples import Differences
 from ..store.schema import Control, Noise
-from .numbers import listing, percent
+from .numbers import percent
 
 
 def judge_controls(
@@ -51,4 +51,4 @@ def _noise_line(controls: Sequence[Control]) -> str:
     if len(bounded) < len(controls):
         parts.append(f"{len(controls) - len(bounded)} with too few rounds")
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
-    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {listing(fired)}" if fired else "none fired")
+    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {', '.join(fired)}" if fired else "none fired")

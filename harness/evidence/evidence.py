@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
@@ -124,6 +125,7 @@ def evidence_from_manifest(
     workloads = {experiment["workload"]["name"]: experiment["workload"] for experiment in experiments}
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
     measured, unusable = _participants(manifest)
+    pages = manifest.get("environment", {}).get("transparent_huge_pages")
     evidence = Evidence(
         samples=samples,
         measured=measured,
@@ -131,7 +133,7 @@ def evidence_from_manifest(
         trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
         unusable=unusable,
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
-        fault_cost_ns=_fault_cost_ns(manifest.get("environment", {})),
+        fault_cost_ns=HUGE_FAULT_COST_NS if pages == "always" else FAULT_COST_NS,
         alpha=float(manifest.get("alpha", ALPHA)),
         seed=int(manifest.get("seed") or 0),
         sizes={
@@ -199,22 +201,16 @@ def _trace_differences(experiment: Mapping[str, Any]) -> dict[tuple[str, frozens
     workload = experiment["workload"]["name"]
     found: dict[tuple[str, frozenset[str]], str] = {}
     traces = experiment.get("traces", {})
-    for name in traces:
-        for other in traces:
-            if name < other:
-                one, two = traces[name], traces[other]
-                counts = f"{one['ops']} ops in {name}, {two['ops']} in {other}"
-                if one["ops"] == two["ops"]:
-                    counts = f"{one['ops']} ops on each side, but not the same"
-                found[workload, frozenset((name, other))] = "" if one["digest"] == two["digest"] else counts
+    for name, other in combinations(sorted(traces), 2):
+        one, two = traces[name], traces[other]
+        counts = f"{one['ops']} ops in {name}, {two['ops']} in {other}"
+        if one["ops"] == two["ops"]:
+            counts = f"{one['ops']} ops on each side, but not the same"
+        found[workload, frozenset((name, other))] = "" if one["digest"] == two["digest"] else counts
     for entry in experiment.get("trace_differences", ()):
         pair = frozenset((entry["baseline"], entry["variant"]))
         found[workload, pair] = "" if entry["same"] else entry.get("detail") or "no detail"
     return found
-
-
-def _fault_cost_ns(environment: Mapping[str, Any]) -> float:
-    return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
 
 
 def compare_sides(

@@ -102,18 +102,14 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
     here = [(claim, part) for claim in chosen for part in claim.hypothesis if not part.elsewhere(request.device)]
     targets = _targets(here, pairs, workloads, added, components=request.compare is not None)
-    looked_at = [pair for _, part in here for pair in part.subjects()]
+    looked_at: dict[str, list[str]] = {name: [] for name in workloads}
+    for where, variant in (pair for _, part in here for pair in part.subjects()):
+        looked_at.setdefault(where, []).append(variant)
     grids = {name: part.grid() for _, part in here if part.grid() for name in part.workload_names()}
     experiments = tuple(
-        _experiment(
-            workload,
-            targets[name],
-            [variant for where, variant in looked_at if where == name],
-            grids.get(name, ()),
-            shapes,
-        )
+        _experiment(workload, targets[name], looked_at[name], grids.get(name, ()), shapes)
         for name, workload in workloads.items()
-        if targets[name] or name in grids or any(where == name for where, _ in looked_at)
+        if targets[name] or name in grids or looked_at[name]
     )
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")

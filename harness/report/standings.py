@@ -1,11 +1,8 @@
 """Relative times of a run: the time of each variant over that of the frozen yardstick, timed in the same rounds.
 
-Times of another day mean nothing; these ratios can be compared (see `compare`) and followed over runs. They are small,
-and the samples behind them are not, so the judge writes them beside the run as `standings.json`. The file names the
-run.json and samples that it was made from, by digest; one that does not fit, or cannot be read, is not used, and the
-relative times are taken from the samples.
-
-The reference is the yardstick; on a workload without one (the components have none) it is the baseline.
+These ratios, unlike times, can be compared over days (see `compare`). The samples behind them are large, so the judge
+writes them beside the run as `standings.json`, with digests of the run.json and samples that they were made from; where
+these do not fit, the samples are read instead. On a workload without a yardstick the reference is the baseline.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """A run on disk: one folder that a killed run leaves readable.
 
-While a run goes on, every finished round is one line of `samples.jsonl`. `finish()` turns this journal into
-`samples.parquet` and removes it. Everything else (`run.json`, `verdicts.json`, ...) is replaced whole, by a rename, so
-that a reader never sees half a file. FORMAT.md lists all files and their fields.
-
-Reading trusts nothing: a file that is missing, cut off or foreign raises a `RunError` that names the file, the problem
-and what to do. Nothing here unpickles, and nothing here imports torch.
+FORMAT.md lists all files and their fields. The journal grows by a line a round; every other file is replaced whole, by
+a rename. Reading trusts nothing: a file that is missing, cut off or foreign raises a `RunError` that names the file,
+the problem and what to do. Nothing here unpickles, and nothing here imports torch.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 import secrets
 import warnings
@@ -64,11 +63,9 @@ class RunFolder(RunFiles):
             if lock is None:
                 held.close()
         except Taken as error:
-            raise RunError(
-                folder,
-                f"another run, process {error.pid or '?'}, is writing to this folder",
-                f"Wait for it, end it (kill {error.pid or 'PID'}), or name another folder (--run-dir).",
-            ) from error
+            problem = f"another run, process {error.pid or '?'}, is writing to this folder"
+            fix = f"Wait for it, end it (kill {error.pid or 'PID'}), or name another folder (--run-dir)."
+            raise RunError(folder, problem, fix) from error
         except OSError as error:
             raise RunError(folder, f"cannot make the run folder ({error.strerror})", fix_for(error)) from error
         return cls(folder)
@@ -144,27 +141,22 @@ class RunFolder(RunFiles):
 
     def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
-        if not has_journal and has_parquet:
-            return parquet.read_samples(self.path / SAMPLES, variants, self.source(SAMPLES))
-        if not has_journal and not self.path.is_dir():
-            raise no_such_folder(self.path)
         if not has_journal:
-            said = f"holds no samples ({SAMPLES} or {JOURNAL})"
-            raise RunError(self.path, said, "No round was finished: measure again.")
+            if has_parquet:
+                return parquet.read_samples(self.path / SAMPLES, variants, self.source(SAMPLES))
+            if not self.path.is_dir():
+                raise no_such_folder(self.path)
+            problem = f"holds no samples ({SAMPLES} or {JOURNAL})"
+            raise RunError(self.path, problem, "No round was finished: measure again.")
         table, is_whole = journal.read(self.path / JOURNAL)
         if has_parquet:
             table = journal.merged(table, self.path / SAMPLES)
         if is_whole:
-            journal.warn_of_lost_rounds(self.path / JOURNAL, table, self._counted_rounds())
+            with contextlib.suppress(RunError):
+                experiments = self.read_manifest().get("experiments", ())
+                counted = {experiment["workload"]["name"]: experiment.get("rounds") for experiment in experiments}
+                journal.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
         return parquet.of_variants(variants, table)
-
-    def _counted_rounds(self) -> dict[str, Any]:
-        """Workload → rounds as run.json has them; empty where it cannot be read."""
-        try:
-            experiments = self.read_manifest().get("experiments", ())
-        except RunError:
-            return {}
-        return {experiment["workload"]["name"]: experiment.get("rounds") for experiment in experiments}
 
     def read_phases(self) -> pd.DataFrame:
         """phases.parquet, columns as parquet.PHASE_SCHEMA; an empty table where the run made no phase pass."""
@@ -196,7 +188,6 @@ def _is_bare(folder: Path) -> bool:
 
 
 def _free_name(folder: Path) -> Path:
-    number = 1
-    while (candidate := folder.resolve().with_name(f"{folder.resolve().name}.earlier-{number}")).exists():
-        number += 1
-    return candidate
+    whole = folder.resolve()
+    names = (whole.with_name(f"{whole.name}.earlier-{number}") for number in itertools.count(1))
+    return next(path for path in names if not path.exists())

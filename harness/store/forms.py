@@ -124,8 +124,8 @@ def once(*names: str) -> AfterValidator:
         for index, record in enumerate(records):
             key = tuple(getattr(record, name) for name in names)
             if key in seen:
-                raise PydanticCustomError("twice", "entry {index} has the {names} of an earlier one", {
-                    "index": index, "names": ", ".join(names)})  # fmt: skip
+                values = {"index": index, "names": ", ".join(names)}
+                raise PydanticCustomError("twice", "entry {index} has the {names} of an earlier one", values)
             seen.add(key)
         return records
 
@@ -152,37 +152,32 @@ _EXPECTED = {
 """By pydantic's name of an error, with the values that pydantic gives for it."""
 
 
-def fault(form: TypeAdapter[Any], value: Any, context: str = "") -> str | None:
-    """What is wrong with `value` as this form, in one line: place, what stands there, what was expected; else None."""
+class Fault(ValueError):
+    """A value is not in the form that is asked for: place, what stands there and what was expected, in one line."""
+
+
+def check(form: TypeAdapter[Any], value: Any, context: str = "") -> None:
+    """Raise Fault where `value` is not in this form."""
     try:
         form.validate_python(value, context=context)
     except ValidationError as error:
-        return _told(error.errors(include_url=False)[0])
-    return None
+        raise Fault(_problem(error.errors(include_url=False)[0])) from error
 
 
 def has_form(form: TypeAdapter[Any]) -> AfterValidator:
     """The value stays as it is, but must be in this form."""
 
-    def check(value: Any) -> Any:
-        if said := fault(form, value):
-            raise PydanticCustomError("lost", "{said}", {"said": said})
+    def checked(value: Any) -> Any:
+        try:
+            check(form, value)
+        except Fault as fault:
+            raise PydanticCustomError("lost", "{fault}", {"fault": str(fault)}) from fault
         return value
 
-    return AfterValidator(check)
+    return AfterValidator(checked)
 
 
-class Fault(ValueError):
-    """A value is not in the form that is asked for; the text says where."""
-
-
-def check(form: TypeAdapter[Any], value: Any) -> None:
-    """Raise Fault where `fault` has something to say."""
-    if said := fault(form, value):
-        raise Fault(said)
-
-
-def _told(found: Mapping[str, Any]) -> str:
+def _problem(found: Mapping[str, Any]) -> str:
     kind, context = str(found["type"]), found.get("ctx") or {}
     location = [step for step in found["loc"] if step != "[key]"]
     if kind == "missing":

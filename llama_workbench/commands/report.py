@@ -109,7 +109,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     alpha = float(manifest.get("alpha") or 0.01)
     if peaks:
         from llama_workbench.harness.metrics.roofline.roofline import all_reached
-        from llama_workbench.harness.report.roofline import roofline_markdown
+        from llama_workbench.harness.report.passes import roofline_markdown
 
         of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
         write(roofline_markdown(*all_reached(peaks, alpha=of_each), alpha=of_each))
@@ -127,7 +127,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
 def _profiling(table: pd.DataFrame, alpha: float) -> str:
     """The profiling form of each workload and variant in the columns of phases.parquet."""
     from llama_workbench.harness.metrics.share.shares import top_consumers
-    from llama_workbench.harness.report.profiling import Consumer, profiling_markdown
+    from llama_workbench.harness.report.passes import Consumer, profiling_markdown
 
     forms = {}
     pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
