@@ -134,11 +134,8 @@ def running_interval(d: ArrayLike, alpha: float, method: Method = "both") -> Int
     each. Raises ValueError for
     a NaN or infinite difference and for an alpha outside (0, 1).
     """
-    series = _checked(d)
-    if series.ndim != 1:
-        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
+    series = _one_series(d, alpha)
     if not series.size:
-        _check_alpha(alpha)
         return Interval(math.nan, -math.inf, math.inf, 0)
     lows, highs = _looks(series, alpha, method)
     low, high = float(lows.max()), float(highs.min())
@@ -156,10 +153,7 @@ def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
     Not to be looked at again and again: what `running_interval` pays for, this does not have. One value has no interval
     (infinite ends). The centre of none is NaN. Raises ValueError as `running_interval` does.
     """
-    series = _checked(values)
-    if series.ndim != 1:
-        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
-    _check_alpha(alpha)
+    series = _one_series(values, alpha)
     centre = float(series.mean()) if series.size else math.nan
     if series.size < 2:
         return Interval(centre, -math.inf, math.inf, series.size)
@@ -249,6 +243,14 @@ def _checked(d: ArrayLike) -> NDArray[np.float64]:
     series = np.asarray(d, dtype=np.float64)
     if not np.isfinite(series).all():
         raise ValueError("a difference is NaN or infinite: leave out rounds in which a side has no valid time")
+    return series
+
+
+def _one_series(d: ArrayLike, alpha: float) -> NDArray[np.float64]:
+    _check_alpha(alpha)
+    series = _checked(d)
+    if series.ndim != 1:
+        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
     return series
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -68,15 +68,10 @@ def _exp(log_ratio: float) -> float | None:
     return ratio if math.isfinite(ratio) and ratio > 0 else None
 
 
-def null_is(value: float) -> WrapValidator:
-    """In a file null, in memory this value."""
-    return WrapValidator(lambda raw, read: value if raw is None else read(raw), json_schema_input_type=float | None)
-
-
-def _log_or(value: float) -> WrapValidator:
-    """In a file a ratio or null, in memory its logarithm or this value."""
+def null_is(value: float, convert: Callable[[Any], Any] = lambda number: number) -> WrapValidator:
+    """In a file null, in memory this value; anything else is converted."""
     return WrapValidator(
-        lambda raw, read: value if raw is None else math.log(read(raw)), json_schema_input_type=float | None
+        lambda raw, read: value if raw is None else convert(read(raw)), json_schema_input_type=float | None
     )
 
 
@@ -90,10 +85,10 @@ HighEnd = Annotated[Number, null_is(math.inf), _OR_NULL]
 LogValue = Annotated[Log, null_is(math.nan), _OR_NULL]
 LogLow = Annotated[Log, null_is(-math.inf), _OR_NULL]
 LogHigh = Annotated[Log, null_is(math.inf), _OR_NULL]
-RatioValue = Annotated[Ratio, _log_or(math.nan), _AS_RATIO]
+RatioValue = Annotated[Ratio, null_is(math.nan, math.log), _AS_RATIO]
 """A log ratio in memory, a ratio in a file."""
-RatioLow = Annotated[Ratio, _log_or(-math.inf), _AS_RATIO]
-RatioHigh = Annotated[Ratio, _log_or(math.inf), _AS_RATIO]
+RatioLow = Annotated[Ratio, null_is(-math.inf, math.log), _AS_RATIO]
+RatioHigh = Annotated[Ratio, null_is(math.inf, math.log), _AS_RATIO]
 
 
 @cache
