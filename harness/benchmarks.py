@@ -67,8 +67,8 @@ def load(cases: Mapping[tuple[str, str], Case], result: Result) -> None:
     samples = folder.read_samples() if folder.finished_rounds() else None
     profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in folder.records(PROFILES)}
     clocks = clocks_of(manifest)
-    nothing = "not timed: nothing compares it here, or the budget was spent"
-    untimed = "gates only" if manifest["mode"] == "gates" else nothing
+    gates_only = manifest["mode"] == "gates"
+    untimed = "gates only" if gates_only else "not timed: nothing compares it here, or the budget was spent"
     for experiment in manifest["experiments"]:
         workload = experiment["workload"]["name"]
         excluded = {entry["variant"]: entry["reason"] for entry in (*manifest["excluded"], *experiment["excluded"])}

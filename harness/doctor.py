@@ -60,9 +60,8 @@ class Check:
 class Facts:
     """What the machine says of itself. None: it does not say.
 
-    environment: as `environment.fingerprint` gives it. available_bytes: memory that a new process may take.
-    siblings: whether two hardware threads share a core. py_spy: what py-spy said when it was to look into another
-    process; "" where it could, None where it is not installed. memray: whether it can be imported.
+    environment: its fingerprint. available_bytes: memory that a new process may take. siblings: whether two hardware
+    threads share a core. py_spy: why it cannot look into another process; "" where it can, None without it.
     """
 
     environment: Mapping[str, Any]
@@ -272,10 +271,8 @@ def _try_py_spy() -> str | None:
             done = subprocess.run(
                 [tool, "dump", "--pid", str(child.pid)], capture_output=True, text=True, timeout=20, check=False
             )
-        except subprocess.TimeoutExpired:
-            return "no answer within 20 s"
-        except OSError as error:
-            return f"cannot be started ({error.strerror})"
+        except (subprocess.TimeoutExpired, OSError) as error:
+            return f"cannot be started ({error.strerror})" if isinstance(error, OSError) else "no answer within 20 s"
         finally:
             child.kill()
     said = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", done.stderr).split())[:200]

@@ -23,13 +23,11 @@ def judge_controls(
     measured: workload → participants. rounds: the rounds of a comparison. A control fires where its interval leaves
     out 0, and where its rounds contradict each other (an empty interval misses 0 as well).
     """
-    pairs = [
-        (Comparison(workload, variant, name), kind)
-        for workload, variants in measured.items()
-        for variant in variants
-        for name, _, kind in [variant.partition("@")]
-        if kind in ("aa", "copy") and name in variants
-    ]
+    pairs = []
+    for workload, variant in ((workload, variant) for workload, names in measured.items() for variant in names):
+        name, _, kind = variant.partition("@")
+        if kind in ("aa", "copy") and name in measured[workload]:
+            pairs.append((Comparison(workload, variant, name), kind))
     controls = []
     for pair, kind in pairs:
         interval = running_interval(rounds(pair).values, alpha / len(pairs), method)

@@ -56,7 +56,7 @@ class Evidence:
 
     def has(self, comparison: Comparison) -> bool:
         """Whether both sides of it took part in the run."""
-        return {comparison.variant, comparison.baseline} <= set(self.measured.get(comparison.workload, ()))
+        return comparison.sides <= set(self.measured.get(comparison.workload, ()))
 
     def times(self, workload: str, *variants: str, metric: Metric = "time", clock: Clock | None = None) -> LogTimes:
         """The log times of these variants on a workload; without a `clock`, by the one that serves them all."""
@@ -80,7 +80,7 @@ class Evidence:
             if reason := self.unusable.get((comparison.workload, variant)):
                 return f"{variant}: {reason}"
         if evidence == "architecture":
-            pair = (comparison.workload, frozenset((comparison.variant, comparison.baseline)))
+            pair = (comparison.workload, comparison.sides)
             if pair not in self.trace_difference:
                 return "op traces were not compared"
             if difference := self.trace_difference[pair]:

@@ -116,9 +116,9 @@ def interval_alpha(
     own: set[Hashable] = {key for part in parts for key in part.intervals()}
     compared = [comparison for part in parts for comparison in part.comparisons() if _has(measured, comparison)]
     compared += ad_hoc_comparisons(ad_hoc, measured)
-    pairs = {(each.workload, frozenset((each.variant, each.baseline)), each.metric) for each in compared}
+    pairs = {(each.workload, each.sides, each.metric) for each in compared}
     return alpha / max(len(pairs) + len(own), 1)
 
 
 def _has(measured: Mapping[str, Collection[str]], comparison: Comparison) -> bool:
-    return {comparison.variant, comparison.baseline} <= set(measured.get(comparison.workload, ()))
+    return comparison.sides <= set(measured.get(comparison.workload, ()))

@@ -56,9 +56,7 @@ class Plan:
 
     def comparisons(self) -> list[Comparison]:
         """Every different timed effect of the report."""
-        return list(
-            dict.fromkeys(target.comparison for experiment in self.experiments for target in experiment.targets)
-        )
+        return list(dict.fromkeys(target.comparison for each in self.experiments for target in each.targets))
 
     def restricted(self, selected: Collection[tuple[str, str]]) -> Plan:
         """For only these (workload, variant) pairs: effects that miss a side fall away, claims stay."""
@@ -148,10 +146,8 @@ def _targets(
             for name in (comparison.variant, comparison.baseline):
                 check_evidence(name, target.evidence, f"claim {claim.id}: ", added)
             if comparison.metric != "time" and workloads[comparison.workload].kind != "generate":
-                raise PlanError(
-                    f'claim {claim.id}: metric = "{comparison.metric}" needs a workload that generates, and '
-                    f"{comparison.workload} does not"
-                )
+                needs = f"needs a workload that generates, and {comparison.workload} does not"
+                raise PlanError(f'claim {claim.id}: metric = "{comparison.metric}" {needs}')
             targets[comparison.workload].append(target)
     same = Region.same_within_percent(AD_HOC_PERCENT)
     engines = {name for name in variants.names() if variants.get(name).engine is not None}

@@ -66,10 +66,9 @@ def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
     Checked are the files that the summary is made of; with `whole` every file that has a checksum, which takes reading
     it.
     """
-    name, problem = run.path.name, "no run.json and no samples"
+    name = run.path.name
     try:
-        if run.looks_like_a_run():
-            problem = ""
+        problem = "" if run.looks_like_a_run() else "no run.json and no samples"
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
     if problem:
