@@ -4,7 +4,88 @@ pytest-benchmark times all of A and then all of B; the workbench measures a whol
 lets each test hand its samples over, so that pytest-benchmark's table, JSON and comparisons show the same numbers.
 """
 
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from .evidence.evidence import clocks_of
+from .run import Result
+from .stats.samples import call_times_ns
+from .store.files import PROFILES
+
 
 def test_variant(benchmark, case):  # type: ignore[no-untyped-def]
     """Replay one variant's samples on one workload."""
     case.replay(benchmark)
+
+
+class ReplayTimer:
+    """A timer for pytest-benchmark: answers 0, then a sample, over and over (seconds)."""
+
+    __module__ = "workbench"
+    __name__ = "interleaved_thread_time"
+
+    def __init__(self) -> None:
+        self._readings: Iterator[float] = itertools.repeat(0.0)
+
+    def load(self, seconds: Sequence[float]) -> None:
+        """The samples to replay."""
+        self._readings = itertools.chain.from_iterable((0.0, value) for value in seconds)
+
+    def __call__(self) -> float:
+        return next(self._readings, 0.0)
+
+
+@dataclass
+class Case:
+    """One variant on one workload, as pytest sees it: seconds a call, or why there are none."""
+
+    workload: str
+    variant: str
+    timer: ReplayTimer = field(default_factory=ReplayTimer)
+    seconds: tuple[float, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    skipped: str = "not measured"
+
+    def replay(self, benchmark: Any) -> None:
+        """Hand the samples to pytest-benchmark; skip with the reason where there are none."""
+        if not self.seconds:
+            pytest.skip(self.skipped)
+        self.timer.load(self.seconds)
+        benchmark.extra_info.update(self.facts)
+        benchmark.pedantic(lambda: None, rounds=len(self.seconds), iterations=1)
+
+
+def load(cases: Mapping[tuple[str, str], Case], result: Result) -> None:
+    """Give each case (by workload and variant) its samples, on the clock that counts for it, and facts about them."""
+    folder, manifest = result.folder, result.manifest
+    samples = folder.read_samples() if folder.finished_rounds() else None
+    profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in folder.records(PROFILES)}
+    clocks = clocks_of(manifest)
+    gates_only = manifest["mode"] == "gates"
+    untimed = "gates only" if gates_only else "not timed: nothing compares it here, or the budget was spent"
+    for experiment in manifest["experiments"]:
+        workload = experiment["workload"]["name"]
+        excluded = {entry["variant"]: entry["reason"] for entry in (*manifest["excluded"], *experiment["excluded"])}
+        for variant in experiment["variants"]:
+            if (case := cases.get((workload, variant))) is None:
+                continue
+            clock = clocks.of(workload, variant)
+            if samples is not None and variant not in excluded:
+                mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
+                times = call_times_ns(mine, clock=clock)
+                case.seconds = tuple((times[times > 0] / 1e9).tolist())
+            case.facts = {
+                "workload": workload,
+                "variant": variant,
+                "clock": {"cpu": "thread CPU"}.get(clock, clock),
+                "run": folder.path.name,
+                "profile": profiles.get((workload, variant)),
+                "gate": experiment["gates"].get(variant, {}).get("detail"),
+            }
+            case.skipped = excluded.get(variant, untimed)

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .machine.environment import fingerprint
+from .machine.environment import fingerprint, read_text
 from .stats.confidence import Interval, running_interval
 
 State = Literal["ok", "warn", "bad"]
@@ -60,9 +60,8 @@ class Check:
 class Facts:
     """What the machine says of itself. None: it does not say.
 
-    environment: as `environment.fingerprint` gives it. available_bytes: memory that a new process may take.
-    siblings: whether two hardware threads share a core. py_spy: what py-spy said when it was to look into another
-    process; "" where it could, None where it is not installed. memray: whether it can be imported.
+    environment: its fingerprint. available_bytes: memory that a new process may take. siblings: whether two hardware
+    threads share a core. py_spy: why it cannot look into another process; "" where it can, None without it.
     """
 
     environment: Mapping[str, Any]
@@ -88,7 +87,7 @@ def read_facts() -> Facts:
     return Facts(
         environment=fingerprint(threads=1),
         available_bytes=_available_bytes(),
-        siblings={"1": True, "0": False}.get(_read("/sys/devices/system/cpu/smt/active") or ""),
+        siblings={"1": True, "0": False}.get(read_text("/sys/devices/system/cpu/smt/active") or ""),
         py_spy=_try_py_spy(),
         memray=util.find_spec("memray") is not None,
     )
@@ -177,53 +176,40 @@ def _processor(facts: Facts) -> Iterator[Check]:
     cores, load, governor, quota = ask("cores"), ask("load_average"), ask("governor"), ask("cgroup_quota_cores")
     if not isinstance(cores, int):
         yield Check("cores", "warn", "unknown")
-    elif cores < 2:
-        yield Check("cores", "warn", "1 core: other programs take it from the measurement", "Use 2 cores or more.")
     else:
-        yield Check("cores", "ok", f"{cores} cores for this process")
-
+        text = "1 core: other programs take it from the measurement" if cores < 2 else f"{cores} cores for this process"
+        yield _check("cores", "warn" if cores < 2 else "ok", text, "Use 2 cores or more.")
     if not load or not isinstance(cores, int):
-        yield Check("load", "ok", "this system does not tell its load")
+        yield Check("load", "ok", SILENT)
     else:
+        text = f"load average {load[0]:.2f} over the last minute, {cores} cores"
         state: State = "bad" if load[0] >= cores else "warn" if load[0] > cores / 2 else "ok"
-        fix = "Stop what else runs (top shows it) and wait a minute."
-        yield _check("load", state, f"load average {load[0]:.2f} over the last minute, {cores} cores", fix)
-
-    if governor is None:
-        yield Check("governor", "ok", "not visible here (a virtual machine, or no frequency scaling)")
-    elif governor == "performance":
-        yield Check("governor", "ok", governor)
+        yield _check("load", state, text, "Stop what else runs (top shows it) and wait a minute.")
+    if governor in (None, "performance"):
+        yield Check("governor", "ok", governor or "not visible here (a virtual machine, or no frequency scaling)")
     else:
         fix = "sudo cpupower frequency-set --governor performance"
         yield Check("governor", "warn", f"{governor}: the clock frequency follows the load", fix)
-
     if quota is None:
         yield Check("cgroup quota", "ok", "no limit on CPU time")
     else:
         text = f"{quota:g} cores' worth of CPU time" + (": one thread is stopped in every period" if quota < 1 else "")
         fix = "Start the container with more, or without a limit (docker run --cpus)."
         yield _check("cgroup quota", "bad" if quota < 1 else "warn" if quota < 2 else "ok", text, fix)
-
-    if facts.siblings:
-        text = "two hardware threads share a core: a program on the other one slows the measured one down"
-        fix = "Leave the machine to the measurement, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
-        yield Check("threads", "warn", text, fix)
-    else:
-        text = "no core is shared by two hardware threads" if facts.siblings is False else "this system does not tell"
-        yield Check("threads", "ok", text)
+    shared = "two hardware threads share a core: a program on the other one slows the measured one down"
+    texts = {True: shared, False: "no core is shared by two hardware threads", None: SILENT}
+    fix = "Leave the machine to the measurement, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
+    yield _check("threads", "warn" if facts.siblings else "ok", texts[facts.siblings], fix)
 
 
 def _memory(facts: Facts) -> Iterator[Check]:
     pages, available = facts.environment.get("transparent_huge_pages"), facts.available_bytes
-    if pages == "always":
-        text = "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms"
-        fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-        yield Check("transparent huge pages", "warn", text, fix)
-    else:
-        yield Check("transparent huge pages", "ok", pages or "this system does not tell")
-
+    always = "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms"
+    text = always if pages == "always" else pages or SILENT
+    fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+    yield _check("transparent huge pages", "warn" if pages == "always" else "ok", text, fix)
     if available is None:
-        yield Check("free memory", "ok", "this system does not tell")
+        yield Check("free memory", "ok", SILENT)
         return
     text = f"{available / 2**30:.1f} GiB"
     if available < LEAST_BYTES:
@@ -238,21 +224,20 @@ def _memory(facts: Facts) -> Iterator[Check]:
 
 def _tools(facts: Facts) -> Iterator[Check]:
     torch = facts.environment.get("torch")
-    if torch is None:
-        yield Check("torch", "bad", "not installed: nothing can be measured", "make bench, or pip install torch")
-    else:
-        yield Check("torch", "ok", torch)
-    if facts.py_spy is None:
-        yield Check("py-spy", "warn", "not installed: no flamegraphs", "pip install py-spy")
-    elif facts.py_spy:
+    text = torch or "not installed: nothing can be measured"
+    yield _check("torch", "ok" if torch else "bad", text, "make bench, or pip install torch")
+    if facts.py_spy:
         fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
         yield Check("py-spy", "warn", f"may not look into other processes: {facts.py_spy}", fix)
     else:
-        yield Check("py-spy", "ok", "may look into other processes")
-    if facts.memray:
-        yield Check("memray", "ok", "installed")
-    else:
-        yield Check("memray", "warn", "not installed: no memory peaks", "pip install memray")
+        missing = facts.py_spy is None
+        text = "not installed: no flamegraphs" if missing else "may look into other processes"
+        yield _check("py-spy", "warn" if missing else "ok", text, "pip install py-spy")
+    text = "installed" if facts.memray else "not installed: no memory peaks"
+    yield _check("memray", "ok" if facts.memray else "warn", text, "pip install memray")
+
+
+SILENT = "this system does not tell"
 
 
 def _check(name: str, state: State, text: str, fix: str) -> Check:
@@ -286,10 +271,8 @@ def _try_py_spy() -> str | None:
             done = subprocess.run(
                 [tool, "dump", "--pid", str(child.pid)], capture_output=True, text=True, timeout=20, check=False
             )
-        except subprocess.TimeoutExpired:
-            return "no answer within 20 s"
-        except OSError as error:
-            return f"cannot be started ({error.strerror})"
+        except (subprocess.TimeoutExpired, OSError) as error:
+            return f"cannot be started ({error.strerror})" if isinstance(error, OSError) else "no answer within 20 s"
         finally:
             child.kill()
     said = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", done.stderr).split())[:200]
@@ -298,16 +281,9 @@ def _try_py_spy() -> str | None:
 
 def _available_bytes() -> int | None:
     """Memory that a new process may take: what the kernel says is available, and what the cgroup has left."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo") or "", re.MULTILINE)
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", read_text("/proc/meminfo") or "", re.MULTILINE)
     left = [int(found[1]) * 1024] if found else []
-    limit, used = (_read(f"/sys/fs/cgroup/memory.{name}") or "" for name in ("max", "current"))
+    limit, used = (read_text(f"/sys/fs/cgroup/memory.{name}") or "" for name in ("max", "current"))
     if limit.isdecimal() and used.isdecimal():
         left.append(max(int(limit) - int(used), 0))
     return min(left, default=None)
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
-    except OSError:
-        return None

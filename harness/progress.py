@@ -68,8 +68,7 @@ class LineProgress:
     def phase(self, text: str) -> None:
         self._line(f"workbench: {text}")
 
-    def note(self, text: str) -> None:
-        self._line(f"workbench: {text}")
+    note = phase
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
         if time.monotonic() - self._said >= REPORT_SECONDS:

@@ -5,11 +5,10 @@ Without `--benchmark` this plugin does nothing. Heavy imports wait until the opt
 
 from __future__ import annotations
 
-import itertools
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .benchmarks import Case
     from .plan.experiments import Plan
     from .run import Options, Result
 
@@ -27,68 +27,35 @@ BENCHMARKS = Path(__file__).with_name("benchmarks.py")
 # --- options -------------------------------------------------------------------------------------------------------
 
 
-OPTIONS: Mapping[str, dict[str, Any]] = {
-    "benchmark": {
-        "action": "store_true",
-        "help": "measure the variants and judge the claims instead of running tests; with no other option: every claim",
-    },
-    "claims": {"metavar": "ID,ID", "default": "", "help": "only these claims (`workbench claims` lists them)"},
+FLAG = {"action": "store_true"}
+NAMES = {"metavar": "NAME,NAME", "default": ""}
+
+# fmt: off
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "benchmark": FLAG | {"help":
+        "measure the variants and judge the claims instead of running tests; with no other option: every claim"},
+    "claims": NAMES | {"metavar": "ID,ID", "help": "only these claims (`workbench claims` lists them)"},
     "claims-dir": {"metavar": "FOLDER", "help": "folder of claim files (default: those that ship)"},
-    "variants": {
-        "metavar": "NAME,NAME",
-        "default": "",
-        "help": "only these variants (`workbench variants` lists them)",
-    },
-    "workloads": {
-        "metavar": "NAME,NAME",
-        "default": "",
-        "help": "only these workloads (`workbench workloads` lists them)",
-    },
-    "add-variant": {
-        "metavar": "FILE:FUNCTION",
-        "action": "append",
-        "default": [],
-        "help": "a variant of yours, named after its build function; may be given several times",
-    },
-    "compare": {
-        "nargs": 2,
-        "metavar": ("A", "B"),
-        "help": "no claim: is B faster or slower than A (the baseline) by more than 1 %%, or the same?",
-    },
-    "budget": {
-        "type": float,
-        "metavar": "SECONDS",
-        "help": "stop measuring after this many seconds (default 480; with --all 1530); open effects are inconclusive",
-    },
-    "all": {
-        "action": "store_true",
-        "help": "settle the whole register: also the claims and parts of claims that take long",
-    },
-    "threads": {
-        "type": int,
-        "metavar": "N",
-        "help": "threads of each workload (default: 1, as it says)",
-    },
-    "device": {
-        "metavar": "KIND",
-        "default": "cpu",
-        "help": "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
-    },
-    "checkpoint": {
-        "metavar": "PATH",
-        "help": "a real Llama (Hugging Face folder or .gguf file) for all",
-    },
-    "seed": {"type": int, "metavar": "N", "default": 0, "help": "seed of weights, prompts and orders (default 0)"},
+    "variants": NAMES | {"help": "only these variants (`workbench variants` lists them)"},
+    "workloads": NAMES | {"help": "only these workloads (`workbench workloads` lists them)"},
+    "add-variant": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
+        "a variant of yours, named after its build function; may be given several times"},
+    "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
+        "no claim: is B faster or slower than A (the baseline) by more than 1 %%, or the same?"},
+    "budget": {"metavar": "SECONDS", "type": float, "help":
+        "stop measuring after this many seconds (default 480; with --all 1530); open effects are inconclusive"},
+    "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},
+    "threads": {"metavar": "N", "type": int, "help": "threads of each workload (default: 1, as it says)"},
+    "device": {"metavar": "KIND", "default": "cpu", "help":
+        "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)"},
+    "checkpoint": {"metavar": "PATH", "help": "a real Llama (Hugging Face folder or .gguf file) for all"},
+    "seed": {"metavar": "N", "type": int, "default": 0, "help": "seed of weights, prompts and orders (default 0)"},
     "run-dir": {"metavar": "FOLDER", "help": "where the run is kept (default: results/runs/<time>)"},
-    "profile": {
-        "action": "store_true",
-        "help": "then profile each variant: py-spy stacks, memray peaks",
-    },
-    "profile-native": {
-        "action": "store_true",
-        "help": "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times",
-    },
+    "profile": FLAG | {"help": "then profile each variant: py-spy stacks, memray peaks"},
+    "profile-native": FLAG | {"help":
+        "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times"},
 }
+# fmt: on
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -109,47 +76,6 @@ def _words(text: str) -> tuple[str, ...]:
 # --- the state of one benchmark session ----------------------------------------------------------------------------
 
 
-class ReplayTimer:
-    """A timer for pytest-benchmark: answers 0, then a sample, over and over (seconds)."""
-
-    __module__ = "workbench"
-    __name__ = "interleaved_thread_time"
-
-    def __init__(self) -> None:
-        self._readings: Iterator[float] = itertools.repeat(0.0)
-
-    def load(self, seconds: Sequence[float]) -> None:
-        """The samples to replay."""
-        self._readings = itertools.chain.from_iterable((0.0, value) for value in seconds)
-
-    def __call__(self) -> float:
-        return next(self._readings, 0.0)
-
-
-@dataclass
-class Case:
-    """One variant on one workload, as pytest sees it."""
-
-    workload: str
-    variant: str
-    timer: ReplayTimer = field(default_factory=ReplayTimer)
-    seconds: tuple[float, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
-    skipped: str = "not measured"
-
-    def replay(self, benchmark: Any) -> None:
-        """Hand the samples to pytest-benchmark; skip with the reason where there are none."""
-        if not self.seconds:
-            pytest.skip(self.skipped)
-        self.timer.load(self.seconds)
-        benchmark.extra_info.update(self.facts)
-        benchmark.pedantic(_nothing, rounds=len(self.seconds), iterations=1)
-
-
-def _nothing() -> None:
-    pass
-
-
 @dataclass
 class State:
     plan: Plan
@@ -167,37 +93,34 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
     from . import run as session
+    from .benchmarks import Case
     from .plan.selection import Request
 
-    get = config.getoption
-    compare = get("workbench_compare")
+    def get(name: str) -> Any:
+        return config.getoption(f"workbench_{name}")
+
+    budget = session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
+    places = {"run_dir": "run_dir", "checkpoint": "checkpoint", "claims_folder": "claims_dir"}
+    paths: dict[str, Any] = {field: Path(get(option)) for field, option in places.items() if get(option)}
     try:
         request = Request(
-            claims=_words(get("workbench_claims")),
-            variants=_words(get("workbench_variants")),
-            workloads=_words(get("workbench_workloads")),
-            added=tuple(get("workbench_add_variant")),
-            compare=(compare[0], compare[1]) if compare else None,
-            everything=get("workbench_all"),
-            threads=get("workbench_threads"),
-            device=get("workbench_device"),
+            claims=_words(get("claims")),
+            variants=_words(get("variants")),
+            workloads=_words(get("workloads")),
+            added=tuple(get("add_variant")),
+            compare=tuple(get("compare") or ()) or None,
+            everything=get("all"),
+            threads=get("threads"),
+            device=get("device"),
         )
         options = session.Options(
-            seed=get("workbench_seed"),
-            profile=get("workbench_profile"),
-            profile_native=get("workbench_profile_native"),
+            budget_seconds=budget if get("budget") is None else get("budget"),
+            seed=get("seed"),
+            profile=get("profile"),
+            profile_native=get("profile_native"),
+            gates_only=bool(config.getoption("benchmark_disable", False)),
+            **paths,
         )
-        if request.everything:
-            options = replace(options, budget_seconds=session.WHOLE_BUDGET_SECONDS)
-        if get("workbench_budget") is not None:
-            options = replace(options, budget_seconds=get("workbench_budget"))
-        if get("workbench_run_dir"):
-            options = replace(options, run_dir=Path(get("workbench_run_dir")))
-        if get("workbench_checkpoint"):
-            options = replace(options, checkpoint=Path(get("workbench_checkpoint")))
-        if get("workbench_claims_dir"):
-            options = replace(options, claims_folder=Path(get("workbench_claims_dir")))
-        options = replace(options, gates_only=bool(get("benchmark_disable", False)))
         session.check(request, options)
         plan = session.plan_run(request, options)
     except session.USER_ERRORS as error:
@@ -216,11 +139,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if state is None:
         return []
     plan = state.plan
-    what = (
-        f"comparing {plan.ad_hoc[0][0]} with {plan.ad_hoc[0][1]}"
-        if plan.mode == "compare"
-        else (f"{len(plan.claims)} claims")
-    )
+    what = f"{len(plan.claims)} claims"
+    if plan.mode == "compare":
+        what = "comparing {} with {}".format(*plan.ad_hoc[0])
     return [
         f"workbench: {what}, {len(plan.comparisons())} effects on {len(plan.experiments)} workloads, "
         f"at most {state.options.budget_seconds:.0f} s of measuring"
@@ -249,17 +170,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     state = metafunc.config.stash.get(_STATE, None)
     if state is None or "case" not in metafunc.fixturenames or metafunc.module.__name__ != f"{__package__}.benchmarks":
         return
-    metafunc.parametrize(
-        "case",
-        [
-            pytest.param(
-                case,
-                id=f"{case.workload}-{case.variant}",
-                marks=pytest.mark.benchmark(group=case.workload, timer=case.timer),
-            )
-            for case in state.cases.values()
-        ],
-    )
+    marks = pytest.mark.benchmark
+    cases = [
+        pytest.param(case, id=f"{workload}-{variant}", marks=marks(group=workload, timer=case.timer))
+        for (workload, variant), case in state.cases.items()
+    ]
+    metafunc.parametrize("case", cases)
 
 
 # --- measuring -----------------------------------------------------------------------------------------------------
@@ -273,6 +189,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if state is None or config.option.collectonly or session.testsfailed:
         return
     from . import run as runs
+    from .benchmarks import Case, load
     from .progress import progress_on
 
     selected = {
@@ -280,7 +197,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         for item in session.items
         if isinstance(item, pytest.Function) and isinstance(case := item.callspec.params.get("case"), Case)
     }
-    plan = runs.restricted(state.plan, selected)
+    plan = state.plan.restricted(selected)
     if state.plan.experiments and not plan.experiments:
         pytest.exit(
             "nothing to measure: -k left no two variants that a claim compares; select both sides of one", returncode=5
@@ -295,7 +212,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         progress.close()
     if state.result.interrupted:
         _let_ctrl_c_end_it(config)
-    _load(state)
+    load(state.cases, state.result)
 
 
 def _let_ctrl_c_end_it(config: pytest.Config) -> None:
@@ -308,17 +225,6 @@ def _let_ctrl_c_end_it(config: pytest.Config) -> None:
 
 def _hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _load(state: State) -> None:
-    """Give every case its samples, in seconds a call on the clock that counts, and the facts beside them."""
-    from . import run as runs
-
-    assert state.result is not None
-    for (workload, variant), found in runs.replay(state.result).items():
-        case = state.cases.get((workload, variant))
-        if case is not None:
-            case.seconds, case.facts, case.skipped = found.seconds, found.facts, found.skipped
 
 
 @pytest.hookimpl(trylast=True)
@@ -348,19 +254,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
     else:
         show(verdict_report(plain(result.verdicts), result.manifest), out)
-    terminalreporter.write_line(
-        f"run: {_shown(result.folder.path)} (workbench judge, workbench compare, make dashboard)"
-    )
-
-
-def _shown(path: Path) -> str:
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
-# --- progress ------------------------------------------------------------------------------------------------------
+    path, here = result.folder.path, Path.cwd()
+    shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+    terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
 
 
 def _console(config: pytest.Config) -> Console:

@@ -8,8 +8,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,10 @@ from llama_workbench.datasets.shape import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims.faults import ClaimError
-from .claims.model import Claim
-from .claims.reading import check_claim, load_claims
+from .claims.reading import load_claims
 from .evidence.effect import ALPHA
-from .evidence.evidence import clocks_of, evidence_from_manifest
 from .judge.stopping import StoppingRule
-from .judge.verdicts import judge_claims
+from .judge.verdicts import interval_alpha
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
@@ -39,19 +37,16 @@ from .measure.processes import ALLOCATOR, WorkerFailed
 from .metrics.base import PassContext
 from .metrics.registry import metric_of, metrics
 from .plan.experiments import Plan, make_plan
-from .plan.family import interval_alpha
 from .plan.selection import PlanError, Request
+from .rejudge import counted, judge_run
 from .report.standings import write_standings
-from .spec.experiments import without
 from .spec.hypotheses import DEVICES
 from .spec.sample import Round
-from .stats.samples import Clocks, call_times_ns
+from .stats.samples import Clocks
 from .store.errors import RunError
-from .store.files import CLAIMS, MANIFEST
+from .store.files import CLAIMS, MANIFEST, VERDICTS
 from .store.folder import RunFolder
-from .store.forms import Fault, plain
-from .store.parquet import NO_SAMPLES
-from .store.schema import Verdict
+from .store.schema import FORMAT, Verdict
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -99,14 +94,10 @@ def _real_geometry(options: Options) -> Geometry | None:
         return None
     from llama_workbench.datasets.checkpoints import described, facts
 
-    found = facts(options.checkpoint)
-    return Geometry(_safe_name(options.checkpoint), found.config, described(found), "given by --checkpoint")
-
-
-def _safe_name(folder: Path) -> str:
-    """A folder's name as part of a workload's name."""
-    name = "".join(letter if letter.isalnum() else "-" for letter in folder.resolve().name.lower()).strip("-")
-    return name or "checkpoint"
+    checkpoint = facts(options.checkpoint)
+    folder = options.checkpoint.resolve().name.lower()
+    name = "".join(letter if letter.isalnum() else "-" for letter in folder).strip("-") or "checkpoint"
+    return Geometry(name, checkpoint.config, described(checkpoint), "given by --checkpoint")
 
 
 def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRule:
@@ -168,12 +159,12 @@ class Run:
         """What there is to say in a hurry: all samples lie in the folder, and can be judged at any time."""
         self.interrupted = True
         manifest = counted(self._manifest("interrupted"), self.folder)
-        self.folder.write_json("run.json", manifest)
+        self.folder.write_json(MANIFEST, manifest)
         self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
         return Result(self.folder, manifest, (), self.interrupted)
 
     def _measure(self, begun: float) -> None:
-        self.folder.write_json("claims.json", [claim.model_dump(mode="json") for claim in self.plan.claims])
+        self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
         self._write_manifest("running")
         self.progress.phase("checkpoints")
         self._check_cache()
@@ -241,14 +232,15 @@ class Run:
         asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
         if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
             raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
-        self.progress.note(
-            f"cache: {self.cache} cannot be written ({why}): nothing is kept there, and each process does the work "
-            f"again; {FIX}"
-        )
+        lost = "nothing is kept there, and each process does the work again"
+        self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
         from llama_workbench.datasets.checkpoints import synthesize
+
+        def step(text: str, done: float) -> None:
+            self.progress.step(f"checkpoint: {text}", done, math.nan)
 
         folders: dict[str, Path] = {}
         parameters: dict[str, int] = {}
@@ -265,12 +257,7 @@ class Run:
                 self.checkpoint_facts[workload.geometry] = {"facts": real.description}
                 continue
             geometry = geometries.get(workload.geometry)
-            folders[workload.geometry] = synthesize(
-                geometry,
-                seed=self.options.seed,
-                cache=self.cache,
-                progress=lambda text, done: self.progress.step(f"checkpoint: {text}", done, math.nan),
-            )
+            folders[workload.geometry] = synthesize(geometry, seed=self.options.seed, cache=self.cache, progress=step)
             parameters[workload.geometry] = geometries.parameter_count(geometry.config)
         return folders, parameters
 
@@ -292,8 +279,9 @@ class Run:
 
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
+        checkpoints, excluded = (measurement.checkpoints, measurement.excluded) if measurement else ({}, {})
         return {
-            "format": 1,
+            "format": FORMAT,
             "id": self.folder.path.name,
             "started": self.started.isoformat(timespec="seconds"),
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
@@ -305,23 +293,17 @@ class Run:
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "environment": self.environment | ({"device": measurement.device} if measurement else {}),
-            "checkpoints": {
-                name: {**found, **self.checkpoint_facts.get(name, {})}
-                for name, found in (measurement.checkpoints if measurement else {}).items()
-            },
+            "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.books] if measurement else [],
-            "excluded": [
-                {"variant": name, "reason": reason}
-                for name, reason in (measurement.excluded if measurement else {}).items()
-            ],
+            "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
         }
 
     def _write_manifest(self, status: str) -> None:
-        self.folder.write_json("run.json", self._manifest(status))
+        self.folder.write_json(MANIFEST, self._manifest(status))
 
     def _finish(self, status: str) -> Result:
         manifest = self._manifest(status)
-        self.folder.write_json("run.json", manifest)
+        self.folder.write_json(MANIFEST, manifest)
         has_samples = bool(self.folder.finished_rounds())
         verdicts: tuple[Verdict, ...] = ()
         judged = not self.options.gates_only and (has_samples or status == "complete")
@@ -331,52 +313,11 @@ class Run:
                 manifest = counted(manifest, self.folder)
             verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
             manifest["noise"] = noise
-            self.folder.write_json("verdicts.json", verdicts)
+            self.folder.write_json(VERDICTS, verdicts)
         self.folder.seal(manifest)
         if judged and has_samples:
             write_standings(self.folder)
         return Result(self.folder, manifest, verdicts, self.interrupted)
-
-
-def judge_run(
-    manifest: Mapping[str, Any], claims: Sequence[Claim], folder: RunFolder
-) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
-    """Verdicts and noise of a stored run, from its samples and from what its passes found.
-
-    Raises RunError where one of its files cannot be read, or the samples are gone that its manifest speaks of.
-    """
-    experiments = manifest.get("experiments", ())
-    timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
-    passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
-    samples = folder.read_samples() if timed else NO_SAMPLES
-    try:
-        evidence = evidence_from_manifest(manifest, samples, passes=passes)
-    except Fault as fault:
-        raise RunError(folder.path / MANIFEST, str(fault), "Restore the file from a copy, or measure again.") from fault
-    pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
-    return tuple(judge_claims(claims, evidence, ad_hoc=pairs)), plain(evidence.noise)
-
-
-def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
-    """The manifest with the rounds that lie in the folder: of a killed run it counts those of some time before."""
-    rounds = folder.finished_rounds()
-    experiments = [
-        experiment | {"rounds": rounds.get(experiment["workload"]["name"], 0)}
-        for experiment in manifest.get("experiments", ())
-    ]
-    return {**manifest, "experiments": experiments}
-
-
-def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then.
-
-    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
-    """
-    manifest = folder.read_manifest()
-    path = folder.path / CLAIMS
-    claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.read_claims())]
-    verdicts, noise = judge_run(manifest, claims, folder)
-    return plain(verdicts), counted(manifest, folder) | {"noise": noise}
 
 
 def _command() -> list[str]:
@@ -385,18 +326,9 @@ def _command() -> list[str]:
     return [program, *(re.sub(r"(?:[^\s=,:]*/)+([^/\s=,:]+)", r"\1", word) for word in sys.argv[1:])]
 
 
-# --- what faces need around a run ----------------------------------------------------------------------------------
-
 USER_ERRORS: tuple[type[Exception], ...] = (
-    ClaimError,
-    DataError,
-    PlanError,
-    variants.UnknownVariant,
-    variants.outside.OutsideVariantError,
-    MeasureError,
-    RunError,
-    TokenizerError,
-    CacheError,
+    *(ClaimError, DataError, PlanError, MeasureError, RunError, TokenizerError, CacheError),
+    *(variants.UnknownVariant, variants.outside.OutsideVariantError),
 )
 """Errors whose text is for the user: no traceback needed."""
 
@@ -407,72 +339,23 @@ def check(request: Request, options: Options) -> None:
     Raises:
         PlanError: the text names the option, its value and what is expected.
     """
-    if not options.budget_seconds > 0:
-        raise PlanError(f"--budget {options.budget_seconds:g}: expected a number of seconds above 0")
     cores = usable_cores()
-    if request.threads is not None and not 1 <= request.threads <= cores:
-        raise PlanError(f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine")
-    if request.device not in DEVICES:
-        raise PlanError(f"--device {request.device}: expected {' or '.join(DEVICES)}")
-    if request.device != "cpu":
-        from .worker.devices import problem  # imports torch, which nothing else needs yet
-
-        if said := problem(request.device):
-            raise PlanError(f"--device {request.device}: {said}, or measure with --device cpu")
-    if options.seed < 0:
-        raise PlanError(f"--seed {options.seed}: expected 0 or more")
-
-
-def restricted(plan: Plan, selected: set[tuple[str, str]]) -> Plan:
-    """The plan for only these (workload, variant) pairs: effects that miss a side fall away, claims stay."""
-    experiments = []
-    for experiment in plan.experiments:
-        gone = [name for name in experiment.variants if (experiment.workload.name, name) not in selected]
-        left = without(experiment, gone)
-        if left.targets or (left.variants and not experiment.targets):
-            experiments.append(left)
-    return replace(plan, experiments=tuple(experiments))
+    if not options.budget_seconds > 0:
+        wrong = f"--budget {options.budget_seconds:g}: expected a number of seconds above 0"
+    elif request.threads is not None and not 1 <= request.threads <= cores:
+        wrong = f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine"
+    elif request.device not in DEVICES:
+        wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
+    elif options.seed < 0:
+        wrong = f"--seed {options.seed}: expected 0 or more"
+    elif request.device != "cpu" and (why := _problem_of(request.device)):
+        wrong = f"--device {request.device}: {why}, or measure with --device cpu"
+    else:
+        return
+    raise PlanError(wrong)
 
 
-@dataclass(frozen=True)
-class Replay:
-    """One variant's samples on one workload for pytest-benchmark: seconds a call, or why there are none."""
+def _problem_of(device: str) -> str | None:
+    from .worker.devices import problem  # imports torch, which nothing else needs yet
 
-    seconds: tuple[float, ...]
-    facts: dict[str, Any]
-    skipped: str
-
-
-def replay(result: Result) -> dict[tuple[str, str], Replay]:
-    """Samples of every variant that entered the run (controls included), on the clock that counts for it."""
-    replays: dict[tuple[str, str], Replay] = {}
-    samples = result.folder.read_samples() if result.folder.finished_rounds() else None
-    profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in result.folder.read_profiles()}
-    clocks = clocks_of(result.manifest)
-    run_wide = {item["variant"]: item["reason"] for item in result.manifest["excluded"]}
-    for experiment in result.manifest["experiments"]:
-        workload = experiment["workload"]["name"]
-        excluded = run_wide | {item["variant"]: item["reason"] for item in experiment["excluded"]}
-        for variant in experiment["variants"]:
-            seconds: tuple[float, ...] = ()
-            clock = clocks.of(workload, variant)
-            if samples is not None and variant not in excluded:
-                mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
-                times = call_times_ns(mine, clock=clock)
-                seconds = tuple((times[times > 0] / 1e9).tolist())
-            facts = {
-                "workload": workload,
-                "variant": variant,
-                "clock": {"cpu": "thread CPU"}.get(clock, clock),
-                "run": result.folder.path.name,
-                "profile": profiles.get((workload, variant)),
-                "gate": experiment["gates"].get(variant, {}).get("detail"),
-            }
-            reason = excluded.get(
-                variant,
-                "gates only"
-                if result.manifest["mode"] == "gates"
-                else "not timed: nothing compares it here, or the budget was spent",
-            )
-            replays[workload, variant] = Replay(seconds, facts, reason)
-    return replays
+    return problem(device)

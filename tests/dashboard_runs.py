@@ -18,7 +18,7 @@ MARKUP = (
 
 def deface(run: RunFolder) -> None:
     """Put HOSTILE and MARKUP in place of every name and text of a run, and into its profiles."""
-    verdicts = run.read_verdicts()
+    verdicts = run.records("verdicts.json")
     variants = {effect["variant"] for verdict in verdicts for effect in verdict["effects"]}
 
     def renamed(value: Any, key: str = "") -> Any:
@@ -37,8 +37,8 @@ def deface(run: RunFolder) -> None:
             effect["warnings"] = [MARKUP]
             if effect["workload"] == "prefill-15m-t128":
                 effect["workload"] = f"{HOSTILE}{MARKUP}"
-    profiles = run.read_profiles()
-    for row in [*profiles, *(memory := run.read_memory())]:
+    profiles = run.records("profiles.json")
+    for row in [*profiles, *(memory := run.records("memory.json"))]:
         if row["workload"] == "prefill-15m-t128":
             row["workload"] = f"{HOSTILE}{MARKUP}"
     for row in profiles:
@@ -47,7 +47,7 @@ def deface(run: RunFolder) -> None:
             (run.path / row["path"]).write_text(stacks, encoding="utf-8")
     run.write_json("run.json", renamed(run.read_manifest()))
     run.write_json("verdicts.json", renamed(verdicts))
-    run.write_json("claims.json", renamed(run.read_claims()))
+    run.write_json("claims.json", renamed(run.records("claims.json")))
     run.write_json("profiles.json", renamed(profiles))
     run.write_json("memory.json", renamed(memory))
 

@@ -118,7 +118,9 @@ def write_profile(run: RunFolder, frames: int) -> None:
         "rate_hz": 250,
         "median_ns": 10**7,
     }
-    others = [each for each in run.read_profiles() if (each["workload"], each["variant"]) != (workload, variant)]
+    others = [
+        each for each in run.records("profiles.json") if (each["workload"], each["variant"]) != (workload, variant)
+    ]
     run.write_json("profiles.json", [row | {"samples": frames, "reason": None}, *others])
 
 
@@ -169,7 +171,7 @@ def flamegraph_times(chromium: str, *, times: int = 7) -> dict[str, tuple[float,
     steps: dict[str, list[float]] = {"draw the difference": [], "search in it": [], "enlarge a box": []}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         run = write_run(Path(folder) / "runs" / "large", only=["prefill-15m-t128"], rounds=12)
-        for row in run.read_profiles():
+        for row in run.records("profiles.json"):
             if row["path"]:
                 (run.path / row["path"]).write_text(wide(), encoding="utf-8")
         with (

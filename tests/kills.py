@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from llama_workbench import ROOT
-from llama_workbench.harness.run import rejudge
+from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 

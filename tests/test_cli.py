@@ -233,11 +233,11 @@ def test_compare_of_damaged_runs(results: Path, tmp_path: Path) -> None:
 
 def test_judging_again_gives_the_same_verdicts(results: Path, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", seed=4)
-    before = run.read_verdicts()
+    before = run.records("verdicts.json")
     (run.path / "verdicts.json").unlink()
     text = output("judge", run.path)
     assert "depends · mask-caching-helps · TEAM-005, TEAM-006" in text
-    assert run.read_verdicts() == before
+    assert run.records("verdicts.json") == before
     assert json.loads(output("judge", run.path, "--json")) == before
     assert output("judge", run.path, "--markdown").startswith("| claim | said by | verdict |")
 
@@ -250,16 +250,16 @@ def test_a_killed_run_can_be_judged(tmp_path: Path) -> None:
     assert "A/A noise: 7 controls" in done.stdout
     assert "still goes on or was killed" in done.stdout
     assert done.stderr == f"workbench: warning: {run.path}/samples.jsonl: the last line was cut off and is left out\n"
-    assert {verdict["verdict"] for verdict in run.read_verdicts()} >= {"supported", "refuted", "depends"}
+    assert {verdict["verdict"] for verdict in run.records("verdicts.json")} >= {"supported", "refuted", "depends"}
     assert (run.path / "samples.jsonl").exists()  # judging is no reason to end a run that may still go on
 
 
 def test_a_comparison_without_a_claim(tmp_path: Path) -> None:
     only = ["prefill-15m-t128", "decode-15m-c64"]
     run = write_run(tmp_path / "run", only=only, compare=("team006_before", "team006_after"))
-    before = run.read_verdicts()
+    before = run.records("verdicts.json")
     assert "  Is team006_after faster than team006_before? (same within ±1 %)\n" in output("judge", run.path)
-    assert run.read_verdicts() == before
+    assert run.records("verdicts.json") == before
     assert before[0]["claim"] == "ad-hoc"
     assert {effect["verdict"] for effect in before[0]["effects"]} == {"faster", "same"}
 

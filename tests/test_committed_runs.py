@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.run import rejudge
+from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 
 RUNS = sorted(path.parent for path in (ROOT / "results" / "baselines").glob("*/run.json"))
@@ -29,7 +29,7 @@ def numbers(effect: dict[str, Any]) -> dict[str, float]:
 def test_verdicts_and_intervals_are_those_that_were_committed(run: Path, tmp_path: Path) -> None:
     """Reasons and warnings are words, and may change; all else may not."""
     shutil.copytree(run, tmp_path / "run")
-    stored = RunFolder(run).read_verdicts()
+    stored = RunFolder(run).records("verdicts.json")
     found, _ = rejudge(RunFolder(tmp_path / "run"))
     assert stored
     assert [(each["claim"], each["part"], each["verdict"]) for each in found] == [

@@ -31,8 +31,8 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.report.compare import compare
-from llama_workbench.harness.run import rejudge
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import devices, gating, rounds
@@ -254,7 +254,7 @@ def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: P
     run = session.Run(plan, session.Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
     assert run.environment["device"] == {"kind": "cuda"}
     run._make_passes(None)  # type: ignore[arg-type]
-    found = run.folder.read_phase_facts()
+    found = run.folder.records("phases.json")
     here = subjects(planned("cpu", "qkv-61").hypotheses())
     assert {(fact["workload"], fact["variant"]) for fact in found} == set(here)
     assert all(fact["reason"].startswith("shares of the time are not measured on CUDA") for fact in found)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from llama_workbench.dashboard.views import data, entries
+from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.report.baselines import save
 from llama_workbench.harness.report.standings import measure_standings, read_standings
-from llama_workbench.harness.run import rejudge
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.files import JUDGED
@@ -152,36 +152,36 @@ def test_checksums_that_are_gone_are_missed(run: RunFolder) -> None:
                 with pytest.raises(RunError, match=CHANGED):
                     run.read_manifest()
                 with pytest.raises(RunError, match=CHANGED):
-                    run.read_loading()
+                    run.records("loading.json")
 
 
 def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
     saved = save(run, "kept", under=tmp_path / "baselines")
     assert saved.changed() == [] and describe(saved, whole=True).problem is None
-    assert rejudge(saved)[0] == run.read_verdicts()
+    assert rejudge(saved)[0] == run.records("verdicts.json")
 
 
 # -- judging again -----------------------------------------------------------------------------------------------------
 
 
 def test_judging_again_writes_the_checksums_anew(run: RunFolder) -> None:
-    verdicts, manifest = run.read_verdicts(), run.read_manifest()
+    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
     for name in ("verdicts.json", "standings.json"):
         change(run, name)
     said = command("judge", run.path).stderr
     assert said.count("It is written anew.") == 2
-    assert run.read_verdicts() == verdicts and run.changed() == []
+    assert run.records("verdicts.json") == verdicts and run.changed() == []
     assert read_standings(run) == measure_standings(run)
     assert run.read_manifest() | {"checksums": 0} == manifest | {"checksums": 0}
     output("judge", run.path)  # and nothing is said
 
 
 def test_a_judge_that_is_killed_between_two_files_leaves_a_run_that_can_be_judged(run: RunFolder) -> None:
-    run.write_json("verdicts.json", run.read_verdicts()[:1])  # and run.json was not reached
+    run.write_json("verdicts.json", run.records("verdicts.json")[:1])  # and run.json was not reached
     with pytest.raises(RunError, match=f"{CHANGED}. Judge the run again: workbench judge {run.path}"):
-        run.read_verdicts()
+        run.records("verdicts.json")
     assert command("judge", run.path).returncode == 0
-    assert len(run.read_verdicts()) == 5 and run.changed() == []
+    assert len(run.records("verdicts.json")) == 5 and run.changed() == []
 
 
 def test_a_check_writes_nothing_and_tells(run: RunFolder, tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_committed_runs_open_without_a_word(name: str, tmp_path: Path) -> None:
         assert data.read_run(source.path).problems == ()
         forms.check(schema.MANIFEST, source.read_manifest())
         assert source.read_json("standings.json")["of"] == source.digest()
-        for read in (source.read_loading, source.read_roofline, source.read_findings, source.read_memory_sweep):
-            read()
-        source.read_phase_facts(), source.read_phases(), source.read_samples()
+        for file in ("loading", "roofline", "findings", "memory_sweep", "phases"):
+            source.records(f"{file}.json")
+        source.read_phases(), source.read_samples()
     if name == "candle-lookup":
         copy = shutil.copytree(source.path, tmp_path / name)
         before = (copy / "run.json").read_bytes()

@@ -391,7 +391,7 @@ def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: p
 
 def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
     run = data.read_run(home / "runs" / "all")
-    written = RunFolder(home / "runs" / "all").read_verdicts()
+    written = RunFolder(home / "runs" / "all").records("verdicts.json")
     assert [(claim.id, claim.part, claim.verdict) for claim in run.claims] == [
         (verdict["claim"], verdict["part"] or "", verdict["verdict"]) for verdict in written
     ]

@@ -190,7 +190,7 @@ def test_hostile_names_are_text(home: Path, tmp_path: Path, monkeypatch: pytest.
     run.path.mkdir(parents=True)
     for path in (home / "runs" / "both").iterdir():
         (run.path / path.name).write_bytes(path.read_bytes())
-    verdicts = run.read_verdicts()
+    verdicts = run.records("verdicts.json")
     for verdict in verdicts:
         verdict["claimed"] = verdict["title"] = MARKUP
         for effect in verdict["effects"]:

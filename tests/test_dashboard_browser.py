@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from llama_workbench.dashboard.flames.viewer import installed_folder
 from llama_workbench.dashboard.words import WORD_JOINER
-from llama_workbench.harness.speedscope import installed_folder
 from tests import runs
 from tests.dashboard_browser import FLAGS, serving, settled
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide
@@ -38,12 +38,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     results = tmp_path_factory.mktemp("results")
     newest = {"started": "2026-01-03T00:00:00+00:00"}
     run = runs.write_run(results / "runs" / "plain", manifest=newest)
-    for seed, row in enumerate(run.read_profiles()):
+    for seed, row in enumerate(run.records("profiles.json")):
         if row["path"]:
             (run.path / row["path"]).write_text(folded(seed), encoding="utf-8")
     deface(runs.write_run(results / "runs" / "hostile"))
     large = runs.write_run(results / "runs" / "large", only=["prefill-15m-t128"], rounds=12)
-    for row in large.read_profiles():
+    for row in large.records("profiles.json"):
         if row["path"]:
             (large.path / row["path"]).write_text(wide(), encoding="utf-8")
     add_broken(results / "runs")

@@ -363,7 +363,7 @@ def test_a_verdict_that_is_no_evidence_says_why(page: Any, tmp_path: Path) -> No
     content = run.read_manifest()
     content["experiments"][0]["gates"]["team005_proposal"] = broken
     run.write_json("run.json", content)
-    verdicts = run.read_verdicts()
+    verdicts = run.records("verdicts.json")
     verdicts[0] |= {"verdict": "not evidence", "reason": "team005_proposal fails the logits gate"}
     verdicts[0]["effects"] = [verdicts[0]["effects"][-1] | {"verdict": "not evidence", "ratio": None}]
     run.write_json("verdicts.json", verdicts)

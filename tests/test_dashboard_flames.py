@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
-from llama_workbench.harness import speedscope
+from llama_workbench.dashboard.flames import viewer as speedscope
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.store.folder import RunFolder
@@ -387,7 +387,9 @@ def test_the_error_of_a_median_is_that_of_normal_values() -> None:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("results")
     run = runs.write_run(home / "runs" / "all", only=["prefill-15m-t128"], rounds=12)
-    run.write_json("profiles.json", [row | {"median_error_ns": 2e5, "native": False} for row in run.read_profiles()])
+    run.write_json(
+        "profiles.json", [row | {"median_error_ns": 2e5, "native": False} for row in run.records("profiles.json")]
+    )
     return home
 
 
@@ -443,7 +445,7 @@ def test_a_link_leads_to_the_difference_and_to_what_was_searched(page: Any, home
 def test_sides_of_different_rates_are_not_subtracted(page: Any, tmp_path: Path, home: Path) -> None:
     shutil.copytree(home / "runs", tmp_path / "runs")
     run = RunFolder(tmp_path / "runs" / "all")
-    rows = run.read_profiles()
+    rows = run.records("profiles.json")
     rows[0]["rate_hz"] = 100
     run.write_json("profiles.json", rows)
     app = page(tmp_path, flame="difference")
@@ -454,7 +456,7 @@ def test_sides_of_different_rates_are_not_subtracted(page: Any, tmp_path: Path, 
 def test_one_side_without_a_profile_says_why_and_the_other_is_shown(page: Any, tmp_path: Path, home: Path) -> None:
     shutil.copytree(home / "runs", tmp_path / "runs")
     run = RunFolder(tmp_path / "runs" / "all")
-    rows = run.read_profiles()
+    rows = run.records("profiles.json")
     rows[0] |= {"path": None, "reason": "ptrace is not allowed here"}
     run.write_json("profiles.json", rows)
     app = page(tmp_path, flame="difference")

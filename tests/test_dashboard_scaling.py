@@ -200,7 +200,7 @@ def test_a_run_without_series_says_which_command_makes_one(page: Any, tmp_path: 
 def test_a_damaged_manifest_and_hostile_names_leave_the_ratio(page: Any, tmp_path: Path) -> None:
     checkpoints = {name: {"hidden_size": width} for name, width in (("15m", 288), ("7b-1layer", 4096))}
     run: RunFolder = runs.write_run(tmp_path / "runs" / "bad", rounds=20, manifest={"checkpoints": checkpoints})
-    verdicts = run.read_verdicts()
+    verdicts = run.records("verdicts.json")
     manifest = run.read_manifest()
     for effect in (effect for verdict in verdicts for effect in verdict["effects"]):
         effect["variant"] = HOSTILE if effect["variant"] == "team005_proposal" else effect["variant"]

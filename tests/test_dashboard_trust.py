@@ -156,7 +156,7 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
 
 def test_notes_that_differ_in_numbers_alone_are_one(page: Opener, tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "runs" / "one", rounds=30)
-    verdicts = run.read_verdicts()
+    verdicts = run.records("verdicts.json")
     effects = [effect for verdict in verdicts for effect in verdict["effects"]]
     for number, effect in enumerate(effects):
         effect["warnings"] = [f"about {number + 2} min more would decide it"]

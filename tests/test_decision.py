@@ -16,7 +16,7 @@ from llama_workbench.harness.report.decision import (
     Measured,
     decide,
 )
-from llama_workbench.harness.report.profiling import Consumer, profiling_form, profiling_markdown
+from llama_workbench.harness.report.passes import Consumer, profiling_markdown
 
 
 def about(value: float, width: float = 0.2) -> Measured:
@@ -131,29 +131,21 @@ def test_every_rule_says_where_it_stands_and_how_we_interpret_it() -> None:
 
 
 def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
-    form = profiling_form(
-        "team006_before",
-        "prefill-15m-t128",
-        [
-            Consumer("mask_create", 12, 11, 13),
-            Consumer("mlp", 45, 44, 46),
-            Consumer("qkv", 25, 24, 26),
-            Consumer("rope", 5, 5, 10),
-            Consumer("cache", 9, 7, 11),
-            Consumer("norm", 4, 3.5, 4.9),
-        ],
-    )
-    assert [c.phase for c in form.consumers] == ["mlp", "qkv", "mask_create", "cache", "rope", "norm"]
-    assert [c.phase for c in form.at("critical")] == ["mlp", "qkv", "mask_create"]
-    assert [c.phase for c in form.at("moderate")] == ["rope"] and [c.phase for c in form.at("minor")] == ["norm"]
-    assert [(c.phase, c.levels) for c in form.unsettled()] == [("cache", ("moderate", "critical"))]
-    assert {c.phase: remedy.split(" (")[0] for c, remedy in form.targets()} == {
-        "mlp": "the library's own operations: the plan says that these cannot be optimised",
-        "qkv": "the library's own operations: the plan says that these cannot be optimised",
-        "mask_create": "cache masks",
-        "cache": "unify the caches",
-    }
-    text = profiling_markdown([form])
+    form = [
+        Consumer("mask_create", 12, 11, 13),
+        Consumer("mlp", 45, 44, 46),
+        Consumer("qkv", 25, 24, 26),
+        Consumer("rope", 5, 5, 10),
+        Consumer("cache", 9, 7, 11),
+        Consumer("norm", 4, 3.5, 4.9),
+    ]
+    text = profiling_markdown({("prefill-15m-t128", "team006_before"): form})
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    assert rows == ["| phase", "| mlp", "| qkv", "| mask_create", "| cache", "| rope", "| norm"]
+    assert "**Moderate (5-10 %):** rope\n" in text and "**Minor (below 5 %):** norm\n" in text
+    beyond = "the library's own operations: the plan says that these cannot be optimised"
+    assert f"1. mlp: 45.0 % [44.0, 46.0]: {beyond}\n2. qkv: 25.0 % [24.0, 26.0]: {beyond}\n" in text
+    assert "3. mask_create: 12.0 % [11.0, 13.0]: cache masks (Phase 3A)\n" in text
     assert "## team006_before on prefill-15m-t128" in text
     assert "| mask_create | 12.0 % | [11.0, 13.0] | critical |" in text
     assert "1. mlp: 45.0 % [44.0, 46.0]\n2. qkv" in text and "6. norm" not in text
@@ -164,16 +156,15 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
 
 
 def test_a_form_without_bottlenecks_says_so() -> None:
-    text = profiling_markdown([profiling_form("v", "w", [Consumer("rope", 4, 3, 4.5)])])
+    text = profiling_markdown({("w", "v"): [Consumer("rope", 4, 3, 4.5)]})
     assert "**Critical (above 10 %):** none" in text and "None: nothing is above the limit." in text
     assert "The phases named here make up 4 % of the time." in text
-    assert profiling_markdown([]) == "# Profiling results\n"
+    assert profiling_markdown({}) == "# Profiling results\n"
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([Consumer("a", 1, 1, 1), Consumer("a", 1, 1, 1)], "'a' occurs twice"),
         ([Consumer("a", 0.3, 0.2, 101)], "expected 0 <= low"),
         ([Consumer("a", 5, 6, 7)], "expected 0 <= low"),
         ([Consumer("a", math.nan, 1, 2)], "expected 0 <= low"),
@@ -181,4 +172,4 @@ def test_a_form_without_bottlenecks_says_so() -> None:
 )
 def test_what_is_no_share_is_an_error(rows: list[Consumer], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        profiling_form("v", "w", rows)
+        profiling_markdown({("w", "v"): rows})

@@ -10,7 +10,8 @@ from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
-from llama_workbench.harness.run import judge_run, stopping_rule
+from llama_workbench.harness.rejudge import judge_run
+from llama_workbench.harness.run import stopping_rule
 from tests.runs import write_run
 
 CLAIMS = load_claims(ROOT / "claims")

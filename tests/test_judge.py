@@ -21,9 +21,8 @@ from llama_workbench import ROOT
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, decided, judge_effect, remaining_seconds
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.evidence.verdict import combine, combine_ad_hoc
-from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
-from llama_workbench.harness.plan.family import interval_alpha
+from llama_workbench.harness.evidence.verdict import combine
+from llama_workbench.harness.judge.verdicts import interval_alpha, judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.comparison import Metric
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -499,7 +498,7 @@ def test_a_part_follows_from_its_effects(words: list[str], verdict: str, reason:
     ],
 )
 def test_a_comparison_follows_from_its_effects(words: list[str], verdict: str) -> None:
-    assert combine_ad_hoc(verdicts(*words))[0] == verdict
+    assert combine(verdicts(*words))[0] == verdict
 
 
 def test_reasons_and_baselines_are_named() -> None:

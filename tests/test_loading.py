@@ -82,9 +82,9 @@ def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) 
     )
     assert positions == sorted(set(positions))
     run = RunFolder.create(tmp_path / "run")
-    assert run.read_loading() == []
+    assert run.records("loading.json") == []
     run.write_json("loading.json", records)
-    assert run.read_loading() == records
+    assert run.records("loading.json") == records
     assert {path for path in tmp_path.iterdir() if path.name.startswith(".partial")} <= set(before)
 
 

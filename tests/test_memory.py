@@ -392,7 +392,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[tuple[str, str
         (T16, "team006_after"), (T16, "team006_after"),
     ]  # fmt: skip
     returned = run_memory(measurement, folder, progress, wanted)
-    assert folder.read_memory_sweep() == returned
+    assert folder.records("memory_sweep.json") == returned
     return {(record["workload"], record["variant"]): record for record in returned}, progress
 
 

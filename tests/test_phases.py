@@ -373,7 +373,7 @@ def test_phases_that_a_line_mixes_are_compared_together():
 def test_phases_on_disk(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
     assert folder.read_phases().empty
-    assert folder.read_phase_facts() == []
+    assert folder.records("phases.json") == []
     rows = [["w", "a", 1, 0, 0, 8, "qkv", 5, 9], ["w", "a", 1, 0, 0, 8, "mlp", 4, 9]]
     folder.write_phases(rows)
     frame = folder.read_phases()
@@ -400,7 +400,7 @@ MEASURED = ("team006_before", "single_file_inline", "transformers_sdpa")
 def disagreements(folder: RunFolder, stacks: str) -> tuple[list[Any], list[Any]]:
     """Phases of the first variant whose timed and sampled shares are further apart than chance; and all compared."""
     workload, variant = WORKLOADS[0], MEASURED[0]
-    fact = next(f for f in folder.read_phase_facts() if (f["workload"], f["variant"]) == (workload, variant))
+    fact = next(f for f in folder.records("phases.json") if (f["workload"], f["variant"]) == (workload, variant))
     found = shares.agreements(folder.read_phases(), workload, variant, shares.sampled_phases(stacks, fact["lines"]))
 
     def allowed(one: Any) -> float:
@@ -448,7 +448,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
 def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     folder, _ = passed
     frame = folder.read_phases()
-    facts = {(fact["workload"], fact["variant"]): fact for fact in folder.read_phase_facts()}
+    facts = {(fact["workload"], fact["variant"]): fact for fact in folder.records("phases.json")}
     for workload in WORKLOADS:
         assert "not measured in this run" in facts[workload, "team003"]["reason"]
         for name in MEASURED:

@@ -87,7 +87,7 @@ def test_seconds_as_people_say_them(seconds: float, text: str) -> None:
 
 
 def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
-    verdicts, manifest = run.read_verdicts(), run.read_manifest()
+    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
     text = printed(verdicts, manifest)
     assert {verdict["verdict"] for verdict in verdicts} == {
         "supported",
@@ -114,7 +114,7 @@ def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_it_fits_the_terminal_without_breaking_an_effect(run: RunFolder, width: int) -> None:
-    lines = printed(run.read_verdicts(), run.read_manifest(), width).splitlines()
+    lines = printed(run.records("verdicts.json"), run.read_manifest(), width).splitlines()
     assert max(len(line) for line in lines) <= width
     assert sum(bool(re.search(r"× \[.*\] .* s$", line)) for line in lines) == 11
     assert not any(line != line.rstrip() for line in lines)
@@ -122,7 +122,7 @@ def test_it_fits_the_terminal_without_breaking_an_effect(run: RunFolder, width: 
 
 def test_a_narrow_terminal_loses_nothing(run: RunFolder) -> None:
     """Lines are broken, words may be; no character of a name is dropped."""
-    text = "".join(printed(run.read_verdicts(), run.read_manifest(), 40).split())
+    text = "".join(printed(run.records("verdicts.json"), run.read_manifest(), 40).split())
     for name in ("prefill-7b-1layer-t128", "mask-caching-exactly-8.5", "team005_proposal"):
         assert name in text
 
@@ -132,7 +132,7 @@ def test_colour_never_stands_alone(run: RunFolder, monkeypatch: pytest.MonkeyPat
 
     for variable in ("NO_COLOR", "TERM", "COLORTERM"):
         monkeypatch.delenv(variable, raising=False)
-    content = verdict_report(run.read_verdicts(), run.read_manifest())
+    content = verdict_report(run.records("verdicts.json"), run.read_manifest())
     coloured = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="standard", highlight=False)
     with coloured.capture() as captured:
         coloured.print(content)
@@ -140,7 +140,7 @@ def test_colour_never_stands_alone(run: RunFolder, monkeypatch: pytest.MonkeyPat
     assert "\x1b[1;31mrefuted\x1b[0m" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\n".join(line.rstrip() for line in plain.splitlines()) == printed(
-        run.read_verdicts(), run.read_manifest()
+        run.records("verdicts.json"), run.read_manifest()
     ).rstrip("\n")
 
 
@@ -167,7 +167,7 @@ def test_names_are_no_markup_and_no_control_codes() -> None:
 def test_what_was_left_out_and_how_the_run_ended_is_told(run: RunFolder) -> None:
     manifest = run.read_manifest() | {"status": "interrupted", "excluded": [{"variant": "mine", "reason": "gave NaN"}]}
     manifest["experiments"][0]["excluded"] = [{"variant": "slow", "reason": "took longer than 60 s"}]
-    text = printed(run.read_verdicts(), manifest)
+    text = printed(run.records("verdicts.json"), manifest)
     assert "excluded: mine: gave NaN\n" in text
     assert "excluded: slow on prefill-15m-t128: took longer than 60 s\n" in text
     assert "This run was interrupted: judged are the rounds that it finished.\n" in text
@@ -206,7 +206,7 @@ def test_latin1_and_ascii_terminals_get_plain_letters(run: RunFolder) -> None:
         "import sys; from llama_workbench.harness.store.folder import RunFolder;"
         "from llama_workbench.harness.report.terminal import console, show, verdict_report;"
         "run = RunFolder(sys.argv[1]);"
-        "show(verdict_report(run.read_verdicts(), run.read_manifest()), console())"
+        "show(verdict_report(run.records('verdicts.json'), run.read_manifest()), console())"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(run.path)],
@@ -225,7 +225,7 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
 
     raw = io.BytesIO()
     out = Console(file=io.TextIOWrapper(raw, "latin-1"), force_terminal=True, width=100)
-    show(verdict_report(run.read_verdicts(), run.read_manifest()), out)
+    show(verdict_report(run.records("verdicts.json"), run.read_manifest()), out)
     out.file.flush()
     assert "team006_before -> team006_after" in raw.getvalue().decode("latin-1")
 
@@ -234,7 +234,7 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
 
 
 def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
-    verdicts, manifest = run.read_verdicts(), run.read_manifest()
+    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
     text = markdown_table(verdicts, manifest, command="workbench judge results/baselines/main --write README.md")
     table, notes = text.split("\n\n", 1)
     rows = table.splitlines()[2:]
@@ -253,7 +253,7 @@ def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
         in notes
     )
     assert "`workbench judge results/baselines/main --write README.md`" in notes
-    assert markdown_table(verdicts, manifest) == markdown_table(run.read_verdicts(), run.read_manifest())
+    assert markdown_table(verdicts, manifest) == markdown_table(run.records("verdicts.json"), run.read_manifest())
 
 
 def test_nothing_can_break_out_of_a_cell() -> None:
@@ -336,7 +336,7 @@ def test_the_answer_draws_what_follows_from_the_widest_interval() -> None:
 
 
 def test_the_short_table_has_the_main_claims_that_the_run_has(run: RunFolder) -> None:
-    verdicts = run.read_verdicts()
+    verdicts = run.records("verdicts.json")
     rows = headlines(verdicts).splitlines()[2:]
     assert 0 < len(rows) <= len(verdicts)
     assert all(row.count("|") == 6 for row in rows)

@@ -302,7 +302,7 @@ def test_the_pass_from_claim_to_report(
     run, told = a_run(tmp_path)
     result = run.measure()
     assert "roofline prefill-tiny-t16: fast, tires" in told.lines
-    records = RunFolder(result.folder.path).read_roofline()
+    records = RunFolder(result.folder.path).records("roofline.json")
     names = ["prefill-tiny-t16", "decode-tiny-c16"]
     assert pairs(records) == [(names[0], "fast"), (names[0], "tires"), (names[1], "fast")]
     for record, name in zip(records, names, strict=True):
@@ -342,7 +342,7 @@ def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
     )
     folder = RunFolder.create(tmp_path / "run")
     roofline.run_roofline(measurement, folder, Told(), [("rope-t8", "fast"), ("decode-tiny-c16", "fast")])
-    component, absent = folder.read_roofline()
+    component, absent = folder.records("roofline.json")
     with pytest.raises(ValueError, match="a component has no roofline"):
         reached([component], "rope-t8", "fast", alpha=0.01)
     with pytest.raises(ValueError, match="not in this run"):
@@ -357,4 +357,4 @@ def test_a_pass_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.Mo
     run, told = a_run(tmp_path)
     run._make_passes(None)  # type: ignore[arg-type]
     assert "roofline: nothing found, stopped answering" in told.lines
-    assert run.folder.read_roofline() == []
+    assert run.folder.records("roofline.json") == []

@@ -20,6 +20,7 @@ import pytest
 
 from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.store import journal
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.listing import describe, list_runs
@@ -166,7 +167,7 @@ def test_json_is_replaced_whole_and_holds_no_infinity(run: RunFolder) -> None:
     )
     text = (run.path / "verdicts.json").read_text()
     assert json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    effect = run.read_verdicts()[0]["effects"][0]
+    effect = run.records("verdicts.json")[0]["effects"][0]
     assert (effect["low"], effect["high"], effect["ratio"], effect["rounds"]) == (0.5, None, None, 3)
     with pytest.raises(TypeError):
         run.write_json("verdicts.json", [object()])
@@ -407,11 +408,11 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"run\.json: missing.*workbench runs"):
         run.read_manifest()
     with pytest.raises(RunError, match=r"verdicts\.json: missing\. Judge the run: workbench judge"):
-        run.read_verdicts()
+        run.records("verdicts.json")
     for read in (RunFolder(tmp_path / "nowhere").read_manifest, RunFolder(tmp_path / "nowhere").read_samples):
         with pytest.raises(RunError, match="no such run folder"):
             read()
-    assert run.read_profiles() == []
+    assert run.records("profiles.json") == []
 
 
 @pytest.mark.parametrize(
@@ -430,7 +431,7 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
 def test_damaged_verdicts(run: RunFolder, verdicts: str, message: str) -> None:
     (run.path / "verdicts.json").write_text(verdicts)
     with pytest.raises(RunError, match=message):
-        run.read_verdicts()
+        run.records("verdicts.json")
 
 
 # -- the list of runs ----------------------------------------------------------------------------------------------
@@ -542,16 +543,16 @@ def test_a_run_from_before_there_were_generations_is_read(run: RunFolder) -> Non
 
 @pytest.mark.parametrize("first", [[4_000_000], [9_000_001, 1], [-1, 1], [1, 9_500_001]])
 def test_a_first_token_that_cannot_be_is_refused(run: RunFolder, first: list[int]) -> None:
-    record = a_generation(0).to_json()
+    record = journal.line_of(a_generation(0))
     sample = [*record["samples"][0][:8], *first]
     (run.path / "samples.jsonl").write_text(json.dumps({**record, "samples": [sample]}) + "\n")
-    with pytest.raises(RunError, match=r"a first token that came after the last|line 1 is damaged"):
+    with pytest.raises(RunError, match=r"first token came after the last|line 1 is damaged"):
         run.read_samples()
 
 
 def test_a_round_is_of_one_kind(run: RunFolder) -> None:
-    record = a_generation(0).to_json()
-    record["samples"] = [record["samples"][0][:10], a_round(0).to_json()["samples"][0][:8]]
+    record = journal.line_of(a_generation(0))
+    record["samples"] = [record["samples"][0][:10], journal.line_of(a_round(0))["samples"][0][:8]]
     (run.path / "samples.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(RunError, match="some samples have a first token and others do not"):
         run.read_samples()

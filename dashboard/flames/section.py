@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from llama_workbench.harness import speedscope as installed
+from llama_workbench.dashboard.flames import viewer as installed
 
 from .. import state, words
 from ..sections import blocks

@@ -15,6 +15,7 @@ from llama_workbench.dashboard.sections.sides import PHASES_COMMAND
 from llama_workbench.dashboard.views import breakdown, data
 from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
 from llama_workbench.harness.report.decision import SHARES_OF
+from llama_workbench.harness.store.files import ROOFLINE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
@@ -203,7 +204,7 @@ ROOFLINE_COMMAND = "pytest --benchmark --claims fast-is-level"
 
 def read_roofline(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
     """The roofline fraction of every variant, and a line with the reason for each that has none. Raises RunError."""
-    return all_reached(RunFolder(run.path).read_roofline(), alpha=alpha)
+    return all_reached(RunFolder(run.path).records(ROOFLINE), alpha=alpha)
 
 
 def show_roofline(opened: state.Opened) -> None:

@@ -14,6 +14,7 @@ from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, data, gates, scaling
+from llama_workbench.harness.store.files import FINDINGS as FINDINGS_FILE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
 
@@ -212,7 +213,7 @@ def show_checks(run: data.Run, claim: data.Claim) -> None:
 
 def read_exact_results(run: data.Run) -> list[ExactResult]:
     """The records of findings.json. Raises RunError."""
-    results: list[ExactResult] = FINDINGS.validate_python(RunFolder(run.path).read_findings())
+    results: list[ExactResult] = FINDINGS.validate_python(RunFolder(run.path).records(FINDINGS_FILE))
     return results
 
 

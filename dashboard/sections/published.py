@@ -11,6 +11,7 @@ import streamlit as st
 from llama_workbench.datasets.shape import DataError
 from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
 from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision, decisions_of
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
@@ -71,7 +72,7 @@ def show_decisions(run: data.Run, phases: breakdown.Phases, workload: str, alpha
     """What the dispute's own rules pick, from this run's numbers."""
     st.header("What the dispute's own rules pick", anchor="decision")
     try:
-        by_workload = decisions_of(phases.table, RunFolder(run.path).read_verdicts(), alpha)
+        by_workload = decisions_of(phases.table, RunFolder(run.path).records(VERDICTS), alpha)
     except ValueError as error:
         st.text(f"The rules do not apply: {error}.")
         return

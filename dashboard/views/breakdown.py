@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.store.files import PHASE_FACTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.variants.phase_map import DENOMINATORS
@@ -102,7 +104,9 @@ def read(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
     table = data.read_or(PHASE_SCHEMA.empty_table().to_pandas(), folder.read_phases, problems)
-    facts = pass_schema.PHASE_FACTS.validate_python(data.read_or(list[Any](), folder.read_phase_facts, problems))
+    facts = pass_schema.PHASE_FACTS.validate_python(
+        data.read_or(list[Any](), partial(folder.records, PHASE_FACTS), problems)
+    )
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 
 

@@ -10,6 +10,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -20,6 +21,7 @@ from llama_workbench.harness.report.text import duration_text, excluded_lines, v
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import CLAIMS, MEMORY, PROFILES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import MAYBE, SHOWN, Shape, Text
 
@@ -243,12 +245,15 @@ def read_run(path: Path) -> Run:
     """Read one run. Raises RunError where the manifest or the verdicts cannot be read."""
     folder = RunFolder(path)
     content = folder.read_manifest()
-    verdicts = schema.VERDICTS.validate_python(folder.read_verdicts())
+    verdicts = schema.VERDICTS.validate_python(folder.records(VERDICTS))
     problems: list[str] = []
-    definitions = read_or(list[Any](), folder.read_claims, problems)
-    claims = {claim.id: claim for claim in TypeAdapter(list[Definition]).validate_python(definitions)}
-    memory = pass_schema.MEMORY.validate_python(read_or(list[Any](), folder.read_memory, problems))
-    profiles = pass_schema.PROFILES.validate_python(read_or(list[Any](), folder.read_profiles, problems))
+
+    def rows(name: str) -> list[Any]:
+        return read_or(list[Any](), partial(folder.records, name), problems)
+
+    claims = {claim.id: claim for claim in TypeAdapter(list[Definition]).validate_python(rows(CLAIMS))}
+    memory = pass_schema.MEMORY.validate_python(rows(MEMORY))
+    profiles = pass_schema.PROFILES.validate_python(rows(PROFILES))
     try:
         noise = schema.NOISE.validate_python(content.get("noise") or {})
     except ValidationError:

@@ -11,6 +11,7 @@ import numpy as np
 from llama_workbench.harness.metrics.loading.metric import METRICS, LoadEffect, load_effects, load_shares
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.store.files import LOADING
 from llama_workbench.harness.store.folder import RunFolder
 
 from . import data
@@ -46,7 +47,7 @@ class Load:
 
 def read_loads(run: data.Run) -> list[Load]:
     """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
-    records = RunFolder(run.path).read_loading()
+    records = RunFolder(run.path).records(LOADING)
     alpha = run.alpha
     against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
     for effect in load_effects(records, alpha=alpha):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.store.files import MEMORY_SWEEP
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import words
@@ -126,7 +127,7 @@ class Policy:
 
 def read_policies(run: data.Run) -> list[Policy]:
     """The sweeps of memory_sweep.json. Raises RunError."""
-    rows = pass_schema.MEMORY_SWEEP.validate_python(RunFolder(run.path).read_memory_sweep())
+    rows = pass_schema.MEMORY_SWEEP.validate_python(RunFolder(run.path).records(MEMORY_SWEEP))
     return [_policy(row) for row in rows]
 
 

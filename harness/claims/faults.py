@@ -67,9 +67,8 @@ def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> 
     place = f"{where}: {_dotted(location)} = {shown(value)}"
     if fault["type"] == "extra_forbidden":
         valid = list(model.model_fields)
-        return (
-            f"{place}: unknown key{_for_metric(table, location)}{nearest(key, valid)} (keys here: {', '.join(valid)})"
-        )
+        unknown = f"unknown key{_for_metric(table, location)}{nearest(key, valid)}"
+        return f"{place}: {unknown} (keys here: {', '.join(valid)})"
     expected = _expected(model, key, item=isinstance(location[-1], int))
     hint = nearest(value, _choices(model, key)) if isinstance(value, str) else ""
     return f"{place}: expected {expected}{hint}"

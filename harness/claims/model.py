@@ -64,8 +64,7 @@ class Claim(BaseModel):
     ]
     statement: Annotated[Text, Field(description="a text: the claim in your words")]
     assumes: Annotated[
-        tuple[Annotated[Text, Field(description="a text")], ...],
-        Field(description="a list of texts (it may be empty)"),
+        tuple[Annotated[Text, Field(description="a text")], ...], Field(description="a list of texts (it may be empty)")
     ]
     decided_by: Annotated[Text, Field(description="a text of one or two sentences")]
     hypothesis: Annotated[

@@ -5,8 +5,9 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
@@ -17,6 +18,8 @@ from llama_workbench.datasets.wording import nearest
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .model import Source
+
+M = TypeVar("M", bound=BaseModel)
 
 PUBLISHED_FILE = ROOT / "datasets" / "published.toml"
 
@@ -60,24 +63,21 @@ class Portion(BaseModel):
 
 def published(path: Path = PUBLISHED_FILE) -> dict[str, Figure]:
     """Figures by workload, in the file's order. Raises `DataError` on a mistake in it or a workload given twice."""
-    tables = _tables(path)
-    found: dict[str, Figure] = {}
-    for number, table in enumerate(tables.get("figure", []), start=1):
-        figure = checked(Figure, table, file=shown(path), table=f"[[figure]] {number}")
-        if figure.workload in found:
+    figures: dict[str, Figure] = {}
+    for number, figure in enumerate(_entries(path, "figure", Figure), start=1):
+        if figures.setdefault(figure.workload, figure) is not figure:
             raise DataError(f"{shown(path)}: [[figure]] {number}: workload = {figure.workload!r} occurs twice")
-        found[figure.workload] = figure
-    return found
+    return figures
 
 
 def published_shares(path: Path = PUBLISHED_FILE) -> tuple[Portion, ...]:
     """The lines of the dispute's table of shares, in its order. Raises `DataError` on a mistake in the file."""
-    rows = enumerate(_tables(path).get("share", []), start=1)
-    return tuple(checked(Portion, row, file=shown(path), table=f"[[share]] {number}") for number, row in rows)
+    return tuple(_entries(path, "share", Portion))
 
 
-def _tables(path: Path) -> dict[str, Any]:
+def _entries(path: Path, name: str, model: type[M]) -> Iterator[M]:
     tables = read_toml(path)
     for key in tables.keys() - {"figure", "share"}:
         raise DataError(f"{shown(path)}: [{key}]: no such table; {nearest(key, ['figure', 'share'])}")
-    return tables
+    for number, row in enumerate(tables.get(name, []), start=1):
+        yield checked(model, row, file=shown(path), table=f"[[{name}]] {number}")

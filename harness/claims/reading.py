@@ -1,37 +1,6 @@
 """Claims: `claims/*.toml`, one claim a file, checked so strictly that a typo cannot change a verdict.
 
-A file looks like this:
-
-    id = "single-file-faster"
-    title = "One file is faster than many"
-    who = ["TEAM-005"]
-    source = [{ document = "HANDOFF TO TEAM-006", section = "Claim 1" }]
-    statement = "The model runs faster when its code stands in one file."
-    assumes = ["the same operations in the same order on both sides"]
-    decided_by = "Only the layout differs. Faster means by more than 1 %, on every workload."
-
-    [[hypothesis]]
-    part = "prefill"              # a label; only needed where a claim has several parts, each with its own verdict
-    evidence = "architecture"     # "architecture": op traces must be identical; "operations": they may differ, that
-    variant = "team005_proposal"  # is the subject; "context": across engines or libraries
-    baseline = "team005_hybrid"   # or a list of names
-    workloads = ["prefill-15m-t8"]
-    metric = "time"
-    faster_than_percent = 1       # or another of `time.EXPECTATIONS`
-    quick = false                 # left out unless the claim is asked for by name, or everything is
-    device = "cuda"               # or "cpu": about that kind of device alone; else about the one that is measured on
-
-A hypothesis whose metric is not a time is about a value, and has the keys of its metric (see `harness/metrics`):
-
-    [[hypothesis]]
-    metric = "share"              # time of some phases in percent
-    variant = "team006_before"
-    workloads = ["prefill-15m-t128"]
-    phases = ["qkv"]
-    of = "layer"                  # the denominator
-    range = [58, 64]              # or one of above, at_most
-
-Whether a variant or a workload of that name exists is the plan's question, not this module's.
+CONTRIBUTING.md shows such a file. Whether there is a variant or a workload of that name is the plan's question.
 """
 
 from __future__ import annotations

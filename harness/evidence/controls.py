@@ -9,7 +9,7 @@ from ..spec.comparison import Comparison
 from ..stats.confidence import Method, running_interval
 from ..stats.samples import Differences
 from ..store.schema import Control, Noise
-from .numbers import listing, percent
+from .numbers import percent
 
 
 def judge_controls(
@@ -23,13 +23,11 @@ def judge_controls(
     measured: workload → participants. rounds: the rounds of a comparison. A control fires where its interval leaves
     out 0, and where its rounds contradict each other (an empty interval misses 0 as well).
     """
-    pairs = [
-        (Comparison(workload, variant, name), kind)
-        for workload, variants in measured.items()
-        for variant in variants
-        for name, _, kind in [variant.partition("@")]
-        if kind in ("aa", "copy") and name in variants
-    ]
+    pairs = []
+    for workload, variant in ((workload, variant) for workload, names in measured.items() for variant in names):
+        name, _, kind = variant.partition("@")
+        if kind in ("aa", "copy") and name in measured[workload]:
+            pairs.append((Comparison(workload, variant, name), kind))
     controls = []
     for pair, kind in pairs:
         interval = running_interval(rounds(pair).values, alpha / len(pairs), method)
@@ -51,4 +49,4 @@ def _noise_line(controls: Sequence[Control]) -> str:
     if len(bounded) < len(controls):
         parts.append(f"{len(controls) - len(bounded)} with too few rounds")
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
-    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {listing(fired)}" if fired else "none fired")
+    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {', '.join(fired)}" if fired else "none fired")

@@ -88,15 +88,10 @@ def judge_effect(
     """Judge one comparison. `confounds` are reasons why no number here can be trusted; `not_evidence` is why the
     comparison says nothing about the claim however well it was measured (gates, traces, a variant that fell out).
 
-    Two disturbances have a known size, and for them "could it have made this verdict?" can be answered instead of
-    guessed: the interval is stretched by the most that the disturbance can have done, and the effect is confounded
-    if the verdict does not survive that. A fixed limit would be wrong at both ends: 3 faults more are nothing to a
-    call of 200 ms, and a tenth of a fault is everything to one of 2 us.
-
-    - Page faults: without them the side that has more would take at most (difference) * `fault_cost_ns` less, so the
-      interval is stretched in that side's favour.
-    - `bias` (log units): what a control that fired shows that this session can do to two identical sides; stretched
-      both ways.
+    Two disturbances have a known size: the interval is stretched by the most that they can have done, and the effect is
+    confounded if its verdict does not survive that (3 faults more are nothing to a call of 200 ms, and a tenth of one
+    is everything to 2 us). Page faults: without them the side that has more would take at most (difference) *
+    `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
     """
     interval = running_interval(measured.values, alpha, method)
     effect = Effect(
@@ -142,10 +137,8 @@ def judge_effect(
     if _settled(interval.low - fault_low, interval.high + fault_high, region) != verdict:
         return ends("inconclusive", "confounded: the difference in page faults may have made this effect")
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
-        return ends(
-            "inconclusive",
-            f"confounded: a control fired, and {percent(math.expm1(bias))} of bias may have made this effect",
-        )
+        bias_text = percent(math.expm1(bias))
+        return ends("inconclusive", f"confounded: a control fired, and {bias_text} of bias may have made this effect")
     return ends(verdict)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
@@ -55,7 +56,7 @@ class Evidence:
 
     def has(self, comparison: Comparison) -> bool:
         """Whether both sides of it took part in the run."""
-        return {comparison.variant, comparison.baseline} <= set(self.measured.get(comparison.workload, ()))
+        return comparison.sides <= set(self.measured.get(comparison.workload, ()))
 
     def times(self, workload: str, *variants: str, metric: Metric = "time", clock: Clock | None = None) -> LogTimes:
         """The log times of these variants on a workload; without a `clock`, by the one that serves them all."""
@@ -79,7 +80,7 @@ class Evidence:
             if reason := self.unusable.get((comparison.workload, variant)):
                 return f"{variant}: {reason}"
         if evidence == "architecture":
-            pair = (comparison.workload, frozenset((comparison.variant, comparison.baseline)))
+            pair = (comparison.workload, comparison.sides)
             if pair not in self.trace_difference:
                 return "op traces were not compared"
             if difference := self.trace_difference[pair]:
@@ -124,6 +125,7 @@ def evidence_from_manifest(
     workloads = {experiment["workload"]["name"]: experiment["workload"] for experiment in experiments}
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
     measured, unusable = _participants(manifest)
+    pages = manifest.get("environment", {}).get("transparent_huge_pages")
     evidence = Evidence(
         samples=samples,
         measured=measured,
@@ -131,7 +133,7 @@ def evidence_from_manifest(
         trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
         unusable=unusable,
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
-        fault_cost_ns=_fault_cost_ns(manifest.get("environment", {})),
+        fault_cost_ns=HUGE_FAULT_COST_NS if pages == "always" else FAULT_COST_NS,
         alpha=float(manifest.get("alpha", ALPHA)),
         seed=int(manifest.get("seed") or 0),
         sizes={
@@ -150,9 +152,7 @@ def evidence_from_manifest(
     return replace(evidence, noise=noise)
 
 
-def _participants(
-    manifest: Mapping[str, Any],
-) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:
+def _participants(manifest: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:
     """Workload → participants, and (workload, variant) → why its numbers do not count.
 
     An excluded variant is a participant: it is the reason of a verdict, and it had its share of alpha.
@@ -201,22 +201,16 @@ def _trace_differences(experiment: Mapping[str, Any]) -> dict[tuple[str, frozens
     workload = experiment["workload"]["name"]
     found: dict[tuple[str, frozenset[str]], str] = {}
     traces = experiment.get("traces", {})
-    for name in traces:
-        for other in traces:
-            if name < other:
-                one, two = traces[name], traces[other]
-                counts = f"{one['ops']} ops in {name}, {two['ops']} in {other}"
-                if one["ops"] == two["ops"]:
-                    counts = f"{one['ops']} ops on each side, but not the same"
-                found[workload, frozenset((name, other))] = "" if one["digest"] == two["digest"] else counts
+    for name, other in combinations(sorted(traces), 2):
+        one, two = traces[name], traces[other]
+        counts = f"{one['ops']} ops in {name}, {two['ops']} in {other}"
+        if one["ops"] == two["ops"]:
+            counts = f"{one['ops']} ops on each side, but not the same"
+        found[workload, frozenset((name, other))] = "" if one["digest"] == two["digest"] else counts
     for entry in experiment.get("trace_differences", ()):
         pair = frozenset((entry["baseline"], entry["variant"]))
         found[workload, pair] = "" if entry["same"] else entry.get("detail") or "no detail"
     return found
-
-
-def _fault_cost_ns(environment: Mapping[str, Any]) -> float:
-    return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
 
 
 def compare_sides(

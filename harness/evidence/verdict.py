@@ -5,45 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..store.schema import Effect
-from .numbers import duration, listing
+from .numbers import duration
+
+SETTLED = {
+    "supported": "inside the claimed range",
+    "refuted": "outside the claimed range",
+    **{word: word for word in ("faster", "slower", "same")},
+}
+"""Verdicts that an effect settles, the last three of a comparison without a claim, and how their reason begins."""
 
 
 def combine(effects: Sequence[Effect]) -> tuple[str, str]:
     """Verdict and reason for a part from its effects (at least one).
 
-    All supported or all refuted: that. Some supported and some refuted: depends, with both lists. None of them
-    evidence: not evidence. Otherwise inconclusive, with what is open; one open comparison is enough.
+    All settled alike: that. Settled differently: depends, with all lists. None of them evidence: not evidence.
+    Otherwise inconclusive, with what is open; one open comparison is enough.
     """
     named = _grouped(effects)
-    supported, refuted, excluded = (named.get(word, []) for word in ("supported", "refuted", "not evidence"))
-    open_ = named.get("inconclusive", []) + excluded
-    if supported and refuted:
-        reason = f"supported on {listing(supported)}; refuted on {listing(refuted)}"
-        return "depends", reason + (f"; open: {listing(open_)}" if open_ else "")
-    if supported and not open_:
-        return "supported", f"inside the claimed range on {listing(supported)}"
-    if refuted and not open_:
-        return "refuted", f"outside the claimed range on {listing(refuted)}"
-    if len(excluded) == len(effects):
-        return "not evidence", reasons(effects)
-    return "inconclusive", _open_reason(effects, {"supported": supported, "refuted": refuted})
-
-
-def combine_ad_hoc(effects: Sequence[Effect]) -> tuple[str, str]:
-    """The same for a comparison without a claim, whose effects are faster, slower or same."""
-    named = _grouped(effects)
-    settled: dict[str, list[str]] = {word: named[word] for word in ("faster", "slower", "same") if word in named}
+    settled = {word: named[word] for word in SETTLED if word in named}
     excluded = named.get("not evidence", [])
     open_ = named.get("inconclusive", []) + excluded
     if len(settled) > 1:
-        reason = "; ".join(f"{word} on {listing(where)}" for word, where in settled.items())
-        return "depends", reason + (f"; open: {listing(open_)}" if open_ else "")
+        reason = "; ".join(f"{word} on {', '.join(where)}" for word, where in settled.items())
+        return "depends", reason + (f"; open: {', '.join(open_)}" if open_ else "")
     if len(excluded) == len(effects):
         return "not evidence", reasons(effects)
     if open_:
         return "inconclusive", _open_reason(effects, settled)
     [(word, where)] = settled.items()
-    return word, f"{word} on {listing(where)}"
+    return word, f"{SETTLED[word]} on {', '.join(where)}"
 
 
 def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
@@ -53,9 +43,8 @@ def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
     several = len({effect.baseline for effect in effects}) > 1
     named: dict[str, list[str]] = {}
     for effect in effects:
-        where = effect.workload or effect.metric  # a reading may be of no workload
-        label = f"{where} against {effect.baseline}" if several else where
-        named.setdefault(effect.verdict, []).append(label)
+        where = effect.workload or effect.metric  # a value may be of no workload
+        named.setdefault(effect.verdict, []).append(f"{where} against {effect.baseline}" if several else where)
     return named
 
 
@@ -64,9 +53,9 @@ def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]
     open_ = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
     causes = _by_cause(open_)
     same = len(causes) == 1 and len(open_) == len(effects)
-    parts = [next(iter(causes)) if same else "; ".join(f"{why} on {listing(where)}" for why, where in causes.items())]
+    parts = [next(iter(causes)) if same else "; ".join(f"{why} on {', '.join(where)}" for why, where in causes.items())]
     parts += filter(None, [time_to_settle(open_)])
-    parts += [f"{word} on {listing(where)}" for word, where in settled.items() if where]
+    parts += [f"{word} on {', '.join(where)}" for word, where in settled.items()]
     return f"not settled: {'; '.join(parts)}"
 
 
@@ -81,13 +70,13 @@ def time_to_settle(effects: Sequence[Effect]) -> str:
     if len(soon) > 1:
         text += f", {longest} {'all' if len(soon) == len(effects) else f'{len(soon)} of {len(effects)}'}"
     if beyond := list(dict.fromkeys(effect.workload for effect in known[len(soon) :])):
-        text += f"; more time would not help much on {listing(beyond)}"
+        text += f"; more time would not help much on {', '.join(beyond)}"
     return text
 
 
 def reasons(effects: Sequence[Effect]) -> str:
     """Each effect's own reason, those with the same reason together."""
-    return "; ".join(f"{listing(where)} ({why})" for why, where in _by_cause(effects).items())
+    return "; ".join(f"{', '.join(where)} ({why})" for why, where in _by_cause(effects).items())
 
 
 def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:

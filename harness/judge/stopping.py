@@ -17,7 +17,7 @@ from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Experiment
 from ..spec.regions import Region
 from ..spec.sample import Round
-from ..stats.confidence import first_interval, first_look, running_interval
+from ..stats.confidence import Interval, first_interval, first_look, running_interval
 from ..stats.samples import Clocks, differences, log_times_of_round, whole_rounds
 
 PRECISION = 0.03
@@ -80,7 +80,8 @@ class StoppingRule:
         missing = first_interval(self.alpha) - min(counts)
         for name in experiment.controls:
             pair = _control_pair(name, experiment)
-            if name.endswith("@aa") or not self._is_known(pair):
+            interval = running_interval(self.series.get(pair, []), ALPHA)
+            if name.endswith("@aa") or not _is_known(interval, CONTROL_PRECISION):
                 pairs.append(pair)
         wanted = {name for pair in pairs for name in (pair.baseline, pair.variant)}
         wanted |= set(experiment.grid) if open_ else set()
@@ -121,20 +122,12 @@ class StoppingRule:
         return max(left, least)
 
     def _is_settled(self, pair: Comparison, region: Region) -> bool:
-        values = self.series.get(pair, [])
-        if len(values) < 2:
-            return False
-        interval = running_interval(values, self.alpha)
-        if not decided(interval, region):
-            return False
-        return (interval.high - interval.low) / 2 <= PRECISION or len(values) >= ENOUGH_ROUNDS
+        interval = running_interval(self.series.get(pair, []), self.alpha)
+        return decided(interval, region) and _is_known(interval, PRECISION)
 
-    def _is_known(self, pair: Comparison) -> bool:
-        values = self.series.get(pair, [])
-        if len(values) < 2:
-            return False
-        interval = running_interval(values, ALPHA)
-        return (interval.high - interval.low) / 2 <= CONTROL_PRECISION or len(values) >= ENOUGH_ROUNDS
+
+def _is_known(interval: Interval, precision: float) -> bool:
+    return (interval.high - interval.low) / 2 <= precision or interval.n >= ENOUGH_ROUNDS
 
 
 def _control_pair(name: str, experiment: Experiment) -> Comparison:

@@ -5,26 +5,23 @@ What a hypothesis needs of the evidence, and what that says about it, its metric
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..claims.model import Claim
 from ..evidence.effect import AD_HOC_MARGIN_PERCENT
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.verdict import combine_ad_hoc
+from ..evidence.verdict import combine
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
-from ..plan.family import ad_hoc_comparisons, interval_alpha
+from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import Region
 from ..store.schema import Effect, Ends, Verdict
 
 
 def judge_claims(
-    claims: Sequence[Claim],
-    evidence: Evidence,
-    *,
-    ad_hoc: Iterable[tuple[str, str]] = (),
+    claims: Sequence[Claim], evidence: Evidence, *, ad_hoc: Iterable[tuple[str, str]] = ()
 ) -> list[Verdict]:
     """One verdict for each part of each claim, in order, then one for each pair (baseline, variant) without a claim.
 
@@ -70,9 +67,7 @@ def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -
         _as_answer(compare_sides(evidence, pair, region, "operations", alpha))
         for pair in ad_hoc_comparisons([(baseline, variant)], evidence.measured)
     )
-    verdict, reason = (
-        combine_ad_hoc(effects) if effects else ("not evidence", "this run has no workload with both variants")
-    )
+    verdict, reason = combine(effects) if effects else ("not evidence", "this run has no workload with both variants")
     return Verdict(
         claim="ad-hoc",
         part=None,
@@ -92,3 +87,38 @@ def _as_answer(effect: Effect) -> Effect:
     """An effect that was asked "the same?", in the words of a comparison."""
     words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
     return replace(effect, verdict=words.get(effect.verdict, effect.verdict))
+
+
+# -- the level of every interval: the measuring loop and the judge divide alpha by the same number ---------------------
+
+
+def ad_hoc_comparisons(pairs: Iterable[tuple[str, str]], measured: Mapping[str, Collection[str]]) -> list[Comparison]:
+    """Pairs (baseline, variant) without a claim, on every workload that has both sides."""
+    found = [Comparison(workload, variant, baseline) for baseline, variant in pairs for workload in measured]
+    return [comparison for comparison in found if _has(measured, comparison)]
+
+
+def interval_alpha(
+    claims: Iterable[Claim],
+    ad_hoc: Iterable[tuple[str, str]],
+    *,
+    measured: Mapping[str, Collection[str]],
+    device: str,
+    alpha: float,
+) -> float:
+    """What each interval of a report is judged at: `alpha` of the report over the number of different intervals.
+
+    Those are the comparisons, with a claim and without, of which the run took both sides on, and what metrics add of
+    their own; a pair that is asked for twice counts once, whichever side is called the baseline. measured: workload →
+    variants that the run took on. device: the kind that it measures on; parts about another one have no interval.
+    """
+    parts = [part for claim in claims for part in claim.hypothesis if not part.elsewhere(device)]
+    own: set[Hashable] = {key for part in parts for key in part.intervals()}
+    compared = [comparison for part in parts for comparison in part.comparisons() if _has(measured, comparison)]
+    compared += ad_hoc_comparisons(ad_hoc, measured)
+    pairs = {(each.workload, each.sides, each.metric) for each in compared}
+    return alpha / max(len(pairs) + len(own), 1)
+
+
+def _has(measured: Mapping[str, Collection[str]], comparison: Comparison) -> bool:
+    return comparison.sides <= set(measured.get(comparison.workload, ()))

@@ -37,7 +37,7 @@ def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, dev
         "cpu_flags": flags,
         "cores": usable_cores(),
         "cgroup_quota_cores": _cgroup_quota_cores(),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "memory_bytes": _memory_bytes(),
         "transparent_huge_pages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
         "system": platform.system(),
@@ -131,8 +131,7 @@ def one_line(environment: Mapping[str, Any]) -> str:
     if device_kind(environment) != "cpu":
         device = environment["device"]
         named = f"{device.get('name') or 'unknown device'} (CUDA {device.get('cuda') or '?'}"
-        parts.insert(0, f"{named}, driver {device.get('driver') or 'unknown'}) beside")
-        parts[:2] = [" ".join(parts[:2])]
+        parts[0] = f"{named}, driver {device.get('driver') or 'unknown'}) beside {parts[0]}"
     return ", ".join(parts)
 
 
@@ -155,7 +154,7 @@ def _settings(malloc: Mapping[str, Any]) -> str:
 def _cpu() -> tuple[str, list[str]]:
     """Model name and sorted flags. Linux says both in /proc/cpuinfo; elsewhere py-cpuinfo asks (about a second)."""
     fields: dict[str, str] = {}
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (read_text("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())
     model = fields.get("model name", "")
@@ -183,7 +182,7 @@ def last_level_cache_bytes() -> int | None:
     """Size of the largest cache that the first processor has a share in; None where the system does not say."""
     sizes = []
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        found = re.fullmatch(r"(\d+)([KMG]?)", _read(str(index / "size")) or "")
+        found = re.fullmatch(r"(\d+)([KMG]?)", read_text(str(index / "size")) or "")
         if found:
             sizes.append(int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]])
     return max(sizes, default=None)
@@ -191,10 +190,10 @@ def last_level_cache_bytes() -> int | None:
 
 def _cgroup_quota_cores() -> float | None:
     """CPU time that the container may use, in cores; None where there is no limit."""
-    quota, period = [*(_read("/sys/fs/cgroup/cpu.max") or "max").split(), "100000"][:2]  # version 2
+    quota, period = [*(read_text("/sys/fs/cgroup/cpu.max") or "max").split(), "100000"][:2]  # version 2
     if quota == "max":
-        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") or "-1"  # version 1
-        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us") or "100000"
+        quota = read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") or "-1"  # version 1
+        period = read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us") or "100000"
     try:
         cores = int(quota) / int(period)
     except (ValueError, ZeroDivisionError):
@@ -204,7 +203,7 @@ def _cgroup_quota_cores() -> float | None:
 
 def _chosen(path: str) -> str | None:
     """The word in brackets of a kernel setting such as "always [madvise] never"."""
-    found = re.search(r"\[(\w+)\]", _read(path) or "")
+    found = re.search(r"\[(\w+)\]", read_text(path) or "")
     return found[1] if found else None
 
 
@@ -237,7 +236,8 @@ def _commit(root: Path) -> dict[str, Any] | None:
     return {"id": commit, "dirty": None if changes is None else bool(changes)}
 
 
-def _read(path: str) -> str | None:
+def read_text(path: str) -> str | None:
+    """The text of a file of the kernel; None where it has none, or may not be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
     except OSError:

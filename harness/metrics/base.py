@@ -197,11 +197,11 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def store(self, results: Sequence[ExactResult], context: PassContext) -> None:
         """Add results to findings.json, which all exact metrics share."""
-        context.folder.write_json(FINDINGS, [*context.folder.read_findings(), *results])
+        context.folder.write_json(FINDINGS, [*context.folder.records(FINDINGS), *results])
 
     def read(self, folder: RunFolder) -> dict[Subject, ExactResult]:
         """The stored results of this metric, by subject."""
-        results = pass_schema.FINDINGS.validate_python(folder.read_findings())
+        results = pass_schema.FINDINGS.validate_python(folder.records(FINDINGS))
         return {result.subject: result for result in results if result.metric == self.names[0]}
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:

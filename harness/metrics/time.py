@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from llama_workbench.datasets import workloads as workload_data
 
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.numbers import listing
 from ..evidence.verdict import combine
 from ..spec.comparison import TIMES, Comparison
 from ..spec.comparison import Metric as Time
@@ -137,7 +136,7 @@ class TimeMetric(Metric[TimeHypothesis]):
             return Judged(NOT_MEASURABLE, "this run has none of its comparisons")
         verdict, reason = combine(effects)
         if left_out := [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]:
-            reason += f"; not in this run: {listing(left_out)}"
+            reason += f"; not in this run: {', '.join(left_out)}"
         if by_width := _by_width(effects, evidence, region):
             reason += f"; by width: {by_width}"
         return Judged(verdict, reason, effects)

@@ -8,8 +8,8 @@ by.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from llama_workbench import variants
 from llama_workbench.datasets import workloads as workload_data
@@ -18,7 +18,7 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..claims.model import Claim
 from ..spec.comparison import Comparison
-from ..spec.experiments import Experiment, Target
+from ..spec.experiments import Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import Region
 from .selection import PlanError, Request, ad_hoc_pairs, added_names, check_evidence, check_variant, selected
@@ -56,9 +56,16 @@ class Plan:
 
     def comparisons(self) -> list[Comparison]:
         """Every different timed effect of the report."""
-        return list(
-            dict.fromkeys(target.comparison for experiment in self.experiments for target in experiment.targets)
-        )
+        return list(dict.fromkeys(target.comparison for each in self.experiments for target in each.targets))
+
+    def restricted(self, selected: Collection[tuple[str, str]]) -> Plan:
+        """For only these (workload, variant) pairs: effects that miss a side fall away, claims stay."""
+        experiments = []
+        for whole in self.experiments:
+            left = without(whole, [name for name in whole.variants if (whole.workload.name, name) not in selected])
+            if left.targets or (left.variants and not whole.targets):
+                experiments.append(left)
+        return replace(self, experiments=tuple(experiments))
 
 
 Rename = Callable[[Workload], Workload]
@@ -93,18 +100,14 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
     here = [(claim, part) for claim in chosen for part in claim.hypothesis if not part.elsewhere(request.device)]
     targets = _targets(here, pairs, workloads, added, components=request.compare is not None)
-    looked_at = [pair for _, part in here for pair in part.subjects()]
+    looked_at: dict[str, list[str]] = {name: [] for name in workloads}
+    for where, variant in (pair for _, part in here for pair in part.subjects()):
+        looked_at.setdefault(where, []).append(variant)
     grids = {name: part.grid() for _, part in here if part.grid() for name in part.workload_names()}
     experiments = tuple(
-        _experiment(
-            workload,
-            targets[name],
-            [variant for where, variant in looked_at if where == name],
-            grids.get(name, ()),
-            shapes,
-        )
+        _experiment(workload, targets[name], looked_at[name], grids.get(name, ()), shapes)
         for name, workload in workloads.items()
-        if targets[name] or name in grids or any(where == name for where, _ in looked_at)
+        if targets[name] or name in grids or looked_at[name]
     )
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
@@ -143,10 +146,8 @@ def _targets(
             for name in (comparison.variant, comparison.baseline):
                 check_evidence(name, target.evidence, f"claim {claim.id}: ", added)
             if comparison.metric != "time" and workloads[comparison.workload].kind != "generate":
-                raise PlanError(
-                    f'claim {claim.id}: metric = "{comparison.metric}" needs a workload that generates, and '
-                    f"{comparison.workload} does not"
-                )
+                needs = f"needs a workload that generates, and {comparison.workload} does not"
+                raise PlanError(f'claim {claim.id}: metric = "{comparison.metric}" {needs}')
             targets[comparison.workload].append(target)
     same = Region.same_within_percent(AD_HOC_PERCENT)
     engines = {name for name in variants.names() if variants.get(name).engine is not None}

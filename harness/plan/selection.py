@@ -57,16 +57,14 @@ def check_evidence(name: str, evidence: str, where: str, added: Mapping[str, str
     if name in added:
         return
     variant = variants.get(name)
+    why, allowed = "", '"context"'
     if variant.engine is not None and evidence != "context":
-        raise PlanError(
-            f'{where}evidence = "{evidence}", but {name} is another engine: only a hypothesis with '
-            'evidence = "context" may compare it'
-        )
-    if variant.compiled and evidence == "architecture":
-        raise PlanError(
-            f'{where}evidence = "architecture", but {name} is compiled, and what it runs shows in no op trace: only a '
-            'hypothesis with evidence = "operations" or "context" may compare it'
-        )
+        why = "another engine"
+    elif variant.compiled and evidence == "architecture":
+        why, allowed = "compiled, and what it runs shows in no op trace", '"operations" or "context"'
+    if why:
+        only = f"only a hypothesis with evidence = {allowed} may compare it"
+        raise PlanError(f'{where}evidence = "{evidence}", but {name} is {why}: {only}')
 
 
 def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:

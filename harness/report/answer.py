@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .markdown import markdown_cell, markdown_text
-from .text import Json, claim_text, short
+from .markdown import markdown_cell, markdown_rows, markdown_text
+from .text import Json, claim_text, effect_value, short
 
 
 @dataclass(frozen=True)
@@ -74,42 +74,32 @@ HEADLINES = (
 def answer(verdicts: Iterable[Json]) -> str:
     """A Markdown list with a sentence for each main claim that these verdicts have."""
     by_claim = {(verdict["claim"], verdict.get("part")): verdict for verdict in verdicts}
-    lines = [
-        f"- {_sentence(sentence, by_claim[sentence.claim, sentence.part])}"
-        for sentence in SENTENCES
-        if (sentence.claim, sentence.part) in by_claim
-    ]
+    stated = (each for each in SENTENCES if (each.claim, each.part) in by_claim)
+    lines = [f"- {_sentence(each, by_claim[each.claim, each.part])}" for each in stated]
     return "\n".join(lines) + "\n" if lines else "This run has none of the main claims.\n"
 
 
 def headlines(verdicts: Iterable[Json]) -> str:
     """A Markdown table with a row for each main claim that these verdicts have."""
     by_claim = {(verdict["claim"], verdict.get("part")): verdict for verdict in verdicts}
-    lines = ["| claim | who said it | claimed | what was found | verdict |", "|---|---|---|---|---|"]
-    for key in HEADLINES:
-        if (verdict := by_claim.get(key)) is not None:
-            title = verdict["title"] + (f" ({verdict['part']})" if verdict.get("part") else "")
-            cells = [title, ", ".join(verdict["who"]), verdict["claimed"], _measured(verdict["effects"])]
-            row = " | ".join(map(markdown_cell, cells))
-            lines.append(f"| {row} | **{markdown_cell(verdict['verdict'])}** |")
-    return "\n".join(lines) + "\n"
+    rows = []
+    for verdict in (by_claim[key] for key in HEADLINES if key in by_claim):
+        title = verdict["title"] + (f" ({verdict['part']})" if verdict.get("part") else "")
+        cells = [title, ", ".join(verdict["who"]), verdict["claimed"], _measured(verdict["effects"])]
+        rows.append([*map(markdown_cell, cells), f"**{markdown_cell(verdict['verdict'])}**"])
+    return markdown_rows(("claim", "who said it", "claimed", "what was found", "verdict"), rows) + "\n"
 
 
 def _sentence(sentence: Sentence, verdict: Json) -> str:
     """Subject, verdict in words, and the numbers behind it."""
     predicate = sentence.predicate.format(claimed=markdown_text(verdict["claimed"]))
-    subject, (holds, fails), rest = sentence.subject, sentence.verb, f" {sentence.object}" if sentence.object else ""
-    match verdict["verdict"]:
-        case "supported":
-            said = f"{subject} **{holds} {predicate}**{rest}"
-        case "refuted":
-            said = f"{subject} **{fails} {predicate}**{rest}"
-        case "depends":
-            said = f"whether {subject} {holds} {predicate}{rest} **depends** on the workload"
-        case "inconclusive":
-            said = f"whether {subject} {holds} {predicate}{rest} is **open**"
-        case word:
-            said = f"whether {subject} {holds} {predicate}{rest}: **{markdown_text(word)}**"
+    subject, rest, word = sentence.subject, f" {sentence.object}" if sentence.object else "", verdict["verdict"]
+    if word in ("supported", "refuted"):
+        said = f"{subject} **{sentence.verb[word == 'refuted']} {predicate}**{rest}"
+    else:
+        open_ = {"depends": " **depends** on the workload", "inconclusive": " is **open**"}
+        end = open_.get(word, f": **{markdown_text(word)}**")
+        said = f"whether {subject} {sentence.verb[0]} {predicate}{rest}{end}"
     effects = verdict["effects"]
     text = f"{said[0].upper()}{said[1:]}: {_measured(effects, sentence.sides) or markdown_text(verdict['reason'])}"
     ends = [effect["high"] for effect in effects]
@@ -123,9 +113,7 @@ def _measured(effects: Sequence[Json], sides: Sequence[tuple[str, str]] = ()) ->
     if sides:
         each = {label: [effect for effect in effects if effect["variant"] == name] for label, name in sides}
         return ", ".join(f"{label} {_measured(some)}" for label, some in each.items() if some)
-    values = sorted(
-        effect["value"] if effect.get("unit") else effect["ratio"] for effect in effects if effect["rounds"]
-    )
+    values = sorted(effect_value(effect) or 0.0 for effect in effects if effect["rounds"])
     if not values:
         return ""
     unit = effects[0].get("unit", "")

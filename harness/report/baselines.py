@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..store.errors import RunError
+from ..store.files import CLAIMS, VERDICTS
 from ..store.folder import RunFolder
 from .standings import YARDSTICK
 
@@ -23,18 +24,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunFolder:
     """Copy a complete, judged run to `under`/`name` and return the copy.
 
-    The copy is read in full before it gets its name, so that a baseline is there whole or not at all. Left out are
-    links (they lead out of the folder), hidden files and the workers' logs, which name paths of the machine. With
-    `force` an earlier baseline of that name is replaced, but nothing that is no run.
+    The copy is read in full before it gets its name. Left out are links (they lead out of the folder), hidden files and
+    the workers' logs, which name paths of the machine. With `force` an earlier baseline of that name is replaced, but
+    nothing that is no run.
 
-    Raises:
-        ValueError: the name is no plain folder name.
-        RunError: the run cannot be read, is not complete or not judged, or the name is taken.
+    Raises ValueError for a name that is no plain folder name, and RunError where the run cannot be read, is not
+    complete or not judged, or the name is taken.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(
-            f'"{name}" cannot be the name of a baseline: letters, digits, ".", "_" and "-", a letter or digit first'
-        )
+        expected = 'letters, digits, ".", "_" and "-", a letter or digit first'
+        raise ValueError(f'"{name}" cannot be the name of a baseline: {expected}')
     _check(run)
     target = under / name
     if target.resolve() == run.path.resolve():
@@ -61,9 +60,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
                 raise
     except OSError as error:
         raise RunError(
-            target,
-            f"cannot be written ({error.strerror or error})",
-            "Check the folder and the space on its disk.",
+            target, f"cannot be written ({error.strerror or error})", "Check the folder and the space on its disk."
         ) from error
     return RunFolder(target)
 
@@ -72,20 +69,16 @@ def _check(run: RunFolder) -> None:
     """Raise RunError where a run is no baseline: unfinished, unjudged, without a yardstick, or unreadable."""
     manifest = run.read_manifest()
     if (status := manifest.get("status")) != "complete":
-        raise RunError(
-            run.path, f"the run is {status}, and a baseline must be complete", "Save a run that came to its end."
-        )
+        problem = f"the run is {status}, and a baseline must be complete"
+        raise RunError(run.path, problem, "Save a run that came to its end.")
     for changed in run.changed():
         raise changed
-    run.read_verdicts()
-    run.read_claims()
+    run.records(VERDICTS)
+    run.records(CLAIMS)
     samples = run.read_samples()
     if YARDSTICK not in set(samples["variant"]):
-        raise RunError(
-            run.path,
-            f"the run has no samples of {YARDSTICK}, so nothing could be compared with it",
-            "Save a run of whole models: pytest --benchmark",
-        )
+        problem = f"the run has no samples of {YARDSTICK}, so nothing could be compared with it"
+        raise RunError(run.path, problem, "Save a run of whole models: pytest --benchmark")
 
 
 def _left_out(folder: str, names: Iterable[str]) -> list[str]:

@@ -5,22 +5,16 @@ that both sessions timed in the same rounds. With d the log ratio t_yardstick / 
 
     delta = d(base) - d(new),    between  low(base) - high(new)  and  high(base) - low(new),
 
-where low and high are the ends of the two confidence intervals. There are three answers:
+where low and high are the ends of the two confidence intervals. The answer is
 
-- *regression* where even the lower end, less a tolerance tau, lies beyond the threshold. tau allows for what shifts a
-  ratio from one session to the next: 2 % on the same machine configuration. On another one (CPU, torch, libc, threads,
-  allocator or GPU differ) it is 10 %, and the answer is "cannot tell" even then: such an alarm asks for a run of both
-  versions on one machine.
-- *no regression* where the upper end lies within the threshold (*improvement* where the variant is faster beyond
-  threshold and tolerance).
+- *regression* where even the lower end, less a tolerance, lies beyond the threshold. The tolerance is for what shifts a
+  ratio between sessions: 2 % on one machine configuration; on another one 10 %, and even then only "cannot tell".
+- *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance).
 - *cannot tell* otherwise, with the reason.
 
-Every interval stands at the run's alpha, not at a share of it for each row: threshold and tolerance lie between noise
-and an alarm. This is a screen. What it finds is confirmed by timing old and new code in the same rounds
-(`pytest --benchmark --compare OLD NEW`).
-
-A workload without a yardstick (the components have none) is compared by the ratio of its pair. Such a ratio cannot say
-which of the two sides moved, and the row says so.
+Every interval stands at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by
+timing old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
+component) is compared by the ratio of its pair, which cannot say which of its sides moved; the row says so.
 """
 
 from __future__ import annotations
@@ -96,12 +90,9 @@ class Comparison:
     @property
     def verdict(self) -> Answer:
         """The answer for all rows together: the worst of them, "cannot tell" where there are none."""
-        answers = {row.verdict for row in self.rows}
-        if "regression" in answers:
-            return "regression"
-        if "cannot tell" in answers or not answers:
-            return "cannot tell"
-        return "no regression"
+        answers = {row.verdict for row in self.rows} or {"cannot tell"}
+        worst: tuple[Answer, ...] = ("regression", "cannot tell")
+        return next((answer for answer in worst if answer in answers), "no regression")
 
     @property
     def exit_code(self) -> int:
@@ -124,13 +115,7 @@ class Comparison:
 
 
 def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRESHOLD_PERCENT) -> Comparison:
-    """Compare two run folders.
-
-    Raises:
-        ValueError: the threshold is not above 0.
-        RunError: a folder cannot be read.
-    """
-    _check_threshold(threshold_percent)
+    """Compare two run folders. Raises RunError, and ValueError for a threshold that is not above 0."""
     now = measure_standings(new)
     # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
     return compare_standings(measure_standings(base, now.workloads), now, threshold_percent=threshold_percent)
@@ -139,11 +124,9 @@ def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRES
 def compare_standings(
     old: Standings, now: Standings, *, threshold_percent: float = THRESHOLD_PERCENT, only: Sequence[Key] | None = None
 ) -> Comparison:
-    """Compare two runs by their standings; with `only`, these variants and workloads alone.
-
-    Raises ValueError where the threshold is not above 0.
-    """
-    _check_threshold(threshold_percent)
+    """Compare two runs by their relative times; `only`: these (workload, variant) alone. Raises ValueError likewise."""
+    if not (threshold_percent > 0 and math.isfinite(threshold_percent)):
+        raise ValueError(f"the threshold must be a number of percent above 0, not {threshold_percent:g}")
     machine = comparable(old.environment, now.environment)
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
     limits = _Limits(math.log1p(threshold_percent / 100), math.log1p(tolerance / 100), not machine)
@@ -156,17 +139,10 @@ def compare_standings(
         tolerance_percent=tolerance,
         machine_differences=tuple(machine),
         rows=tuple(_row(key, old, now, limits) for key in compared),
-        only_in_base=tuple(
-            f"{variant} on {workload}" for workload, variant in here if (workload, variant) not in compared
-        ),
-        only_in_new=tuple(f"{variant} on {workload}" for workload, variant in there if (workload, variant) not in here),
+        only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
+        only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
         notes=tuple(note for run in (old, now) for note in _notes_on(run)),
     )
-
-
-def _check_threshold(percent: float) -> None:
-    if not (percent > 0 and math.isfinite(percent)):
-        raise ValueError(f"the threshold must be a number of percent above 0, not {percent:g}")
 
 
 # -- one row -----------------------------------------------------------------------------------------------------------

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from .compare import Comparison, Row
-from .markdown import markdown_cell
+from .markdown import markdown_cell, markdown_rows
 from .standings import YARDSTICK
 from .text import effect_text
 
@@ -29,17 +29,15 @@ def render(comparison: Comparison) -> Group:
     ]
     width = max((len(row.variant) for row in comparison.rows), default=0)
     change = max((len(change_text(row)) for row in comparison.rows), default=0)
-    for workload, rows in _by_workload(comparison.rows):
+    for workload in dict.fromkeys(row.workload for row in comparison.rows):
+        rows = [row for row in comparison.rows if row.workload == workload]
         against = {row.against for row in rows if row.against and row.against != YARDSTICK}
         note = f" (against {', '.join(sorted(against))})" if against else ""
         blocks.append(Text(f"{workload}{note}"))
         for row in rows:
-            grid = Table.grid(padding=(0, 2, 0, 0))
-            grid.add_column(min_width=width, overflow="fold")
-            grid.add_column(min_width=change, no_wrap=True)
-            grid.add_column(overflow="fold")
-            answer = Text(row.verdict, style=_STYLES[row.verdict])
-            grid.add_row(Text(row.variant), Text(change_text(row)), answer)
+            cells = Column(min_width=width, overflow="fold"), Column(min_width=change, no_wrap=True)
+            grid = Table.grid(*cells, Column(overflow="fold"), padding=(0, 2, 0, 0))
+            grid.add_row(Text(row.variant), Text(change_text(row)), Text(row.verdict, style=_STYLES[row.verdict]))
             blocks.append(Padding(grid, (0, 0, 0, 2)))
             if row.reason:
                 blocks.append(Padding(Text(row.reason, style="dim"), (0, 0, 0, 4)))
@@ -65,24 +63,24 @@ def to_markdown(comparison: Comparison) -> str:
     lines = [f"### {markdown_cell(comparison.summary())}", ""]
     worth = [row for row in comparison.rows if row.verdict != "no regression"]
     if worth:
-        lines += [*_markdown_rows(worth), ""]
+        lines += [_markdown_table(worth), ""]
     if len(worth) < len(comparison.rows):
-        lines += ["<details><summary>all rows</summary>", "", *_markdown_rows(comparison.rows), "", "</details>", ""]
-    for note in _notes(comparison):
-        lines += [f"- {markdown_cell(note)}"]
+        lines += ["<details><summary>all rows</summary>", "", _markdown_table(comparison.rows), "", "</details>", ""]
+    lines += [f"- {markdown_cell(note)}" for note in _notes(comparison)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_rows(rows: Iterable[Row]) -> list[str]:
-    lines = [
-        "| workload | variant | base | new | change of time | answer | reason |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        saved = [effect_text(asdict(side)) if side else "" for side in (row.base, row.new)]
-        cells = [row.workload, row.variant, *saved, change_text(row), f"**{row.verdict}**", row.reason]
-        lines.append(f"| {' | '.join(markdown_cell(cell) for cell in cells)} |")
-    return lines
+def _markdown_table(rows: Iterable[Row]) -> str:
+    cells = (
+        (
+            *(row.workload, row.variant),
+            *(effect_text(asdict(side)) if side else "" for side in (row.base, row.new)),
+            *(change_text(row), f"**{row.verdict}**", row.reason),
+        )
+        for row in rows
+    )
+    headings = ("workload", "variant", "base", "new", "change of time", "answer", "reason")
+    return markdown_rows(headings, (tuple(map(markdown_cell, row)) for row in cells))
 
 
 def to_junit(comparison: Comparison) -> str:
@@ -117,31 +115,21 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    lines = [
-        f"Threshold {comparison.threshold_percent:g} % more time, tolerance {comparison.tolerance_percent:g} %"
-        " between sessions."
-    ]
-    if not comparison.same_machine:
-        differences_ = "; ".join(comparison.machine_differences)
-        lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences_}.")
+    threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
+    lines = [f"Threshold {threshold:g} % more time, tolerance {tolerance:g} % between sessions."]
+    if differences := "; ".join(comparison.machine_differences):
+        lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences}.")
     lines += comparison.notes
     for title, names in (("base", comparison.only_in_base), ("new", comparison.only_in_new)):
         if names:
-            shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-            lines.append(f"Only in the {title} run: {shown}.")
+            more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+            lines.append(f"Only in the {title} run: {', '.join(names[:6])}{more}.")
     if any(row.verdict == "regression" for row in comparison.rows):
         lines.append(
             "This is a screen: confirm a regression by timing old and new code in the same rounds "
             "(pytest --benchmark --compare OLD NEW)."
         )
     return lines
-
-
-def _by_workload(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row.workload, []).append(row)
-    return list(groups.items())
 
 
 def _xml(text: str) -> str:

@@ -75,23 +75,30 @@ class Rule:
     says: str
     thresholds: Mapping[str, tuple[float, ...]]
     choose: Callable[[Above], Choice]
-    remark: str = ""
+    remark: str
 
 
 @dataclass(frozen=True)
 class Used:
-    """A number that a rule asked for, against one threshold: above, not above, on both sides of, or not measured."""
+    """A number that a rule asked for, against one threshold."""
 
     quantity: str
     measured: Measured
     threshold: float
-    answer: str
+
+    @property
+    def answer(self) -> str:
+        """How its interval lies to the threshold."""
+        if math.isnan(self.measured.value):
+            return "not measured"
+        low, high = self.threshold < self.measured.low, self.threshold < self.measured.high
+        return "above" if low else "on both sides of" if high else "not above"
 
     def describe(self) -> str:
         """In words: "share of cache 2.1 % [1.8, 2.4]: not above 10 %"."""
-        if self.answer == "not measured":
-            return f"{self.quantity}: not measured"
         value, low, high = self.measured
+        if math.isnan(value):
+            return f"{self.quantity}: not measured"
         ends = f"[{low:.3g}, {high:.3g}]" if math.isfinite(low) and math.isfinite(high) else "[no interval yet]"
         return f"{self.quantity} {value:.3g} % {ends}: {self.answer} {self.threshold:g} %"
 
@@ -148,50 +155,41 @@ def _gain_of(name: str) -> str:
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
 HAND_OFF = "HANDOFF TO TEAM-006: Critical Review & Execution"
 
+FRAGMENTATION = "all time spent in cache handling is taken for fragmentation: the most that unifying can save"
+
+# fmt: off
 RULES: tuple[Rule, ...] = (
     Rule(
-        "TEAM-005",
-        HAND_OFF,
-        "Phase 2: Decision",
+        "TEAM-005", HAND_OFF, "Phase 2: Decision",
         "A if there is significant improvement, C if there is none, D starts with the unified cache only, else B",
-        {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,), _gain_of(LAYOUT_ALONE): (1,)},
-        _by_options,
+        {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,), _gain_of(LAYOUT_ALONE): (1,)}, _by_options,
         'the document has no figures: "significant" is read as its own promise (2x, a gain of 100 %), "no improvement" '
         "as 1 % or less; A also asks for worker crates that work and a realistic timeline, which is not measured",
     ),
     Rule(
-        "TEAM-006",
-        PLAN,
-        "Phase 2: Decision Point",
+        "TEAM-006", PLAN, "Phase 2: Decision Point",
         "cache masks if making them takes more than 10 % of the time, unify caches if fragmentation does, else ship",
         {_share_of(MASK_CREATION): (10,), _share_of(CACHE_HANDLING): (10,)},
         _by_shares(10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "document and ship (Phase 4)"),
-        "all time spent in cache handling is taken for fragmentation: the most that unifying can save",
+        FRAGMENTATION,
     ),
     Rule(
-        "TEAM-006",
-        REVIEW,
-        "If Profiling Shows Issues",
+        "TEAM-006", REVIEW, "If Profiling Shows Issues",
         "cache masks if making them takes more than 5 % of the time, unify caches if fragmentation does, else nothing",
         {_share_of(MASK_CREATION): (5,), _share_of(CACHE_HANDLING): (5,)},
         _by_shares(
-            5,
-            "cache masks in Attention (the review's Option B)",
-            "a unified cache struct in the modular code (the review's Option B)",
-            "do nothing (the review's Option C)",
+            5, "cache masks in Attention (the review's Option B)",
+            "a unified cache struct in the modular code (the review's Option B)", "do nothing (the review's Option C)",
         ),
-        "all time spent in cache handling is taken for fragmentation: the most that unifying can save",
+        FRAGMENTATION,
     ),
     Rule(
-        "TEAM-006",
-        REVIEW,
-        "Phase 3: Validate Improvements",
-        "keep a change only if it gains more than 10 %",
-        {_gain_of(MASK_ALONE): (10,)},
-        _by_gain,
+        "TEAM-006", REVIEW, "Phase 3: Validate Improvements", "keep a change only if it gains more than 10 %",
+        {_gain_of(MASK_ALONE): (10,)}, _by_gain,
         "applied to the one change that was made; the execution plan's success criteria have the same figure",
     ),
 )
+# fmt: on
 """Every rule with a threshold in the documents."""
 
 
@@ -203,21 +201,16 @@ def decide(
     What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share below 0 or
     above 100, a ratio below 0, or an interval whose ends are the wrong way round.
     """
-    known: dict[str, Measured] = {}
-    for name, share in shares.items():
-        if not math.isnan(share[0]):
-            known[_share_of(name)] = _checked(name, share, 100.0)
+    for numbers, most in ((shares, 100.0), (effects, math.inf)):
+        for name, (value, low, high) in numbers.items():
+            if not (math.isnan(value) or (low <= high and 0 <= value <= most)):
+                expected = f"expected (value, low, high), value from 0 to {most:g}, low <= high"
+                raise ValueError(f"{name} = {(value, low, high)}: {expected}")
+    known = {_share_of(name): share for name, share in shares.items() if not math.isnan(share.value)}
     for name, ratio in effects.items():
-        if not math.isnan(ratio[0]):
-            value, low, high = _checked(name, ratio, math.inf)
-            known[_gain_of(name)] = Measured(*(100 * (end - 1) for end in (value, low, high)))
+        if not math.isnan(ratio.value):
+            known[_gain_of(name)] = Measured(*(100 * (end - 1) for end in ratio))
     return tuple(_apply(rule, known) for rule in rules)
-
-
-def _checked(name: str, found: Measured, most: float) -> Measured:
-    if not (found.low <= found.high and 0 <= found.value <= most):
-        raise ValueError(f"{name} = {tuple(found)}: expected (value, low, high), value from 0 to {most:g}, low <= high")
-    return Measured(*found)
 
 
 def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
@@ -233,12 +226,8 @@ def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
             return rule.thresholds[name].index(threshold) < at[name]
 
         choices[rule.choose(above)] = None
-    used = tuple(
-        _used(name, known.get(name), cut)
-        for name, cuts in rule.thresholds.items()
-        for cut in cuts
-        if (name, cut) in asked
-    )
+    cuts = [(name, cut) for name, cuts in rule.thresholds.items() for cut in cuts]
+    used = tuple(Used(name, known.get(name, UNKNOWN), cut) for name, cut in cuts if (name, cut) in asked)
     reason = "; ".join(dict.fromkeys(number.describe() for number in used))
     options = {choice.option for choice in choices}
     return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used, reason)
@@ -247,13 +236,6 @@ def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
 def _levels(measured: Measured, cuts: Sequence[float]) -> range:
     """How many of the thresholds the true value may lie above; "above" is strict, as in "more than 10 %"."""
     return range(sum(cut < measured.low for cut in cuts), sum(cut < measured.high for cut in cuts) + 1)
-
-
-def _used(name: str, measured: Measured | None, threshold: float) -> Used:
-    if measured is None:
-        return Used(name, UNKNOWN, threshold, "not measured")
-    low, high = threshold < measured.low, threshold < measured.high
-    return Used(name, measured, threshold, "above" if low else "on both sides of" if high else "not above")
 
 
 SHARES_OF = "team006_before"
@@ -270,15 +252,12 @@ EFFECTS: Mapping[str, tuple[str, str]] = {
 
 def effects_of(verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str, Measured]:
     """The effects that the rules ask for on one workload, from the records of verdicts.json."""
-    found: dict[str, Measured] = {}
-    for verdict in verdicts:
-        for effect in verdict["effects"]:
-            for name, (variant, baseline) in EFFECTS.items():
-                sides = (effect["workload"], effect["variant"], effect["baseline"])
-                if sides == (workload, variant, baseline) and effect.get("ratio") is not None:
-                    high = effect["high"]
-                    found[name] = Measured(effect["ratio"], effect["low"] or 0.0, math.inf if high is None else high)
-    return found
+    ratios: dict[tuple[str, str], Measured] = {}
+    for effect in (effect for verdict in verdicts for effect in verdict["effects"]):
+        if effect["workload"] == workload and effect.get("ratio") is not None:
+            high = math.inf if effect["high"] is None else effect["high"]
+            ratios[effect["variant"], effect["baseline"]] = Measured(effect["ratio"], effect["low"] or 0.0, high)
+    return {name: ratios[sides] for name, sides in EFFECTS.items() if sides in ratios}
 
 
 def decisions_of(
@@ -292,11 +271,14 @@ def decisions_of(
     rows = table[table["variant"] == SHARES_OF]
     found = {}
     for workload in dict.fromkeys(rows["workload"].astype(str)):
-        measured = {}
-        for phase in (MASK_CREATION, CACHE_HANDLING):
-            part = time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
-            measured[phase] = Measured(100 * part.value, 100 * part.low, 100 * part.high)
-        found[workload] = decide(measured, effects_of(records, workload))
+        parts = {
+            phase: time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
+            for phase in (MASK_CREATION, CACHE_HANDLING)
+        }
+        shares = {
+            phase: Measured(*(100 * end for end in (part.value, part.low, part.high))) for phase, part in parts.items()
+        }
+        found[workload] = decide(shares, effects_of(records, workload))
     return found
 
 
@@ -308,12 +290,8 @@ def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
         for decision in picked:
             rule = decision.rule
             word = OPTIONS.get(decision.option, "")
-            lines = [
-                f"**{decision.option}{f', {word}' if word else ''}** by {rule.team}'s rule: {rule.says}",
-                f"({rule.document}, {rule.section})",
-                *(f"- {used.describe()}" for used in decision.used),
-            ]
-            if rule.remark:
-                lines.append(f"- our interpretation: {rule.remark}")
-            blocks.append("\n".join(lines))
+            pick = f"**{decision.option}{f', {word}' if word else ''}** by {rule.team}'s rule: {rule.says}"
+            used = (f"- {number.describe()}" for number in decision.used)
+            remark = f"- our interpretation: {rule.remark}"
+            blocks.append("\n".join([pick, f"({rule.document}, {rule.section})", *used, remark]))
     return "\n\n".join(blocks) + "\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .text import Json, effect_text, excluded_lines, one_text_line, run_notes
+from .text import Json, effect_text, effect_value, excluded_lines, one_text_line, run_notes
 
 
 class ReadmeError(Exception):
@@ -19,32 +19,33 @@ def markdown_table(verdicts: Sequence[Json], manifest: Json, *, command: str | N
 
     Below it: what the numbers mean, the machine, the session's noise, and `command`, which makes the table again.
     """
-    lines = [
-        "| claim | said by | verdict | smallest effect | largest effect | rounds |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for verdict in verdicts:
-        effects = sorted(
-            (effect for effect in verdict["effects"] if _value(effect) is not None),
-            key=lambda effect: float(_value(effect) or 0.0),
-        )
-        claimed = f": {markdown_cell(verdict['claimed'])}" if verdict.get("claimed") else ""
+        measured = [effect for effect in verdict["effects"] if effect_value(effect) is not None]
+        effects = sorted(measured, key=lambda effect: float(effect_value(effect) or 0.0))
+        rounds = [effect["rounds"] for effect in effects]
+        name, part, claimed = (markdown_cell(verdict.get(key) or "") for key in ("claim", "part", "claimed"))
         cells = [
-            f"`{markdown_cell(verdict['claim'])}`"
-            + (f" ({markdown_cell(verdict['part'])})" if verdict.get("part") else "")
-            + claimed,
+            f"`{name}`" + (f" ({part})" if part else "") + (f": {claimed}" if claimed else ""),
             markdown_cell(", ".join(verdict.get("who") or ())),
             f"**{markdown_cell(verdict['verdict'])}**",
             _effect_cell(effects[0]) if effects else "",
             _effect_cell(effects[-1]) if len(effects) > 1 else "",
-            _range([int(effect["rounds"]) for effect in effects]),
+            " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append(cells)
+    table = markdown_rows(("claim", "said by", "verdict", "smallest effect", "largest effect", "rounds"), rows)
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]
     if command:
         notes.append(f"This table is made by `{command}`.")
-    return "\n".join([*lines, "", *(line for note in notes for line in (note, ""))]).rstrip("\n") + "\n"
+    return "\n\n".join([table, *notes]) + "\n"
+
+
+def markdown_rows(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; its cells stand in it as they are (see `markdown_cell`)."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (headings, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(headings), *lines[1:]])
 
 
 def update_file(path: Path, blocks: Mapping[str, str], *, check: bool = False) -> bool:
@@ -83,19 +84,8 @@ def _markers(name: str) -> tuple[str, str]:
     return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
 
 
-def _value(effect: Json) -> float | None:
-    value: float | None = effect.get("value") if effect.get("unit") else effect.get("ratio")
-    return value
-
-
 def _effect_cell(effect: Json) -> str:
     return f"{markdown_cell(effect_text(effect))} {markdown_cell(effect['workload'])}".rstrip()
-
-
-def _range(rounds: Sequence[int]) -> str:
-    if not rounds:
-        return ""
-    return str(rounds[0]) if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
 
 
 def markdown_text(text: object) -> str:

@@ -1,11 +1,8 @@
 """Relative times of a run: the time of each variant over that of the frozen yardstick, timed in the same rounds.
 
-Times of another day mean nothing; these ratios can be compared (see `compare`) and followed over runs. They are small,
-and the samples behind them are not, so the judge writes them beside the run as `standings.json`. The file names the
-run.json and samples that it was made from, by digest; one that does not fit, or cannot be read, is not used, and the
-relative times are taken from the samples.
-
-The reference is the yardstick; on a workload without one (the components have none) it is the baseline.
+These ratios, unlike times, can be compared over days (see `compare`). The samples behind them are large, so the judge
+writes them beside the run as `standings.json`, with digests of the run.json and samples that they were made from; where
+these do not fit, the samples are read instead. On a workload without a yardstick the reference is the baseline.
 """
 
 from __future__ import annotations
@@ -40,25 +37,20 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
     there = samples[["workload", "variant"]].drop_duplicates()
-    present = {(str(workload), str(variant)) for workload, variant in there.itertuples(index=False)}
+    present = set(there.astype(str).itertuples(index=False, name=None))
     results: dict[str, WorkloadResult] = {}
     for experiment in manifest.get("experiments", ()):
         workload = experiment["workload"]
         weights = (manifest.get("checkpoints") or {}).get(workload.get("geometry")) or {}
-        reference = _reference(workload["name"], experiment.get("baseline"), present)
         bias = evidence.bias(workload["name"])
+        likely = (name for name in (YARDSTICK, experiment.get("baseline")) if (workload["name"], name) in present)
+        reference = next(likely, None)
         results.setdefault(workload["name"], WorkloadResult(workload, weights.get("digest"), reference, bias))
     taken_on = list(dict.fromkeys((workload, name) for workload, names in evidence.measured.items() for name in names))
-    subjects = tuple(
-        (workload, name)
-        for workload, name in taken_on
-        if (workload, name) in present and (workload, name) not in evidence.unusable
-        if "@" not in name and name != results[workload].reference
-    )
-    reasons = dict(evidence.unusable)
-    for key in taken_on:
-        if key not in present:
-            reasons.setdefault(key, "no finished round")
+    unmeasured = (key for key in taken_on if key not in present and key not in evidence.unusable)
+    reasons = {**evidence.unusable, **dict.fromkeys(unmeasured, "no finished round")}
+    numbers = [(workload, name) for workload, name in taken_on if (workload, name) not in reasons]
+    subjects = tuple(key for key in numbers if "@" not in key[1] and key[1] != results[key[0]].reference)
     return Standings(
         name=str(manifest.get("id") or folder.path.name),
         started=str(manifest.get("started") or ""),
@@ -105,13 +97,6 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
             raise
         warnings.warn(f"{error}; till then the samples are read instead", RunWarning, stacklevel=2)
     return measure_standings(folder, workloads)
-
-
-def _reference(workload: str, baseline: object, present: Collection[Key]) -> str | None:
-    """What the variants of a workload are compared to: the yardstick, for want of it the baseline."""
-    if (workload, YARDSTICK) in present:
-        return YARDSTICK
-    return str(baseline) if (workload, baseline) in present else None
 
 
 def _relative_time(evidence: Evidence, key: Key, reference: str) -> RelativeTime:

@@ -58,8 +58,7 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
     """All verdicts, one block a verdict, one line an effect; below them the session's noise and what was excluded."""
     blocks: list[RenderableType] = [
         Text.assemble(
-            ("verdict · claim · who said it", "bold"),
-            "\n    workload, effect [interval], its verdict, rounds, seconds",
+            ("verdict · claim · who said it", "bold"), "\n    workload, effect [interval], its verdict, rounds, seconds"
         )
     ]
     widths = _widths(verdicts)
@@ -89,12 +88,14 @@ def _heading(verdict: Json) -> Iterator[RenderableType]:
     )
     heading.overflow = "fold"
     yield heading
+    lines = []
     if verdict["claim"] == "ad-hoc":  # a question, not a claim
-        yield Padding(Text(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})"), (0, 0, 0, 2))
+        lines.append(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})")
     elif verdict.get("claimed"):
-        yield Padding(Text(f"claimed: {one_text_line(verdict['claimed'])}"), (0, 0, 0, 2))
+        lines.append(f"claimed: {one_text_line(verdict['claimed'])}")
     if word in WITH_REASON or not verdict["effects"]:
-        yield Padding(Text(one_text_line(verdict.get("reason") or "", 1000)), (0, 0, 0, 2))
+        lines.append(one_text_line(verdict.get("reason") or "", 1000))
+    yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
 
 
 def _effects(verdict: Json, widths: Sequence[int]) -> Iterator[RenderableType]:

@@ -42,6 +42,12 @@ def interval_text(low: float | None, high: float | None) -> str:
     return f"[{_digits(low or 0.0)}, {'open' if high is None else _digits(high)}]"
 
 
+def effect_value(effect: Json) -> float | None:
+    """The ratio of an effect, or its value where it has a unit; None without rounds."""
+    value: float | None = effect.get("value" if effect.get("unit") else "ratio")
+    return value
+
+
 def effect_text(effect: Json) -> str:
     """An effect with its interval: "1.013× [1.009, 1.018]"."""
     if effect.get("unit"):
@@ -101,26 +107,21 @@ def _digits(ratio: float) -> str:
 
 def excluded_lines(manifest: Json) -> list[str]:
     """One line for each variant that was left out: of the whole run, or of one workload."""
-    lines = [f"{item['variant']}: {one_text_line(item['reason'])}" for item in manifest.get("excluded") or ()]
+    entries = [(item, "") for item in manifest.get("excluded") or ()]
     for experiment in manifest.get("experiments") or ():
-        name = experiment["workload"].get("name", "?")
-        for item in experiment.get("excluded") or ():
-            line = f"{item['variant']} on {name}: {one_text_line(item['reason'])}"
-            if line not in lines:
-                lines.append(line)
-    return lines
+        where = f" on {experiment['workload'].get('name', '?')}"
+        entries += [(item, where) for item in experiment.get("excluded") or ()]
+    return list(dict.fromkeys(f"{item['variant']}{on}: {one_text_line(item['reason'])}" for item, on in entries))
 
 
 def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
     lines = []
-    counts = _counts(verdicts)
-    if counts:
+    if counts := _counts(verdicts):
         lines.append(f"{len(verdicts)} verdict{'s' * (len(verdicts) != 1)}: {counts}")
     unfinished = {"running": "still goes on or was killed", "interrupted": "was interrupted", "failed": "failed"}
     if manifest.get("status") in unfinished:
         lines.append(f"This run {unfinished[manifest['status']]}: judged are the rounds that it finished.")
-    noise = (manifest.get("noise") or {}).get("line")
-    if noise:
+    if noise := (manifest.get("noise") or {}).get("line"):
         lines.append(one_text_line(noise, 600))
     alpha = manifest.get("alpha")
     if alpha and verdicts:
@@ -131,9 +132,9 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
     for name, checkpoint in (manifest.get("checkpoints") or {}).items():
         if isinstance(checkpoint, dict) and isinstance(checkpoint.get("facts"), str):
             lines.append(one_text_line(f"Checkpoint {name}: {checkpoint['facts']}.", 600))
-    environment = manifest.get("environment")
-    if environment:
-        lines.append(f"Measured on {one_line(environment)}{_measured_for(manifest)}.")
+    if environment := manifest.get("environment"):
+        seconds = sum(float(item.get("seconds") or 0) for item in manifest.get("experiments") or ())
+        lines.append(f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}' if seconds else ''}.")
     return lines
 
 
@@ -141,8 +142,3 @@ def _counts(verdicts: Iterable[Json]) -> str:
     counts = Counter(verdict["verdict"] for verdict in verdicts)
     order = [*STYLES, *(word for word in counts if word not in STYLES)]
     return ", ".join(f"{counts[word]} {word}" for word in order if word in counts)
-
-
-def _measured_for(manifest: Json) -> str:
-    seconds = sum(float(item.get("seconds") or 0) for item in manifest.get("experiments") or ())
-    return f", in {duration_text(seconds)}" if seconds else ""

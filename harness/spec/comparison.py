@@ -16,3 +16,8 @@ class Comparison(NamedTuple):
     variant: str
     baseline: str
     metric: Metric = "time"
+
+    @property
+    def sides(self) -> frozenset[str]:
+        """Both variants, whichever is called the baseline."""
+        return frozenset((self.variant, self.baseline))

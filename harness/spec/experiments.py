@@ -44,10 +44,6 @@ def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
         experiment,
         variants=tuple(name for name in experiment.variants if name not in lost),
         controls=tuple(name for name in experiment.controls if name not in lost),
-        targets=tuple(
-            target
-            for target in experiment.targets
-            if not {target.comparison.variant, target.comparison.baseline} & lost
-        ),
+        targets=tuple(each for each in experiment.targets if not lost & each.comparison.sides),
         grid=() if lost & {*experiment.grid} else experiment.grid,  # a grid is worth nothing without all its cells
     )

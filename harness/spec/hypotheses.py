@@ -175,12 +175,8 @@ class RangeHypothesis(ValueHypothesis):
     @property
     def region(self) -> Range:
         """The values that it allows."""
-        if self.range is not None:
-            return Range(*self.range, self.unit)
-        if self.above is not None:
-            return Range(self.above, math.inf, self.unit)
-        assert self.at_most is not None
-        return Range(-math.inf, self.at_most, self.unit)
+        low, high = self.range or (self.above, self.at_most)
+        return Range(-math.inf if low is None else low, math.inf if high is None else high, self.unit)
 
 
 def exactly_one(hypothesis: Hypothesis, *keys: str) -> str:

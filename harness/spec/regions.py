@@ -30,6 +30,10 @@ class Span:
         """The finite ends."""
         return tuple(end for end in (self.low, self.high) if math.isfinite(end))
 
+    def to_json(self) -> dict[str, float | None]:
+        """Both ends; null where there is none."""
+        return {name: end if math.isfinite(end) else None for name, end in (("low", self.low), ("high", self.high))}
+
 
 @dataclass(frozen=True)
 class Region(Span):
@@ -92,10 +96,7 @@ class Region(Span):
 
     def to_json(self) -> dict[str, float | None]:
         """Both ends as ratios; null where there is none."""
-        return {
-            "low": math.exp(self.low) if math.isfinite(self.low) else None,
-            "high": math.exp(self.high) if math.isfinite(self.high) else None,
-        }
+        return {name: None if end is None else math.exp(end) for name, end in super().to_json().items()}
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,6 @@ class Range(Span):
         if self.low == self.high:
             return f"{self.low:.4g}{unit}"
         return f"{self.low:.4g}-{self.high:.4g}{unit}"
-
-    def to_json(self) -> dict[str, float | None]:
-        """Both ends; null where there is none."""
-        return {
-            "low": self.low if math.isfinite(self.low) else None,
-            "high": self.high if math.isfinite(self.high) else None,
-        }
 
 
 def _percent(log_ratio: float) -> str:

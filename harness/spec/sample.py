@@ -6,7 +6,7 @@ the check of the journal's lines, are made from them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, NamedTuple, get_type_hints
 
 
 class Column(NamedTuple):
@@ -40,15 +40,6 @@ class Round(NamedTuple):
     process: Annotated[int, Column("int32", "which measuring process, from 1")]
     number: Annotated[int, Column("int32", "which round of the workload, from 0")]
     samples: tuple[Sample, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As a line of the journal."""
-        return {
-            "workload": self.workload,
-            "process": self.process,
-            "round": self.number,
-            "samples": [list(sample) for sample in self.samples],
-        }
 
 
 class PhaseTime(NamedTuple):

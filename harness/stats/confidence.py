@@ -12,33 +12,7 @@ same, and on a shared machine, where one call in ten takes half as long again, `
 of a 7 ms call: ±0.65 % against ±0.95 %). All assume that rounds are independent. Everything is in log units.
 
 Where the number of rounds is fixed beforehand, so that nobody looks before the last, `fixed_interval` is narrower.
-
-Rounds until the interval is ±1 % wide at alpha = 0.01 (median of 300 simulated series, spread 1 %): on normal
-differences 18 by `t`, 22 by `exact`, 20 by `both`; where one round in ten is off by 20-50 %, either way, more than
-1,500, 29 and 33.
-
-Chance that any of 300 looks misses the truth at alpha = 0.01, by simulation (20,000 series a row), each series looked
-at after every round:
-
-| differences | t, every look | t, from `first_look` | exact | both |
-|---|---|---|---|---|
-| normal | 0.8 % | 0.6 % | 0.4 % | 0.4 % |
-| heavy tails (Student t, 3 degrees of freedom) | 0.2 % | 0.2 % | 0.4 % | 0.2 % |
-| busy machine (one round in ten off by 20-50 %, either way) | 0.1 % | 0.1 % | 0.4 % | 0.3 % |
-| normal, spread wandering slowly by a factor of e | 0.5 % | 0.3 % | 0.4 % | 0.3 % |
-| drift common to both sides, order by coin flip | 0.7 % | 0.6 % | 0.5 % | 0.5 % |
-| effect of the place in the pair, twice the noise | 1.3 % | 0.6 % | 0.5 % | 0.5 % |
-| effect of the place in the pair, no noise | 4.0 % | 1.0 % | 0.6 % | 0.5 % |
-| each round correlated 0.1 with the next | 1.7 % | 1.4 % | 0.9 % | 1.0 % |
-| each round correlated 0.3 with the next | 7.4 % | 6.6 % | 3.6 % | 5.3 % |
-| exponential, that is one-sided noise | 5.8 % | 4.0 % | 0.4 % (of its median) | 73 % (of its mean) |
-
-The last three rows are why rounds must be independent and why skew must be dealt with inside a round (by its median):
-coin-flip order makes the differences of two equal sides symmetric, but not those of unequal ones. Where mean and median
-differ, `both` asks two questions at once and in the end no value answers both: the interval shrinks to a point between
-them, wrong for either, and then becomes `unstable`. That takes many rounds: one round in ten off by 20-50 %, always the
-same way, is the worst; with 7.5 % of the rounds one way and 2.5 % the other the median is missed in 0.3 % of the series
-by 120 rounds and in 7 % by 300, with 6 % and 4 % in 0.4 %.
+METHODOLOGY.md has simulated rates of misses, and the rounds that each takes.
 """
 
 from __future__ import annotations
@@ -160,11 +134,8 @@ def running_interval(d: ArrayLike, alpha: float, method: Method = "both") -> Int
     each. Raises ValueError for
     a NaN or infinite difference and for an alpha outside (0, 1).
     """
-    series = _checked(d)
-    if series.ndim != 1:
-        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
+    series = _one_series(d, alpha)
     if not series.size:
-        _check_alpha(alpha)
         return Interval(math.nan, -math.inf, math.inf, 0)
     lows, highs = _looks(series, alpha, method)
     low, high = float(lows.max()), float(highs.min())
@@ -182,10 +153,7 @@ def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
     Not to be looked at again and again: what `running_interval` pays for, this does not have. One value has no interval
     (infinite ends). The centre of none is NaN. Raises ValueError as `running_interval` does.
     """
-    series = _checked(values)
-    if series.ndim != 1:
-        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
-    _check_alpha(alpha)
+    series = _one_series(values, alpha)
     centre = float(series.mean()) if series.size else math.nan
     if series.size < 2:
         return Interval(centre, -math.inf, math.inf, series.size)
@@ -275,6 +243,14 @@ def _checked(d: ArrayLike) -> NDArray[np.float64]:
     series = np.asarray(d, dtype=np.float64)
     if not np.isfinite(series).all():
         raise ValueError("a difference is NaN or infinite: leave out rounds in which a side has no valid time")
+    return series
+
+
+def _one_series(d: ArrayLike, alpha: float) -> NDArray[np.float64]:
+    _check_alpha(alpha)
+    series = _checked(d)
+    if series.ndim != 1:
+        raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
     return series
 
 

@@ -38,15 +38,15 @@ def document() -> str:
     parts.append(
         f"## {files.SAMPLES}\n\n{Sample.__doc__} One row is one sample. Columns that older runs lack count as 0.\n"
     )
-    parts.append(_columns(sample_columns()))
     fields = ", ".join(f"`{name}`" for name in Sample._fields)
-    parts.append(
+    parts += [
+        _columns(sample_columns()),
         f"## {files.JOURNAL}\n\nOne line of JSON for each finished round: `workload`, `process`, `round`, `samples` "
-        f"and `crc`. A sample is a list: {fields}. `crc` is the CRC-32 of the line before it, with a closing brace.\n"
-    )
-    parts.append(f"## {files.PHASES}\n\n{PhaseTime.__doc__}\n")
-    parts.append(_columns(columns(PhaseTime)))
-    parts.append(f"## {files.STACKS}\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.")
+        f"and `crc`. A sample is a list: {fields}. `crc` is the CRC-32 of the line before it, with a closing brace.\n",
+        f"## {files.PHASES}\n\n{PhaseTime.__doc__}\n",
+        _columns(columns(PhaseTime)),
+        f"## {files.STACKS}\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.",
+    ]
     return "\n".join(parts) + "\n"
 
 
@@ -93,9 +93,6 @@ def _mentioned(schema: Any) -> list[str]:
     return [name for item in schema for name in _mentioned(item)] if isinstance(schema, list) else []
 
 
-_WORDS = {"integer": "whole number", "string": "text", "boolean": "true or false"}
-
-
 def _type(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         model = models[schema["$ref"].rpartition("/")[2]]
@@ -114,7 +111,7 @@ def _type(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
         case "object" if isinstance(schema.get("additionalProperties"), dict):
             return f"object of {_type(schema['additionalProperties'], models)}"
         case kind:
-            return _WORDS.get(kind, kind)
+            return {"integer": "whole number", "string": "text", "boolean": "true or false"}.get(kind, kind)
 
 
 def _columns(table: Mapping[str, Column]) -> str:

@@ -120,20 +120,14 @@ class RunFiles:
         if name != MANIFEST:
             self._check_sum(name, content)
         try:
-            value = forms.parse(content.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise RunError(self.path / name, "not UTF-8 text", fix) from error
-        except forms.OutOfRange as error:
-            raise RunError(self.path / name, str(error), fix) from error
-        except (ValueError, RecursionError) as error:
-            where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ", or nested too deeply"
-            raise RunError(self.path / name, f"not JSON{where}", fix) from error
-        if own is not None and not own.intact:
-            raise _changed(self.path, MANIFEST)
-        if name == MANIFEST:
-            _check_format(self.path / name, value)
-        if problem := forms.fault(FORMS[name], value, forms.SHOWN):
-            raise RunError(self.path / name, problem, fix)
+            value = forms.parse(content)
+            if own is not None and not own.intact:
+                raise _changed(self.path, MANIFEST)
+            if name == MANIFEST:
+                _check_format(self.path / name, value)
+            forms.check(FORMS[name], value, forms.SHOWN)
+        except forms.Fault as fault:
+            raise RunError(self.path / name, str(fault), fix) from fault
         return value
 
     def has(self, name: str) -> bool:
@@ -211,7 +205,9 @@ class RunFiles:
         except FileNotFoundError as error:
             if not self.path.is_dir():
                 raise no_such_folder(self.path) from error
-            raise RunError(path, "missing", _fix_for_missing(name, self.path)) from error
+            fix = "Is this the folder of a run? List the runs there are: workbench runs"
+            judge = f"Judge the run: workbench judge {self.path}"
+            raise RunError(path, "missing", judge if name == VERDICTS else fix) from error
         except OSError as error:
             raise RunError(path, f"cannot be read ({error.strerror})", fix_for(error)) from error
 
@@ -238,19 +234,11 @@ def no_such_folder(path: Path) -> RunError:
 def _check_format(path: Path, manifest: Any) -> None:
     if not isinstance(manifest, dict):
         raise RunError(path, "not an object", RESTORE)
-    found = manifest.get("format")
-    if found != schema.FORMAT or isinstance(found, bool):
-        raise RunError(
-            path,
-            f"format {reprlib.repr(found)}, and this workbench reads format {schema.FORMAT}",
-            "Read it with the version of the workbench that wrote it, or measure again.",
-        )
-
-
-def _fix_for_missing(name: str, folder: Path) -> str:
-    if name == VERDICTS:
-        return f"Judge the run: workbench judge {folder}"
-    return "Is this the folder of a run? List the runs there are: workbench runs"
+    version = manifest.get("format")
+    if version != schema.FORMAT or isinstance(version, bool):
+        fix = "Read it with the version of the workbench that wrote it, or measure again."
+        problem = f"format {reprlib.repr(version)}, and this workbench reads format {schema.FORMAT}"
+        raise RunError(path, problem, fix)
 
 
 def _why_changed(known: sums.Sums, name: str, found: str | None, there: bool) -> str | None:

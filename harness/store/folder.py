@@ -1,15 +1,14 @@
 """A run on disk: one folder that a killed run leaves readable.
 
-While a run goes on, every finished round is one line of `samples.jsonl`. `finish()` turns this journal into
-`samples.parquet` and removes it. Everything else (`run.json`, `verdicts.json`, ...) is replaced whole, by a rename, so
-that a reader never sees half a file. FORMAT.md lists all files and their fields.
-
-Reading trusts nothing: a file that is missing, cut off or foreign raises a `RunError` that names the file, the problem
-and what to do. Nothing here unpickles, and nothing here imports torch.
+FORMAT.md lists all files and their fields. The journal grows by a line a round; every other file is replaced whole, by
+a rename. Reading trusts nothing: a file that is missing, cut off or foreign raises a `RunError` that names the file,
+the problem and what to do. Nothing here unpickles, and nothing here imports torch.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 import secrets
 import warnings
@@ -26,26 +25,8 @@ from ..machine.locks import LOCK, Lock, Taken
 from ..spec.sample import Round
 from . import journal, parquet
 from .errors import RunError, RunWarning, fix_for
-from .files import (
-    CLAIMS,
-    FINDINGS,
-    JOURNAL,
-    LOADING,
-    MANIFEST,
-    MEMORY,
-    MEMORY_SWEEP,
-    PHASE_FACTS,
-    PHASES,
-    PROFILES,
-    ROOFLINE,
-    SAMPLES,
-    VERDICTS,
-    RunFiles,
-    no_such_folder,
-)
+from .files import CLAIMS, JOURNAL, MANIFEST, PHASES, SAMPLES, VERDICTS, RunFiles, no_such_folder
 from .schema import FORMAT
-
-Records = list[dict[str, Any]]
 
 
 class RunFolder(RunFiles):
@@ -82,11 +63,9 @@ class RunFolder(RunFiles):
             if lock is None:
                 held.close()
         except Taken as error:
-            raise RunError(
-                folder,
-                f"another run, process {error.pid or '?'}, is writing to this folder",
-                f"Wait for it, end it (kill {error.pid or 'PID'}), or name another folder (--run-dir).",
-            ) from error
+            problem = f"another run, process {error.pid or '?'}, is writing to this folder"
+            fix = f"Wait for it, end it (kill {error.pid or 'PID'}), or name another folder (--run-dir)."
+            raise RunError(folder, problem, fix) from error
         except OSError as error:
             raise RunError(folder, f"cannot make the run folder ({error.strerror})", fix_for(error)) from error
         return cls(folder)
@@ -162,27 +141,22 @@ class RunFolder(RunFiles):
 
     def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
-        if not has_journal and has_parquet:
-            return parquet.read_samples(self.path / SAMPLES, variants, self.source(SAMPLES))
-        if not has_journal and not self.path.is_dir():
-            raise no_such_folder(self.path)
         if not has_journal:
-            said = f"holds no samples ({SAMPLES} or {JOURNAL})"
-            raise RunError(self.path, said, "No round was finished: measure again.")
+            if has_parquet:
+                return parquet.read_samples(self.path / SAMPLES, variants, self.source(SAMPLES))
+            if not self.path.is_dir():
+                raise no_such_folder(self.path)
+            problem = f"holds no samples ({SAMPLES} or {JOURNAL})"
+            raise RunError(self.path, problem, "No round was finished: measure again.")
         table, is_whole = journal.read(self.path / JOURNAL)
         if has_parquet:
             table = journal.merged(table, self.path / SAMPLES)
         if is_whole:
-            journal.warn_of_lost_rounds(self.path / JOURNAL, table, self._counted_rounds())
+            with contextlib.suppress(RunError):
+                experiments = self.read_manifest().get("experiments", ())
+                counted = {experiment["workload"]["name"]: experiment.get("rounds") for experiment in experiments}
+                journal.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
         return parquet.of_variants(variants, table)
-
-    def _counted_rounds(self) -> dict[str, Any]:
-        """Workload → rounds as run.json has them; empty where it cannot be read."""
-        try:
-            experiments = self.read_manifest().get("experiments", ())
-        except RunError:
-            return {}
-        return {experiment["workload"]["name"]: experiment.get("rounds") for experiment in experiments}
 
     def read_phases(self) -> pd.DataFrame:
         """phases.parquet, columns as parquet.PHASE_SCHEMA; an empty table where the run made no phase pass."""
@@ -197,48 +171,12 @@ class RunFolder(RunFiles):
         manifest: dict[str, Any] = self.read_json(MANIFEST)
         return manifest
 
-    def read_claims(self) -> Records:
-        """claims.json: the claims as they stood when the run was made."""
-        return self._records(CLAIMS)
-
-    def read_verdicts(self) -> Records:
-        """verdicts.json, in the form of `schema.Verdict`."""
-        return self._records(VERDICTS)
-
-    def read_profiles(self) -> Records:
-        """profiles.json. This file and those below: an empty list where the run made no such pass."""
-        return self._records_if_any(PROFILES)
-
-    def read_memory(self) -> Records:
-        """memory.json: bytes of each variant."""
-        return self._records_if_any(MEMORY)
-
-    def read_memory_sweep(self) -> Records:
-        """memory_sweep.json: live tensors after each length."""
-        return self._records_if_any(MEMORY_SWEEP)
-
-    def read_findings(self) -> Records:
-        """findings.json: exact results of the passes."""
-        return self._records_if_any(FINDINGS)
-
-    def read_phase_facts(self) -> Records:
-        """phases.json: which variants the phase pass timed, by which clock."""
-        return self._records_if_any(PHASE_FACTS)
-
-    def read_loading(self) -> Records:
-        """loading.json: times of loading checkpoints."""
-        return self._records_if_any(LOADING)
-
-    def read_roofline(self) -> Records:
-        """roofline.json: times of variants beside those of peak kernels."""
-        return self._records_if_any(ROOFLINE)
-
-    def _records(self, name: str) -> Records:
-        records: Records = self.read_json(name)
-        return records
-
-    def _records_if_any(self, name: str) -> Records:
-        return self._records(name) if self.has(name) else []
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """The entries of a JSON file beside run.json; none where the run made no such pass. Raises RunError."""
+        if name not in (CLAIMS, VERDICTS) and not self.has(name):
+            return []
+        entries: list[dict[str, Any]] = self.read_json(name)
+        return entries
 
 
 _LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")
@@ -250,7 +188,6 @@ def _is_bare(folder: Path) -> bool:
 
 
 def _free_name(folder: Path) -> Path:
-    number = 1
-    while (candidate := folder.resolve().with_name(f"{folder.resolve().name}.earlier-{number}")).exists():
-        number += 1
-    return candidate
+    whole = folder.resolve()
+    names = (whole.with_name(f"{whole.name}.earlier-{number}") for number in itertools.count(1))
+    return next(path for path in names if not path.exists())

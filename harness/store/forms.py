@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -80,15 +80,10 @@ def _exp(log_ratio: float) -> float | None:
     return ratio if math.isfinite(ratio) and ratio > 0 else None
 
 
-def null_is(value: float) -> WrapValidator:
-    """In a file null, in memory this value."""
-    return WrapValidator(lambda raw, read: value if raw is None else read(raw), json_schema_input_type=float | None)
-
-
-def _log_or(value: float) -> WrapValidator:
-    """In a file a ratio or null, in memory its logarithm or this value."""
+def null_is(value: float, convert: Callable[[Any], Any] = lambda number: number) -> WrapValidator:
+    """In a file null, in memory this value; anything else is converted."""
     return WrapValidator(
-        lambda raw, read: value if raw is None else math.log(read(raw)), json_schema_input_type=float | None
+        lambda raw, read: value if raw is None else convert(read(raw)), json_schema_input_type=float | None
     )
 
 
@@ -102,10 +97,10 @@ HighEnd = Annotated[Number, null_is(math.inf), _OR_NULL]
 LogValue = Annotated[Log, null_is(math.nan), _OR_NULL]
 LogLow = Annotated[Log, null_is(-math.inf), _OR_NULL]
 LogHigh = Annotated[Log, null_is(math.inf), _OR_NULL]
-RatioValue = Annotated[Ratio, _log_or(math.nan), _AS_RATIO]
+RatioValue = Annotated[Ratio, null_is(math.nan, math.log), _AS_RATIO]
 """A log ratio in memory, a ratio in a file."""
-RatioLow = Annotated[Ratio, _log_or(-math.inf), _AS_RATIO]
-RatioHigh = Annotated[Ratio, _log_or(math.inf), _AS_RATIO]
+RatioLow = Annotated[Ratio, null_is(-math.inf, math.log), _AS_RATIO]
+RatioHigh = Annotated[Ratio, null_is(math.inf, math.log), _AS_RATIO]
 
 
 @cache
@@ -136,8 +131,8 @@ def once(*names: str) -> AfterValidator:
         for index, record in enumerate(records):
             key = tuple(getattr(record, name) for name in names)
             if key in seen:
-                raise PydanticCustomError("twice", "entry {index} has the {names} of an earlier one", {
-                    "index": index, "names": ", ".join(names)})  # fmt: skip
+                values = {"index": index, "names": ", ".join(names)}
+                raise PydanticCustomError("twice", "entry {index} has the {names} of an earlier one", values)
             seen.add(key)
         return records
 
@@ -146,76 +141,58 @@ def once(*names: str) -> AfterValidator:
 
 _EXPECTED = {
     "string_type": "text",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
     "bool_type": "true or false",
     "list_type": "a list",
     "tuple_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "dataclass_type": "an object",
+    "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "dataclass_type"), "an object"),
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "{expected}",
+    "too_short": "{min_length} or more entries",
 }
+"""By pydantic's name of an error, with the values that pydantic gives for it."""
 
 
-def fault(form: TypeAdapter[Any], value: Any, context: str = "") -> str | None:
-    """What is wrong with `value` as this form, in one line: place, what stands there, what was expected; else None."""
+class Fault(ValueError):
+    """A value is not in the form that is asked for: place, what stands there and what was expected, in one line."""
+
+
+def check(form: TypeAdapter[Any], value: Any, context: str = "") -> None:
+    """Raise Fault where `value` is not in this form."""
     try:
         form.validate_python(value, context=context)
     except ValidationError as error:
-        return _told(error.errors(include_url=False)[0])
-    return None
+        raise Fault(_problem(error.errors(include_url=False)[0])) from error
 
 
 def has_form(form: TypeAdapter[Any]) -> AfterValidator:
     """The value stays as it is, but must be in this form."""
 
-    def check(value: Any) -> Any:
-        if said := fault(form, value):
-            raise PydanticCustomError("lost", "{said}", {"said": said})
+    def checked(value: Any) -> Any:
+        try:
+            check(form, value)
+        except Fault as fault:
+            raise PydanticCustomError("lost", "{fault}", {"fault": str(fault)}) from fault
         return value
 
-    return AfterValidator(check)
+    return AfterValidator(checked)
 
 
-class Fault(ValueError):
-    """A value is not in the form that is asked for; the text says where."""
-
-
-def check(form: TypeAdapter[Any], value: Any) -> None:
-    """Raise Fault where `fault` has something to say."""
-    if said := fault(form, value):
-        raise Fault(said)
-
-
-def _told(found: Mapping[str, Any]) -> str:
+def _problem(found: Mapping[str, Any]) -> str:
     kind, context = str(found["type"]), found.get("ctx") or {}
     location = [step for step in found["loc"] if step != "[key]"]
     if kind == "missing":
         return f"{place(location[:-1])} has no {_step(location[-1])}"
     if kind in ("twice", "lost"):
         return f"{place(location)}: {found['msg']}" if location else str(found["msg"])
-    expected = _EXPECTED.get(kind) or _bound(kind, context) or str(found["msg"]).lower()
+    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(found["msg"]).lower()
     return f"{place(location)} is {shown(found['input'])}, expected {expected}"
-
-
-def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
-    match kind:
-        case "greater_than":
-            return f"more than {context['gt']:g}"
-        case "greater_than_equal":
-            return f"{context['ge']:g} or more"
-        case "less_than":
-            return f"less than {context['lt']:g}"
-        case "less_than_equal":
-            return f"at most {context['le']:g}"
-        case "literal_error":
-            return str(context["expected"])
-        case "too_short":
-            return f"{context['min_length']} or more entries"
-    return None
 
 
 def place(steps: Sequence[int | str]) -> str:
@@ -236,35 +213,31 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class OutOfRange(ValueError):
-    """A number that no arithmetic can be done with."""
-
-
-def parse(text: str) -> Any:
-    """JSON whose numbers are all finite and small enough for a float.
-
-    Raises OutOfRange that says where, json.JSONDecodeError, RecursionError.
-    """
+def parse(content: bytes) -> Any:
+    """JSON whose numbers are all finite and small enough for a float. Raises Fault."""
     try:
-        return json.loads(text, parse_float=_float, parse_int=_int, parse_constant=_float)
-    except OutOfRange as error:
-        raise OutOfRange(_where(text, str(error))) from None
+        return json.loads(content.decode("utf-8"), parse_float=_float, parse_int=_int, parse_constant=_float)
+    except UnicodeDecodeError:
+        problem = "not UTF-8 text"
+    except json.JSONDecodeError as error:
+        problem = f"not JSON at line {error.lineno}"
+    except RecursionError:
+        problem = "not JSON, or nested too deeply"
+    except Fault as error:
+        number = str(error)
+        line = content.count(b"\n", 0, max(content.find(number.encode()), 0)) + 1
+        number = number if len(number) <= 30 else f"{number[:27]}..."
+        problem = f"line {line}: {number} stands there, expected a finite number of at most 300 digits"
+    raise Fault(problem)
 
 
 def _float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise OutOfRange(text)
-    return value
+    if math.isfinite(value := float(text)):
+        return value
+    raise Fault(text)
 
 
 def _int(text: str) -> int:
     if len(text) > 300:
-        raise OutOfRange(text)
+        raise Fault(text)
     return int(text)
-
-
-def _where(text: str, number: str) -> str:
-    line = text.count("\n", 0, max(text.find(number), 0)) + 1
-    said = number if len(number) <= 30 else f"{number[:27]}..."
-    return f"line {line}: {said} stands there, expected a finite number of at most 300 digits"

@@ -37,7 +37,7 @@ def append(path: Path, record: Round) -> None:
     On a full disk the part of the line that fitted is taken back, so that the journal stays whole. Raises RunError, and
     ValueError for a round that could not be read back.
     """
-    line = record.to_json()
+    line = line_of(record)
     if problem := _problem(line):
         raise ValueError(f"not a round: {problem}")
     text = json.dumps(line, separators=(",", ":"), allow_nan=False).encode()
@@ -60,6 +60,11 @@ def append(path: Path, record: Round) -> None:
         raise RunError(path, said, fix_for(error)) from error
 
 
+def line_of(record: Round) -> dict[str, Any]:
+    """A round as it lies in the journal, but for the checksum."""
+    return dict(zip([*ROUND, "samples"], [*record[:3], list(map(list, record.samples))], strict=True))
+
+
 def read(path: Path) -> tuple[pa.Table, bool]:
     """Its rounds in the columns of samples.parquet, and whether its last line is whole. Raises RunError."""
     columns: dict[str, list[Any]] = {name: [] for name in parquet.SCHEMA.names}
@@ -71,9 +76,7 @@ def read(path: Path) -> tuple[pa.Table, bool]:
     if rest:
         warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
     has_crc = False
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in ((number, line) for number, line in enumerate(lines, start=1) if line.strip()):
         try:
             record = json.loads(line)
             problem = _problem(record) or _crc_problem(line, record, has_crc)
@@ -156,28 +159,28 @@ def _end_of_last_line(descriptor: int) -> int:
     return 0
 
 
+INTEGER: tuple[type, str] = (int, "a whole number")
+
+
 def _problem(record: Any) -> str | None:
     """What is wrong with a line of the journal; None for a good one."""
     if not isinstance(record, dict):
         return "not an object"
     if unknown := record.keys() - _LINE_KEYS:
         return f"unknown key {shown(sorted(unknown)[0])}"
-    if not isinstance(record.get("workload"), str):
-        return '"workload" is not a name'
-    for key in ("process", "round"):
-        if type(record.get(key)) is not int:
-            return f'"{key}" is not a whole number'
-    samples = record.get("samples")
-    if not isinstance(samples, list):
-        return '"samples" is not a list'
+    kinds = {"workload": (str, "a name"), "process": INTEGER, "round": INTEGER, "samples": (list, "a list")}
+    for key, (kind, word) in kinds.items():
+        if type(record.get(key)) is not kind:
+            return f'"{key}" is not {word}'
+    samples = record["samples"]
     if not all(isinstance(row, list) and len(row) in _LENGTHS for row in samples):
         return f"a sample is not [{', '.join(Sample._fields[:_NEEDED])}] (and {', '.join(Sample._fields[_NEEDED:])})"
     if len(set(map(len, samples))) > 1:
         return "some samples have a first token and others do not"
     # By columns, because a journal of a long run has a million numbers.
     for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=False):
-        wanted, word = (str, "a name") if name == "variant" else (int, "a whole number")
-        if any(kind is not wanted for kind in set(map(type, column))):
+        kind, word = kinds["workload"] if name == "variant" else INTEGER
+        if set(map(type, column)) != {kind}:
             return f"a sample has a {name} that is not {word}"
     return None
 

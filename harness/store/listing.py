@@ -68,31 +68,31 @@ def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
     """
     name = run.path.name
     try:
-        if not run.looks_like_a_run():
-            return RunSummary(run.path, name, "not a run", problem="no run.json and no samples")
+        problem = "" if run.looks_like_a_run() else "no run.json and no samples"
     except OSError as error:
-        return RunSummary(run.path, name, "not a run", problem=f"cannot be read ({error.strerror})")
+        problem = f"cannot be read ({error.strerror})"
+    if problem:
+        return RunSummary(run.path, name, "not a run", problem=problem)
     try:
         summary = _of_manifest(run, run.read_manifest())
     except RunError as error:
         return RunSummary(run.path, name, "damaged", problem=error.brief)
-    problem: str | None = None
     try:
         if run.has(VERDICTS):
-            verdicts = run.read_verdicts()
+            verdicts = run.records(VERDICTS)
             claims = tuple((str(each["claim"]), _part_text(each), str(each["verdict"])) for each in verdicts)
             summary = replace(summary, claims=claims, verdicts=Counter(verdict for _, _, verdict in claims))
         changed = run.changed() if whole else []
-        problem = "; ".join(error.brief for error in changed) or None
+        problem = "; ".join(error.brief for error in changed)
         run.check_samples()
     except RunError as error:
         problem = problem or error.brief
-    return summary if problem is None else replace(summary, status="damaged", problem=problem)
+    return replace(summary, status="damaged", problem=problem) if problem else summary
 
 
 def _of_manifest(run: RunFolder, manifest: Mapping[str, Any]) -> RunSummary:
     environment = manifest.get("environment") or {}
-    commit = environment.get("commit")
+    commit = environment.get("commit") or {}
     return RunSummary(
         path=run.path,
         id=str(manifest.get("id", run.path.name)),
@@ -101,7 +101,7 @@ def _of_manifest(run: RunFolder, manifest: Mapping[str, Any]) -> RunSummary:
         started=str(manifest.get("started") or ""),
         workloads=tuple(str(item["workload"].get("name", "?")) for item in manifest.get("experiments", [])),
         machine=one_line(environment) if environment else "",
-        commit=_commit_text(commit) if isinstance(commit, dict) else "",
+        commit=f"{commit.get('id') or ''}"[:10] + " with changes" * bool(commit.get("dirty")),
         noise=str((manifest.get("noise") or {}).get("line") or ""),
     )
 
@@ -117,8 +117,3 @@ def _part_text(verdict: Mapping[str, Any]) -> str:
     """The part of a claim; of an ad-hoc comparison, all of which have one name, its title."""
     title = verdict.get("title") if verdict["claim"] == "ad-hoc" else None
     return str(verdict.get("part") or title or "")
-
-
-def _commit_text(commit: Mapping[str, Any]) -> str:
-    """A commit as people write it: ten digits, and whether the files differed from it."""
-    return f"{str(commit.get('id') or '')[:10]}{' with changes' if commit.get('dirty') else ''}"

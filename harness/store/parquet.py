@@ -62,7 +62,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 def open_parquet(path: Path, schema: pa.Schema = SCHEMA, source: Source = None) -> pq.ParquetFile:
     """Open a file and check its columns. `source`: its content, where that was read already. Raises RunError."""
     try:
-        if path.stat().st_size == 0:
+        if not path.stat().st_size:
             raise RunError(path, "an empty file, not Parquet", RESTORE)
         file = pq.ParquetFile(source or path, page_checksum_verification=True)
         have = file.schema_arrow.names
@@ -135,13 +135,14 @@ def _cast(column: pa.ChunkedArray, wanted: pa.Field, path: Path) -> pa.Array:
 def checked_samples(table: pa.Table, path: Path) -> pa.Table:
     """The same table. Raises RunError for what no run can have measured, before it becomes a logarithm of nothing."""
     frame = table.to_pandas()
-    if (frame["repeats"] < 1).any() or (frame["wall_ns"] <= 0).any() or (frame["cpu_ns"] < 0).any():
-        raise RunError(path, "holds a sample with no calls or no time", RESTORE)
-    if (frame["device_ns"] < 0).any():
-        raise RunError(path, "holds a sample of less than no time", RESTORE)
-    for clock in ("cpu", "wall", "device"):
-        if not frame[f"first_{clock}_ns"].between(0, frame[f"{clock}_ns"]).all():
-            raise RunError(path, "holds a first token that came after the last, or before the start", RESTORE)
+    firsts = [frame[f"first_{clock}_ns"].between(0, frame[f"{clock}_ns"]) for clock in ("cpu", "wall", "device")]
+    for right, problem in (
+        ((frame["repeats"] >= 1) & (frame["wall_ns"] > 0) & (frame["cpu_ns"] >= 0), "with no calls or no time"),
+        (frame["device_ns"] >= 0, "of less than no time"),
+        (np.logical_and.reduce(firsts), "whose first token came after the last, or before the start"),
+    ):
+        if not right.all():
+            raise RunError(path, f"holds a sample {problem}", RESTORE)
     twice = frame.duplicated(["workload", "process", "round", "sub_round", "variant"])
     if twice.any():
         first = frame[twice].iloc[0]

@@ -105,11 +105,11 @@ def _message(error: Exception) -> list[str] | None:
     """Lines about an error that the user can fix; None for a fault of ours, which keeps its traceback."""
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
         return [f"{_one_line(usage())} (see workbench --help)"]
+    from llama_workbench.dashboard.flames.viewer import SpeedscopeError
     from llama_workbench.datasets.cache import CacheError
     from llama_workbench.datasets.shape import DataError
     from llama_workbench.harness.claims.faults import ClaimError
     from llama_workbench.harness.report.markdown import ReadmeError
-    from llama_workbench.harness.speedscope import SpeedscopeError
     from llama_workbench.harness.store.errors import RunError
 
     if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):

@@ -43,10 +43,10 @@ def command(
       workbench judge results/baselines/main --write README.md --write VERDICTS.md
       workbench judge results/baselines/main --write README.md --check     in CI
     """
+    from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
     from llama_workbench.harness.report.terminal import verdict_report
-    from llama_workbench.harness.run import rejudge
     from llama_workbench.harness.store.files import JUDGED, STANDINGS, VERDICTS
 
     folder = open_run(run)

@@ -90,13 +90,13 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 
 def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
     """Print the parts that are asked for; where none is, those that the run has."""
+    from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
-    from llama_workbench.harness.run import rejudge
-    from llama_workbench.harness.store.files import JUDGED, PHASES
+    from llama_workbench.harness.store.files import JUDGED, PHASES, ROOFLINE
 
     warn_changed(folder, read=JUDGED)
     everything = not (profiling or decision or roofline)
-    peaks = folder.read_roofline() if roofline or everything else []
+    peaks = folder.records(ROOFLINE) if roofline or everything else []
     if roofline and not peaks:
         raise Failure(
             f"{folder.path}: this run has no roofline; measure one: pytest --benchmark --claims ID, "
@@ -109,7 +109,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     alpha = float(manifest.get("alpha") or 0.01)
     if peaks:
         from llama_workbench.harness.metrics.roofline.metric import all_reached
-        from llama_workbench.harness.report.roofline import roofline_markdown
+        from llama_workbench.harness.report.passes import roofline_markdown
 
         of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
         write(roofline_markdown(*all_reached(peaks, alpha=of_each), alpha=of_each))
@@ -127,16 +127,15 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
 def _profiling(table: pd.DataFrame, alpha: float) -> str:
     """The profiling form of each workload and variant in the columns of phases.parquet."""
     from llama_workbench.harness.metrics.share.shares import top_consumers
-    from llama_workbench.harness.report.profiling import Consumer, profiling_form, profiling_markdown
+    from llama_workbench.harness.report.passes import Consumer, profiling_markdown
 
-    forms = []
+    forms = {}
     pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
     for workload, variant in pairs.itertuples(index=False, name=None):
-        consumers = [
+        forms[workload, variant] = [
             Consumer(phase, 100 * share.value, 100 * share.low, 100 * share.high)
             for phase, share in top_consumers(table, workload, variant, alpha=alpha).items()
         ]
-        forms.append(profiling_form(variant, workload, consumers))
     return profiling_markdown(forms)
 
 

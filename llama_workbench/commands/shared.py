@@ -67,21 +67,8 @@ def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
 
     summaries = [describe(run, whole=True) for run in list_runs(folder)]
     if as_json:
-        print_json(
-            [
-                {
-                    "path": str(each.path),
-                    "id": each.id,
-                    "status": each.status,
-                    "mode": each.mode,
-                    "started": each.started,
-                    "workloads": list(each.workloads),
-                    "verdicts": dict(each.verdicts),
-                    "problem": each.problem,
-                }
-                for each in summaries
-            ]
-        )
+        keys = ("path", "id", "status", "mode", "started", "workloads", "verdicts", "problem")
+        print_json([{key: getattr(each, key) for key in keys} | {"path": str(each.path)} for each in summaries])
         return
     if not summaries:
         show(Text(if_none.format(folder)))

@@ -16,6 +16,6 @@ def command(
     ] = None,
 ) -> None:
     """Install speedscope, the viewer that the dashboard opens raw profiles in: one version, by npm, hash checked."""
-    from llama_workbench.harness.speedscope import VERSION, install
+    from llama_workbench.dashboard.flames.viewer import VERSION, install
 
     write(f"speedscope {VERSION} lies in {install(archive)}\n")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from .shared import AsJson, Failure, print_json, show, table
+
+if TYPE_CHECKING:
+    from llama_workbench.variants.presets import Variant
 
 
 def command(
@@ -38,7 +41,7 @@ def command(
         except variants.UnknownVariant as error:
             raise Failure(str(error)) from error
         if as_json:
-            print_json(_to_json(name))
+            print_json(_to_json(variant))
             return
         rows = table(variant.name, variant.description)
         rows.add_row("used by", Text(variant.source))
@@ -48,7 +51,7 @@ def command(
         show(rows)
         return
     if as_json:
-        print_json([_to_json(each) for each in variants.names()])
+        print_json([_to_json(variants.get(each)) for each in variants.names()])
         return
     rows = table("variant", "installed", "what it is")
     for variant in map(variants.get, variants.names()):
@@ -58,14 +61,8 @@ def command(
     show(rows)
 
 
-def _to_json(name: str) -> dict[str, Any]:
+def _to_json(variant: Variant) -> dict[str, Any]:
     from llama_workbench import variants
 
-    variant = variants.get(name)
-    return {
-        "name": variant.name,
-        "description": variant.description,
-        "source": variant.source,
-        "factors": dict(variant.factors),
-        "installed": variants.missing(name) is None,
-    }
+    facts = {key: getattr(variant, key) for key in ("name", "description", "source")}
+    return {**facts, "factors": dict(variant.factors), "installed": variants.missing(variant.name) is None}

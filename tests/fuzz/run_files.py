@@ -20,13 +20,13 @@ from llama_workbench.dashboard.views.loading import read_loads
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.metric import all_reached
+from llama_workbench.harness.rejudge import judge_run, rejudge
 from llama_workbench.harness.report.compare import compare_standings
 from llama_workbench.harness.report.compare_text import to_markdown
 from llama_workbench.harness.report.decision import decisions_of
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.terminal import verdict_report
-from llama_workbench.harness.run import judge_run, rejudge
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.listing import describe
@@ -176,7 +176,9 @@ def _content(sealed: bool, killed: bool = False) -> Mapping[str, bytes]:
         else:
             _add_passes(run)
             manifest = run.read_manifest()
-            found, heard = judge_run(manifest, [check_claim(claim, "claims") for claim in run.read_claims()], run)
+            found, heard = judge_run(
+                manifest, [check_claim(claim, "claims") for claim in run.records("claims.json")], run
+            )
             run.write_json("verdicts.json", found)
             manifest |= {"noise": heard}
             (run.seal if sealed else functools.partial(run.write_json, "run.json"))(manifest)
@@ -274,7 +276,7 @@ def read_loading(run: RunFolder) -> list[object]:
 
 def read_roofline(run: RunFolder) -> list[object]:
     """roofline.json, by the judge and in the report."""
-    return [_judged(run), all_reached(run.read_roofline(), alpha=0.01)]
+    return [_judged(run), all_reached(run.records("roofline.json"), alpha=0.01)]
 
 
 def read_memory(run: RunFolder) -> list[object]:
@@ -340,7 +342,7 @@ READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "claims.json": read_claims,
     "verdicts.json": _shown,
     "standings.json": read_ratios,
-    "findings.json": lambda run: [_judged(run), run.read_findings()],
+    "findings.json": lambda run: [_judged(run), run.records("findings.json")],
     "loading.json": read_loading,
     "roofline.json": read_roofline,
     "memory.json": read_memory,

@@ -304,7 +304,7 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
             context.folder.write_json(LOADING, records)
 
     def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        return folder.read_loading() or None
+        return folder.records(LOADING) or None
 
     def words(self, hypothesis: LoadingHypothesis) -> str:
         return f"share of the time to first token: {hypothesis.quantity}, {hypothesis.of} page cache"

@@ -207,7 +207,7 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
         run_roofline(context.measurement, context.folder, context.progress, subjects(hypotheses))
 
     def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        return folder.read_roofline() or None
+        return folder.records(ROOFLINE) or None
 
     def words(self, hypothesis: RooflineHypothesis) -> str:
         return "share of the roofline"

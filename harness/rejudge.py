@@ -1,0 +1,57 @@
+"""Verdicts of a run that lies in its folder, from its samples and from what its passes found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .claims.model import Claim
+from .claims.reading import check_claim
+from .evidence.evidence import evidence_from_manifest
+from .judge.verdicts import judge_claims
+from .metrics.registry import metrics
+from .store.errors import RESTORE, RunError
+from .store.files import CLAIMS, MANIFEST
+from .store.folder import RunFolder
+from .store.forms import Fault, plain
+from .store.parquet import NO_SAMPLES
+from .store.schema import Verdict
+
+
+def judge_run(
+    manifest: Mapping[str, Any], claims: Sequence[Claim], folder: RunFolder
+) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
+    """Verdicts and noise of a stored run.
+
+    Raises RunError where one of its files cannot be read, or the samples are gone that its manifest speaks of.
+    """
+    experiments = manifest.get("experiments", ())
+    timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
+    passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
+    samples = folder.read_samples() if timed else NO_SAMPLES
+    try:
+        evidence = evidence_from_manifest(manifest, samples, passes=passes)
+    except Fault as fault:
+        raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
+    pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
+    return tuple(judge_claims(claims, evidence, ad_hoc=pairs)), plain(evidence.noise)
+
+
+def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
+    """The manifest with the rounds that lie in the folder: of a killed run it counts those of some time before."""
+    rounds = folder.finished_rounds()
+    experiments = manifest.get("experiments", ())
+    recounted = [each | {"rounds": rounds.get(each["workload"]["name"], 0)} for each in experiments]
+    return {**manifest, "experiments": recounted}
+
+
+def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then.
+
+    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
+    """
+    manifest = folder.read_manifest()
+    path = folder.path / CLAIMS
+    claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS))]
+    verdicts, noise = judge_run(manifest, claims, folder)
+    return plain(verdicts), counted(manifest, folder) | {"noise": noise}

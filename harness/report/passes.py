@@ -1,0 +1,135 @@
+"""What the passes of a run found, as Markdown: the execution plan's profiling form, and the roofline. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..metrics.roofline.metric import Estimate, Reached
+from ..metrics.share.shares import CRITICAL, MODERATE, grade
+from .decision import CACHE_HANDLING, MASK_CREATION
+from .markdown import markdown_cell, markdown_rows, markdown_text
+from .text import short
+
+TOP = 5
+LEVELS = ("minor", "moderate", "critical")
+
+REMEDIES: Mapping[str, str] = {
+    MASK_CREATION: "cache masks (Phase 3A)",
+    CACHE_HANDLING: "unify the caches (Phase 3B)",
+    "other": "not named by the plan: look at the flamegraph",
+}
+BEYOND = "the library's own operations: the plan says that these cannot be optimised"
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """Share of a workload's time that a phase takes, percent, with its interval."""
+
+    phase: str
+    share: float
+    low: float
+    high: float
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Every level that the interval allows: one where that is settled."""
+        first, last = (LEVELS.index(grade(end / 100)) for end in (self.low, self.high))
+        return LEVELS[first : last + 1]
+
+    def describe(self) -> str:
+        """Phase, share and interval: "mlp: 41.2 % [40.1, 42.3]"."""
+        return f"{self.phase}: {self.share:.1f} % [{self.low:.1f}, {self.high:.1f}]"
+
+
+def profiling_markdown(forms: Mapping[tuple[str, str], Iterable[Consumer]]) -> str:
+    """A form for each (workload, variant), as the plan lays them out, for `workbench report --profiling`.
+
+    Raises ValueError for numbers that are not shares in percent.
+    """
+    blocks = ["# Profiling results"]
+    for (workload, variant), consumers in forms.items():
+        rows = sorted(consumers, key=lambda consumer: (-consumer.share, consumer.phase))
+        for each in rows:
+            if not 0 <= each.low <= each.share <= each.high <= 100:
+                numbers = f"{each.phase} = {each.share} [{each.low}, {each.high}]"
+                raise ValueError(f"{variant} on {workload}: {numbers}: expected 0 <= low <= share <= high <= 100")
+        cells = (
+            (each.phase, f"{each.share:.1f} %", f"[{each.low:.1f}, {each.high:.1f}]", " or ".join(each.levels))
+            for each in rows
+        )
+        blocks += [f"## {variant} on {workload}", markdown_rows(("phase", "share", "interval", "level"), cells)]
+        total = sum(consumer.share for consumer in rows)
+        if abs(total - 100) > 1:
+            blocks.append(f"The phases named here make up {total:.0f} % of the time.")
+        top = _numbered(consumer.describe() for consumer in rows[:TOP])
+        blocks += [f"### Top {len(rows[:TOP])} time consumers", top or "- none"]
+        blocks += ["### Bottlenecks", *_bottlenecks(rows)]
+        targets = (
+            f"{each.describe()}: {REMEDIES.get(each.phase, BEYOND)}"
+            f"{'' if each.levels == ('critical',) else ' (may be below the limit)'}"
+            for each in rows
+            if "critical" in each.levels
+        )
+        blocks += ["### Optimisation targets", _numbered(targets) or "None: nothing is above the limit."]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _numbered(lines: Iterable[str]) -> str:
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+def _bottlenecks(consumers: Sequence[Consumer]) -> list[str]:
+    titles = {
+        ("critical",): f"Critical (above {100 * CRITICAL:g} %)",
+        ("moderate",): f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)",
+        ("minor",): f"Minor (below {100 * MODERATE:g} %)",
+        (): "Cannot tell (the interval includes a limit)",
+    }
+    lines = []
+    for levels, title in titles.items():
+        if levels:
+            names = [each.phase for each in consumers if each.levels == levels]
+        else:
+            names = [f"{each.phase} ({' or '.join(each.levels)})" for each in consumers if len(each.levels) > 1]
+        if names or levels == ("critical",):
+            lines.append(f"**{title}:** {', '.join(names) or 'none'}")
+    return lines
+
+
+def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha: float) -> str:
+    """What each variant reaches of this machine's roof, as a Markdown table; `missing` has a line for each without."""
+    kernels: dict[str, str] = {}
+    table = []
+    for row in rows:
+        estimates = [_estimate_text(each) for each in (row.call_ms, row.share, row.gflops, row.gbytes)]
+        facts = [str(row.rounds), row.binds, short(row.intensity)]
+        table.append([markdown_cell(row.workload), markdown_cell(row.variant), *estimates[:2], *facts, *estimates[2:]])
+        fits = {True: "fit in the last-level cache: GB/s are the cache's", False: "do not fit in the last-level cache"}
+        where = fits[row.in_cache] if row.in_cache is not None else "may fit in a cache, whose size is not known here"
+        compute, memory = map(markdown_text, row.kernels)
+        kernels[markdown_text(row.workload)] = (
+            f"GFLOP/s by a matrix product ({compute}), GB/s by a {memory}; its weights {where}"
+        )
+    notes = [f"{name}: {text}." for name, text in kernels.items()]
+    if rows:
+        notes.append(
+            "The roof is the least time that the operations and bytes of a call can take at the rates measured in the "
+            f"same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
+        )
+    notes += [f"Not measured: {markdown_text(line)}" for line in missing]
+    return (
+        "\n\n".join(["# What this machine can do, and what is reached of it", markdown_rows(COLUMNS, table), *notes])
+        + "\n"
+    )
+
+
+COLUMNS = (
+    "workload", "variant", "ms a call", "share of the roof, %", "rounds", "binds", "FLOP a byte", "GFLOP/s", "GB/s",
+)  # fmt: skip
+
+
+def _estimate_text(estimate: Estimate) -> str:
+    ends = [short(end) if 0 < end < math.inf else "open" for end in estimate[1:]]
+    return f"{short(estimate.value)} [{', '.join(ends)}]"
