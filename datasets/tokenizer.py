@@ -20,6 +20,7 @@ import numpy as np
 
 from .cache import CacheError, cache_directory, partial_folder
 from .files import TOKENIZER_BYTES, read_bytes, shortened
+from .shape import CheckpointError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,13 +110,13 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
 
 def _content(checkpoint: Path) -> tuple[Path, bytes]:
     """The tokenizer.json of a checkpoint, and the file it comes from; of a GGUF file, rebuilt from its metadata."""
-    from .gguf import metadata as gguf_metadata
     from .gguf import tokenizer as gguf_tokenizer
+    from .gguf.metadata import is_gguf
 
-    if gguf_metadata.is_gguf(checkpoint):
+    if is_gguf(checkpoint):
         try:
             return checkpoint, gguf_tokenizer.tokenizer_json(checkpoint).encode()
-        except gguf_metadata.GGUFError as error:
+        except CheckpointError as error:
             raise TokenizerError(str(error)) from error
     file = checkpoint / FILE
     try:

@@ -44,7 +44,7 @@ class LlamaCpp:
         library.llama_backend_init()
 
         def write(folder: Any) -> None:
-            gguf_file.write(folder / "model.gguf", config, weights)
+            gguf_file.write(folder / "model.gguf", config, weights, lambda file: file.add_tokenizer_model("no_vocab"))
 
         path = files.folder("gguf-1", config, weights, write) / "model.gguf"
         settings = library.llama_model_default_params()
