@@ -46,12 +46,12 @@ def geometries(path: Path = GEOMETRIES_FILE) -> dict[str, Geometry]:
     return geometries
 
 
-def get(name: str, *, path: Path = GEOMETRIES_FILE) -> Geometry:
+def get(name: str) -> Geometry:
     """One geometry. Raises `DataError` with the nearest name if there is none of that name."""
-    known = geometries(path)
-    if name not in known:
-        raise DataError(f"{shown(path)}: no geometry {name!r}; {nearest(name, known)}")
-    return known[name]
+    by_name = geometries()
+    if name not in by_name:
+        raise DataError(f"{shown(GEOMETRIES_FILE)}: no geometry {name!r}; {nearest(name, by_name)}")
+    return by_name[name]
 
 
 def parameter_count(config: LlamaConfig) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -111,7 +112,7 @@ def write_gguf(folder: Path, file: Path, *, format: gguf_files.Format = "F32", c
     checkpoint, raw = load(folder, cache=cache), read_json(folder / CONFIG)
     ends: dict[str, int | None] = {}
     for name in ("bos", "eos"):
-        value = raw.get(f"{name}_token_id")
+        value: Any = raw.get(f"{name}_token_id")
         value = value[0] if isinstance(value, list) and value else value  # of several, the first is the one to write
         if type(value) not in (int, type(None)):
             fail(folder / CONFIG, f"{name}_token_id = {short(value)}, expected an id", COPY)

@@ -296,5 +296,5 @@ def _guesses(factors: NDArray[np.float64], waves: NDArray[np.float64], original:
         ends.append((float(after * (before / after) ** (1 / 3)), float(before * (after / before) ** (1 / 3))))
     for longest, shortest in ends:
         given = original or max(1, round(longest))
-        rounded = (float(f"{number:.6g}") for number in (factor, given / longest, given / shortest))
-        yield RopeScaling(*rounded, original_max_position_embeddings=given)
+        rounded, low, high = (float(f"{number:.6g}") for number in (factor, given / longest, given / shortest))
+        yield RopeScaling(rounded, low, high, given)
