@@ -113,7 +113,8 @@ class Workload(BaseModel):
     def _check_kind(self) -> None:
         component, generate = self.kind == "component", self.kind == "generate"
         because = f'because kind = "{self.kind}"'
-        single = f"{because} is one sequence in float32"
+        single, beforehand = f"{because} is one sequence in float32", "each prompt's tokens are known beforehand"
+        no_chunks = self.chunk is not None and (self.kind != "prefill" or self.chunk >= self.tokens)
         rules = (  # what may not be, the key to blame, what was expected
             (component and self.component is None, "component", f"the name of a part, {because}"),
             (not component and self.component is not None, "component", f"none, {because}"),
@@ -121,17 +122,9 @@ class Workload(BaseModel):
             (component and self.batch != 1, "batch", f"none, {single}"),
             (component and self.dtype != "float32", "dtype", f"none, {single}"),
             (generate and (self.new_tokens or 0) < 2, "new_tokens", f"at least 2, {because} times what follows"),
-            (
-                generate and self.lengths != "repeated",
-                "lengths",
-                '"repeated": each prompt\'s tokens are known beforehand',
-            ),
+            (generate and self.lengths != "repeated", "lengths", f'"repeated": {beforehand}'),
             (not generate and self.new_tokens is not None, "new_tokens", f"none, {because}"),
-            (
-                self.chunk is not None and (self.kind != "prefill" or self.chunk >= self.tokens),
-                "chunk",
-                f'fewer than tokens = {self.tokens}, and kind = "prefill"',
-            ),
+            (no_chunks, "chunk", f'fewer than tokens = {self.tokens}, and kind = "prefill"'),
             (self.kind == "decode" and self.tokens != 1, "tokens", f"1, {because} takes one token at a time"),
             (self.lengths == "distinct" and self.tokens < 4, "tokens", 'at least 4, because lengths = "distinct"'),
         )

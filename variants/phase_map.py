@@ -7,8 +7,8 @@ product or quotient by `@` or `/`; the statement's phase holds before and after 
 `enter`, names the next statement alone. `enter`: what is called here marks its own phases; what is called anywhere else
 belongs to the line that calls it. A model's own `forward` returns in `other`, where what its caller does next belongs.
 
-Two sources take no comments, transformers' model and the frozen yardstick. They have a map here: a line each, a name as
-above and the first line of a statement, with `...` for "and so on".
+Two sources take no comments, transformers' model and the frozen yardstick. They have a map in phase_map.toml: a line
+each, a name as above and the first line of a statement, with `...` for "and so on".
 
 Every statement that calls, computes or indexes anything must be named, and every name must fit something: `phases`
 refuses a variant otherwise, so that changed code cannot slip into `other`. Which ATen ops may run in a phase is checked
@@ -19,7 +19,9 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 
 OTHER = "other"
 ENTER = "enter"
@@ -69,102 +71,24 @@ feed-forward part, no norms, no LM head.
 
 # --- sources without marks -----------------------------------------------------------------------------------
 
-_YARDSTICK: dict[str, dict[str, str]] = {
-    "yardstick": {
-        "Yardstick.forward": """
-            other         end = position + length
-            embedding     x = F.embedding(tokens, w["model.embed_tokens.weight"])
-            cache         self.kvs = [
-            mask_create   mask = torch.full((length, end), float("-inf"), ...
-            rope          cos, sin = self.cos[position:end], self.sin[position:end]
-            other         p = f"model.layers.{i}."
-            norm          y = F.rms_norm(x, (c.hidden_size,), w[f"{p}input_layernorm.weight"], c.rms_norm_eps)
-            qkv           q = F.linear(y, w[f"{p}self_attn.q_proj.weight"]).view(...
-            qkv           k = F.linear(y, w[f"{p}self_attn.k_proj.weight"]).view(...
-            qkv           v = F.linear(y, w[f"{p}self_attn.v_proj.weight"]).view(...
-            rope          q1, q2 = q.chunk(2, -1)
-            rope          q = torch.cat((q1 * cos - q2 * sin, q2 * cos + q1 * sin), -1)
-            rope          k1, k2 = k.chunk(2, -1)
-            cache; cat: rope  k_all[:, :, position:end] = torch.cat((k1 * cos - k2 * sin, k2 * cos + k1 * sin), -1)
-            cache         v_all[:, :, position:end] = v
-            cache         k, v = k_all[:, :, :end], v_all[:, :, :end]
-            scores; v.repeat_interleave: output  k, v = k.repeat_interleave(heads // groups, 1), v.repeat_interleave(...
-            scores        scores = torch.matmul(q, k.transpose(2, 3)) * size**-0.5
-            mask_apply    scores = scores + mask
-            output; softmax: softmax  y = torch.matmul(torch.softmax(scores, -1), v).transpose(1, 2).reshape(batch, ...
-            other; linear: o_proj     x = x + F.linear(y, w[f"{p}self_attn.o_proj.weight"])
-            norm          y = F.rms_norm(x, (c.hidden_size,), w[f"{p}post_attention_layernorm.weight"], c.rms_norm_eps)
-            mlp           y = F.silu(F.linear(y, w[f"{p}mlp.gate_proj.weight"])) * F.linear(y, ...
-            other; linear: mlp        x = x + F.linear(y, w[f"{p}mlp.down_proj.weight"])
-            final_norm    x = F.rms_norm(x[:, -1], (c.hidden_size,), w["model.norm.weight"], c.rms_norm_eps)
-            other; linear: lm_head    return F.linear(x, w["lm_head.weight"])
-        """,
-    },
-}
-
 LIBRARY_MODEL = "transformers.models.llama.modeling_llama"
+_LINES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def _library(attention: str) -> dict[str, dict[str, str]]:
-    """`attention`: the phase of the call of the attention function, which is ours to mark where it is eager."""
+def _library(attention: str, call: str) -> dict[str, dict[str, str]]:
+    """`attention`: the phase of the attention function; `call`: that of its call, ours to mark where it is eager."""
     return {
         LIBRARY_MODEL: {
-            "LlamaForCausalLM.forward": """
-                enter         outputs: BaseModelOutputWithPast = self.model(...
-                lm_head       hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
-                lm_head       logits = self.lm_head(hidden_states)
-                other         loss = self.loss_function(...
-                other         return CausalLMOutputWithPast(...
-            """,
-            "LlamaModel.forward": """
-                embedding     inputs_embeds: torch.Tensor = self.embed_tokens(input_ids)
-                cache         past_key_values = DynamicCache(config=self.config)
-                cache         past_seen_tokens = past_key_values.get_seq_length() if past_key_values is not None else 0
-                cache         position_ids = torch.arange(inputs_embeds.shape[1], ...
-                cache         position_ids = position_ids.unsqueeze(0)
-                mask_create   causal_mask = create_causal_mask(...
-                rope          position_embeddings = self.rotary_emb(hidden_states, position_ids=position_ids)
-                enter         hidden_states = decoder_layer(...
-                final_norm    hidden_states = self.norm(hidden_states)
-                other         return BaseModelOutputWithPast(...
-            """,
-            "LlamaDecoderLayer.forward": """
-                norm          hidden_states = self.input_layernorm(hidden_states)
-                enter         hidden_states, _ = self.self_attn(...
-                other         hidden_states = residual + hidden_states
-                norm          hidden_states = self.post_attention_layernorm(hidden_states)
-                mlp           hidden_states = self.mlp(hidden_states)
-            """,
-            "LlamaAttention.forward": f"""
-                qkv           input_shape = hidden_states.shape[:-1]
-                qkv           query_states = self.q_proj(hidden_states).view(hidden_shape).transpose(1, 2)
-                qkv           key_states = self.k_proj(hidden_states).view(hidden_shape).transpose(1, 2)
-                qkv           value_states = self.v_proj(hidden_states).view(hidden_shape).transpose(1, 2)
-                rope          query_states, key_states = apply_rotary_pos_emb(query_states, key_states, cos, sin)
-                cache         key_states, value_states = past_key_values.update(...
-                {attention}   attention_interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(...
-                {"enter" if attention == "scores" else attention}   attn_output, attn_weights = attention_interface(...
-                o_proj        attn_output = attn_output.reshape(*input_shape, -1).contiguous()
-                o_proj        attn_output = self.o_proj(attn_output)
-            """,
-            "eager_attention_forward": """
-                scores        key_states = repeat_kv(key, module.num_key_value_groups)
-                output        value_states = repeat_kv(value, module.num_key_value_groups)
-                scores        attn_weights = torch.matmul(query, key_states.transpose(2, 3)) * scaling
-                mask_apply    attn_weights = attn_weights + attention_mask
-                softmax       attn_weights = nn.functional.softmax(attn_weights, dim=-1, ...
-                softmax       attn_weights = nn.functional.dropout(attn_weights, ...
-                output        attn_output = torch.matmul(attn_weights, value_states)
-                output        attn_output = attn_output.transpose(1, 2).contiguous()
-            """,
-        },
+            function: lines.replace("{attention}", attention).replace("{call}", call)
+            for function, lines in _LINES["library"].items()
+        }
     }
 
 
 MAPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-    ".yardstick": _YARDSTICK,
-    ".library:eager": _library("scores"),
-    ".library:sdpa": _library("attention_fused"),
+    ".yardstick": {"yardstick": _LINES["yardstick"]},
+    ".library:eager": _library("scores", "enter"),
+    ".library:sdpa": _library("attention_fused", "attention_fused"),
 }
 """How a variant is built (its module, and the library's kind of attention) → module → function → its lines."""
 
