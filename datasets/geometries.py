@@ -17,9 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig
 
-from .files import SMALL_BYTES, parse_toml, read_bytes, short, shortened
+from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened
 from .shape import DataError, Shape, mistakes, stored_shapes
-from .wording import nearest
 
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 

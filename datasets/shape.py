@@ -14,8 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
-from .files import short, shortened
-from .wording import nearest
+from .files import nearest, short, shortened
 
 LARGEST_COUNT = 2**31 - 1
 MOST_LAYERS = 1000

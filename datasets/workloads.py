@@ -18,10 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 
 from llama_workbench import ROOT
 
-from .files import short, shortened
+from .files import nearest, short, shortened
 from .geometries import Geometry, Text, checked, geometries, read_toml, shown
 from .shape import LARGEST_COUNT, Count, DataError, impossible
-from .wording import nearest
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"

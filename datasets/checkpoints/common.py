@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from torch import Tensor
 
 from llama_workbench.variants.config import LlamaConfig
 
-from ..cache import CacheError, partial_folder
+from ..cache import keep
 from ..files import TOKENIZER_BYTES, parse_json, read_bytes
 from ..shape import fail
 
@@ -121,11 +119,7 @@ def check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]], *, cache: Pa
             count = f"{len(places)} of {tensor.numel()} values are NaN or infinite"
             problem = f"{count}, the first at {places[0].tolist()}; expected finite ones"
             fail(f"{path}: {name}", problem, "fetch or train the checkpoint again")
-    # A cache that cannot be written costs a second check next time, nothing else.
-    with contextlib.suppress(CacheError), partial_folder(cache, memory.name, needed_bytes=0) as partial:
-        kept = _remembered(memory) | {key: stamp}
-        (partial / memory.name).write_text(json.dumps(kept, indent=0), encoding="utf-8")
-        os.replace(partial / memory.name, memory)
+    keep(memory, json.dumps(_remembered(memory) | {key: stamp}, indent=0).encode())
 
 
 def _remembered(memory: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from llama_workbench.datasets.checkpoints import Checkpoint
-from llama_workbench.datasets.prompts import Prompts
+from llama_workbench.datasets.tokenizer import Prompts
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.variants import Variant
 

@@ -9,7 +9,7 @@ import torch
 
 from llama_workbench.datasets import geometries, tokenizer
 from llama_workbench.datasets.checkpoints import load
-from llama_workbench.datasets.prompts import Prompts
+from llama_workbench.datasets.tokenizer import Prompts
 from llama_workbench.datasets.workloads import Workload, longest_call
 
 from .bench import Bench
