@@ -151,10 +151,9 @@ def _content(checkpoint: Path) -> tuple[Path, bytes]:
     try:
         return file, read_bytes(file, at_most=TOKENIZER_BYTES)
     except OSError as error:
-        raise TokenizerError(
-            f"{file}: cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json; copy it there, or "
-            "write it with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        ) from error
+        problem = f"cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json"
+        written = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        raise TokenizerError(f"{file}: {problem}; copy it there, or write it with transformers: {written}") from error
 
 
 def _text_ids(file: Path, content: bytes, *, cache: Path) -> NDArray[np.int32]:

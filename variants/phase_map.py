@@ -22,28 +22,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 OTHER = "other"
 ENTER = "enter"
 
-MEANING = {
-    "embedding": "token ids to vectors",
-    "norm": "the two RMSNorms of a layer",
-    "qkv": "projections to queries, keys and values",
-    "rope": "rotary embedding of queries and keys: tables, kernel, and the copies around it",
-    "cache": "keys and values written and read back, sequence forgotten, positions kept",
-    "mask_create": "causal mask built or looked up",
-    "mask_apply": "causal mask put on the scores",
-    "scores": "queries times keys, scaled; keys repeated for grouped queries",
-    "softmax": "softmax alone",
-    "output": "probabilities times values; values repeated for grouped queries",
-    "attention_fused": "mask application, scores, softmax and output in one kernel",
-    "o_proj": "output projection, with the heads put side by side",
-    "mlp": "feed-forward part",
-    "final_norm": "the RMSNorm before the LM head",
-    "lm_head": "logits",
-    OTHER: "residual additions, calls between the parts, what no line above names",
-}
+_DATA: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_PHASES: dict[str, dict[str, str]] = _DATA["phase"]
+
+MEANING = {phase: data["meaning"] for phase, data in _PHASES.items()}
 """Every phase and what it holds. A call's phases sum to the call."""
 
 PHASES = tuple(MEANING)
@@ -72,7 +59,6 @@ feed-forward part, no norms, no LM head.
 # --- sources without marks -----------------------------------------------------------------------------------
 
 LIBRARY_MODEL = "transformers.models.llama.modeling_llama"
-_LINES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _library(attention: str, call: str) -> dict[str, dict[str, str]]:
@@ -80,13 +66,13 @@ def _library(attention: str, call: str) -> dict[str, dict[str, str]]:
     return {
         LIBRARY_MODEL: {
             function: lines.replace("{attention}", attention).replace("{call}", call)
-            for function, lines in _LINES["library"].items()
+            for function, lines in _DATA["library"].items()
         }
     }
 
 
 MAPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-    ".yardstick": {"yardstick": _LINES["yardstick"]},
+    ".yardstick": {"yardstick": _DATA["yardstick"]},
     ".library:eager": _library("scores", "enter"),
     ".library:sdpa": _library("attention_fused", "attention_fused"),
 }
@@ -119,42 +105,12 @@ _VIEWS = (
 VIEWS = frozenset(_VIEWS.split())
 """Ops that compute nothing: any phase may run them."""
 
-_COPIES = "clone copy_ empty empty_like"
-_MAY: dict[str, str] = {
-    "embedding": "embedding",
-    "norm": "_fused_rms_norm pow mean add add_ rsqrt mul _to_copy",
-    "qkv": "mm",
-    "rope": f"mul sub add neg cat stack roll cos sin complex index _to_copy {_COPIES}",
-    "cache": "cat index_copy_ index_put_ new_zeros add add_ arange new_empty zeros zeros_like fill_ zero_ lift_fresh "
-    f"{_COPIES}",
-    "mask_create": "full ones zeros triu_ tril_ arange add le ge eq all where new_ones bitwise_and zeros_like "
-    f"scalar_tensor _to_copy _local_scalar_dense masked_fill index full_like {_COPIES}",
-    "mask_apply": "add masked_fill",
-    "scores": f"bmm mul {_COPIES}",
-    "softmax": "amax sub exp sum div _softmax _to_copy",
-    "output": f"bmm {_COPIES}",
-    "attention_fused": "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
-    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention bmm mul _softmax _safe_softmax add "
-    f"masked_fill where eq any all full_like zeros_like logical_not constant_pad_nd ones tril scalar_tensor {_COPIES}",
-    "o_proj": f"mm addmm {_COPIES}",
-    "mlp": "mm addmm silu mul",
-    "lm_head": f"mm {_COPIES}",
-    OTHER: "add",
+MAY_RUN = {
+    phase: frozenset(data["may_run"].replace("COPIES", "clone copy_ empty empty_like").split())
+    for phase, data in _PHASES.items()
 }
-MAY_RUN: Mapping[str, frozenset[str]] = {phase: frozenset(_MAY.get(phase, _MAY["norm"]).split()) for phase in PHASES}
-"""Ops that each phase may run beside views; `final_norm` runs what `norm` does."""
+"""Ops that each phase may run beside views."""
 
-MUST_RUN: Mapping[str, frozenset[str]] = {
-    "embedding": frozenset({"embedding"}),
-    "norm": frozenset({"_fused_rms_norm", "rsqrt"}),
-    "qkv": frozenset({"mm"}),
-    "rope": frozenset({"mul"}),
-    "o_proj": frozenset({"mm", "addmm"}),
-    "mlp": frozenset({"silu"}),
-    "final_norm": frozenset({"_fused_rms_norm", "rsqrt"}),
-    "lm_head": frozenset({"mm"}),
-    "scores": frozenset({"bmm"}),
-    "softmax": frozenset({"exp", "_softmax"}),
-    "output": frozenset({"bmm"}),
-}
-"""At least one of these shows in a phase that is what it says; the last three may be missing with fused attention."""
+MUST_RUN = {phase: frozenset(data["must_run"].split()) for phase, data in _PHASES.items() if "must_run" in data}
+"""At least one of these shows in a phase that is what it says; scores, softmax and output may be missing with fused
+attention."""
