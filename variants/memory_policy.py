@@ -1,9 +1,7 @@
 """Expected memory: what a variant must hold by its policies, in bytes by kind, computed from shapes alone.
 
-    lengths served, policy, shape --expected--> bytes held after the last call, and kept over `reset`
-
-Measured beside it are the live tensors of a running model. Where both agree to the byte, the memory of a model of any
-size can be computed; where they do not, one of the two is wrong. Importing this module does not import torch.
+Where it agrees to the byte with the live tensors of a running model, the memory of a model of any size can be computed;
+where it does not, one of the two is wrong. Importing this module does not import torch.
 """
 
 from __future__ import annotations

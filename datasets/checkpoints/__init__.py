@@ -57,9 +57,8 @@ def load(
     supported.
     """
     files = _checked(source, cache)
-    weights = {
-        name: converted(tensor, dtype, torch.device(device), file, name) for file, name, tensor in files.tensors()
-    }
+    place = torch.device(device)
+    weights = {name: converted(tensor, dtype, place, file, name) for file, name, tensor in files.tensors()}
     weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])  # a tied head is not stored
     return Checkpoint(
         name=files.name,

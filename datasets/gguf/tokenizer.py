@@ -2,18 +2,16 @@
 
 Two kinds, under llama.cpp's names: "gpt2" is byte-level BPE (GPT-2, Llama 3), "llama" is SentencePiece's BPE (Llama 2).
 
-Of either the metadata has the words, their types, the ids of BOS and EOS and whether they are added, and the *name* of
-a way to split text. It does not have, so that nobody can tell it from there: the splitting expression itself and
-whether merges are skipped for a piece that is a word (both are what llama.cpp has under the name), any normalizer but
-SentencePiece's spaces, dropout, how added tokens treat the spaces around them, any template but BOS and EOS,
-truncation, padding, and which of the words above the last used id are padding for the model's matrix (type UNUSED by
+The metadata has the words, their types, the ids of BOS and EOS and whether they are added, and the *name* of a way to
+split text. It lacks the splitting expression and whether merges are skipped for a piece that is a word (llama.cpp has
+both under the name), any normalizer but SentencePiece's spaces, dropout, how added tokens treat spaces, any template
+but BOS and EOS, truncation, padding, and which words above the last used id only pad the model's matrix (type UNUSED by
 convention). `tokenizer_fields` refuses a tokenizer.json whose ids depend on any of it.
 
 SentencePiece joins the two neighbours that make the word with the best score; a tokenizer.json says the same as pairs
-in order (merges). llama.cpp has scores only and goes by them; its converter writes the merges as well, and often no
-scores that tell words apart. So a file that is written here has both, and one that is read goes by its merges where it
-has any. Both give the same ids where the merges hold every way to make each word, next to each other, as those do that
-transformers makes of a SentencePiece model.
+in order (merges). llama.cpp goes by scores; its converter writes merges too, and often scores that order nothing. So a
+file written here has both, and one that is read goes by its merges where it has any. Both give the same ids where the
+merges hold every way to make each word, next to each other, as transformers makes them of a SentencePiece model.
 
 Importing this module does not import torch.
 """
@@ -59,8 +57,7 @@ class TokenizerFields:
     `types` their `gguf.TokenType`; `merges` pairs with a space between, best first; `split` llama.cpp's name for how
     text is cut into pieces ("gpt-2" or "llama-bpe"; "default" of SentencePiece, which does not cut it).
 
-    Of SentencePiece alone: `scores` by id, `unknown` the id of <unk>, `space_prefix` whether a text gets a space
-    before it.
+    Of SentencePiece alone: `scores` by id, `unknown` the id of <unk>, `space_prefix`: whether texts get a space first.
     """
 
     model: str
@@ -161,8 +158,8 @@ def _difference(original: Mapping[str, Any], copy: Mapping[str, Any]) -> str | N
 
     def decisive(described: Mapping[str, Any]) -> dict[str, Any]:
         model = {key: part for key, part in described["model"].items() if key not in undecided}
-        added = sorted(described["added_tokens"], key=lambda token: token["id"])
         # `normalized` says whether to look for it before or after the normalizer, which at most marks spaces
+        added = sorted(described["added_tokens"], key=lambda token: token["id"])
         tokens = [{key: part for key, part in token.items() if key != "normalized"} for token in added]
         split = json.dumps(described["pre_tokenizer"]).replace('"trim_offsets": false', '"trim_offsets": true')
         return {
@@ -174,10 +171,8 @@ def _difference(original: Mapping[str, Any], copy: Mapping[str, Any]) -> str | N
         }
 
     mine, theirs = decisive(original), decisive(copy)
-    for key in mine:
-        if mine[key] != theirs.get(key):
-            return f"{key} = {str(mine[key])[:300]}, which GGUF cannot say"
-    return None
+    key = next((key for key in mine if mine[key] != theirs.get(key)), None)
+    return None if key is None else f"{key} = {str(mine[key])[:300]}, which GGUF cannot say"
 
 
 def add_tokenizer(writer: GGUFWriter, fields: TokenizerFields) -> None:
