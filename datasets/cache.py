@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
@@ -68,3 +68,10 @@ def partial_folder(parent: Path, name: str, *, needed_bytes: int) -> Iterator[Pa
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep(file: Path, content: bytes) -> None:
+    """Put a small file into the cache; one that cannot be written costs the same work next time, nothing else."""
+    with suppress(CacheError), partial_folder(file.parent, file.name, needed_bytes=len(content)) as partial:
+        (partial / file.name).write_bytes(content)
+        os.replace(partial / file.name, file)

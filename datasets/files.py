@@ -8,6 +8,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import reprlib
 import stat
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,12 +32,12 @@ TOKENIZER_BYTES = 1 << 26
 MOST_DEPTH = 50
 """Tables within tables."""
 
-_KINDS = (
-    (stat.S_ISFIFO, errno.EINVAL, "a named pipe"),
-    (stat.S_ISSOCK, errno.EINVAL, "a socket"),
-    (stat.S_ISCHR, errno.EINVAL, "a device"),
-    (stat.S_ISBLK, errno.EINVAL, "a device"),
-)
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
 
 # A chain of keys with dots between: tomllib takes time and memory in the square of its length.
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
@@ -63,9 +65,8 @@ def open_regular(path: Path) -> BinaryIO:
 def _demand_regular(status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    for is_kind, number, name in _KINDS:
-        if is_kind(status.st_mode):
-            raise OSError(number, f"is {name}, expected a file")
+    if kind := _KINDS.get(stat.S_IFMT(status.st_mode)):
+        raise OSError(errno.EINVAL, f"is {kind}, expected a file")
 
 
 def read_bytes(path: Path, *, at_most: int) -> bytes:
@@ -86,8 +87,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        told, at, place = str(error).rpartition(" (at ")
-        raise tomllib.TOMLDecodeError(f"{shortened(told)}{at}{place}" if at else shortened(place)) from None
+        problem, at, place = str(error).rpartition(" (at ")
+        raise tomllib.TOMLDecodeError(f"{shortened(problem)}{at}{place}" if at else shortened(place)) from None
     except RecursionError:
         raise tomllib.TOMLDecodeError("nested too deeply") from None
     except ValueError:  # Python's own limit; a mistake in the text would have been told as one
@@ -112,17 +113,11 @@ def parse_json(content: bytes | str) -> Any:
 
 def _is_deep(value: Any) -> bool:
     """Whether tables and lists lie more than `MOST_DEPTH` deep in each other; asked level by level, not in itself."""
-    level = [value] if isinstance(value, dict | list) else []
+    level = [value]
     for _ in range(MOST_DEPTH + 1):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
+        tables = [each for each in level if isinstance(each, dict | list)]
+        level = [inner for table in tables for inner in (table.values() if isinstance(table, dict) else table)]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 # --- values as errors show them ---
@@ -140,8 +135,8 @@ class _Short(reprlib.Repr):
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
         if level <= 0 and x:
             return "{...}"
-        told = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in list(x)[: self.maxdict]]
-        return f"{{{', '.join(told)}{', ...' if len(x) > self.maxdict else ''}}}"
+        pairs = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in list(x)[: self.maxdict]]
+        return f"{{{', '.join(pairs)}{', ...' if len(x) > self.maxdict else ''}}}"
 
 
 def short(value: object) -> str:
@@ -153,3 +148,10 @@ def shortened(text: str, longest: int = 200) -> str:
     """A text in one line without control characters, its middle left out where it is longer than `longest`."""
     line = "".join(letter if letter.isprintable() else " " for letter in text[: 10 * longest])
     return line if len(line) <= longest else f"{line[: longest - 23]}...{line[-20:]}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ "did you mean 'x'?", or all known names where none is near."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(map(repr, names))

@@ -5,6 +5,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig
 
-from .files import SMALL_BYTES, parse_toml, read_bytes, short, shortened
-from .shape import DataError, Shape, mistakes
-from .wording import nearest
+from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened
+from .shape import DataError, Shape, mistakes, stored_shapes
 
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 
@@ -38,27 +38,24 @@ class Geometry:
 def geometries(path: Path = GEOMETRIES_FILE) -> dict[str, Geometry]:
     """All geometries of a file by name, in the file's order. Raises `DataError` on a mistake in it."""
     tables = read_toml(path)
-    return {name: _geometry(name, table, file=shown(path)) for name, table in tables.items()}
+    geometries: dict[str, Geometry] = {}
+    for name, table in tables.items():
+        shape = checked(_Table, table, file=shown(path), table=f"[{name}]")
+        geometries[name] = Geometry(name, shape.config(), shape.description, shape.source)
+    return geometries
 
 
-def get(name: str, *, path: Path = GEOMETRIES_FILE) -> Geometry:
+def get(name: str) -> Geometry:
     """One geometry. Raises `DataError` with the nearest name if there is none of that name."""
-    known = geometries(path)
-    if name not in known:
-        raise DataError(f"{shown(path)}: no geometry {name!r}; {nearest(name, known)}")
-    return known[name]
+    by_name = geometries()
+    if name not in by_name:
+        raise DataError(f"{shown(GEOMETRIES_FILE)}: no geometry {name!r}; {nearest(name, by_name)}")
+    return by_name[name]
 
 
 def parameter_count(config: LlamaConfig) -> int:
     """Number of weights of a model of that shape; tied embeddings count once."""
-    query = config.hidden_size * config.num_attention_heads * config.head_dim
-    key = config.hidden_size * config.num_key_value_heads * config.head_dim
-    attention = 2 * query + 2 * key  # q and o, k and v
-    feed_forward = 3 * config.hidden_size * config.intermediate_size
-    norms = 2 * config.hidden_size
-    embedding = config.vocab_size * config.hidden_size
-    layers = config.num_hidden_layers * (attention + feed_forward + norms)
-    return layers + embedding * (1 if config.tie_word_embeddings else 2) + config.hidden_size
+    return sum(map(math.prod, stored_shapes(config).values()))
 
 
 class _Table(Shape):
@@ -69,11 +66,6 @@ class _Table(Shape):
     description: Text
     source: Text
     rms_norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-
-
-def _geometry(name: str, table: object, *, file: str) -> Geometry:
-    shape = checked(_Table, table, file=file, table=f"[{name}]")
-    return Geometry(name, shape.config(), shape.description, shape.source)
 
 
 # --- reading data files ---

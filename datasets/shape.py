@@ -6,15 +6,15 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
-from .files import short, shortened
-from .wording import nearest
+from .files import nearest, short, shortened
 
 LARGEST_COUNT = 2**31 - 1
 MOST_LAYERS = 1000
@@ -27,6 +27,15 @@ _Factor = Annotated[float, Field(gt=0, le=LARGEST_FACTOR)]
 
 class DataError(ValueError):
     """A data file, or a name looked up in one, is wrong. Names file, table, key, value and what was expected."""
+
+
+class CheckpointError(DataError):
+    """A checkpoint cannot be used or written. The text names file and tensor or key, what is wrong, and the fix."""
+
+
+def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
+    """Raises `CheckpointError`."""
+    raise CheckpointError(f"{where}: {problem}; {fix}")
 
 
 def impossible(key: str, value: object, expected: str) -> PydanticCustomError:
@@ -91,6 +100,31 @@ class Shape(BaseModel):
             "head_dim": self.head_dim or self.hidden_size // self.num_attention_heads,
             "rope_scaling": RopeScaling(**self.rope_scaling.model_dump()) if self.rope_scaling else None,
         })  # fmt: skip
+
+
+def stored_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
+    """Shape ([out, in]) of every weight that a file must have, by its Hugging Face name; a tied head is left out."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    queries, keys = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm": (hidden,),
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "post_attention_layernorm": (hidden,),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    layers = {
+        f"model.layers.{index}.{name}.weight": shape
+        for index in range(config.num_hidden_layers)
+        for name, shape in layer.items()
+    }
+    vocabulary = (config.vocab_size, hidden)
+    head = {} if config.tie_word_embeddings else {"lm_head.weight": vocabulary}
+    return {"model.embed_tokens.weight": vocabulary, **layers, "model.norm.weight": (hidden,), **head}
 
 
 def mistakes(error: ValidationError, names: Mapping[str, str] | None = None, keys: Iterable[str] = ()) -> list[str]:

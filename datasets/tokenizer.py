@@ -9,7 +9,7 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .cache import CacheError, cache_directory, partial_folder
+from .cache import cache_directory, keep
 from .files import TOKENIZER_BYTES, read_bytes, shortened
+from .shape import CheckpointError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
 
 LARGEST_VOCABULARY = 8192  # the text is 0.5 MB: more words than this would each be seen a handful of times
 
@@ -56,12 +56,9 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
     size = min(vocab_size, LARGEST_VOCABULARY)
     special = ["<s>", "</s>"]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    if size < len(alphabet) + len(special):
-        raise TokenizerError(
-            f"vocab_size = {vocab_size}, expected at least {len(alphabet) + len(special)} (256 bytes, <s>, </s>)"
-        )
-    folder = (cache or cache_directory()) / "tokenizers"
-    file = folder / f"{size}-{_text_digest()[:16]}-{__version__}.json"
+    if size < (least := len(alphabet) + len(special)):
+        raise TokenizerError(f"vocab_size = {vocab_size}, expected at least {least} (256 bytes, <s>, </s>)")
+    file = (cache or cache_directory()) / "tokenizers" / f"{size}-{_text_digest()}-{__version__}.json"
     with suppress(OSError):
         return read_bytes(file, at_most=TOKENIZER_BYTES).decode("utf-8")
 
@@ -73,10 +70,45 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
     )
     tokenizer.train_from_iterator(text(), trainer)
     content = tokenizer.to_str(pretty=True)
-    with suppress(CacheError), partial_folder(folder, file.name, needed_bytes=len(content)) as partial:
-        (partial / FILE).write_text(content, encoding="utf-8")
-        os.replace(partial / FILE, file)
+    keep(file, content.encode())
     return content
+
+
+DRAWN = 4
+"""The first words of a prompt are drawn one by one, so that no two prompts begin alike; text follows."""
+
+
+class Prompts:
+    """Prompts by number, cut from a text: the same number gives the same prompt in every process.
+
+    No call is given one that was used, or a variant would be paid for remembering prompts. The process that times calls
+    and the one that judges their outputs both cut the prompts themselves, so neither has to believe the other. `ids`
+    are the text's words; `draw` says which prompts a number stands for, and must be one that no variant can know
+    beforehand, or answers could lie ready on a disk. `repeated`: every number gives the same prompt.
+    """
+
+    def __init__(self, ids: NDArray[np.int32], *, batch: int, draw: str, repeated: bool = False) -> None:
+        self._ids = ids
+        self._batch = batch
+        self._draw = draw
+        self._repeated = repeated
+        self._next = 0
+
+    def take(self, count: int = 1) -> int:
+        """The first of `count` numbers in a row that nobody had before."""
+        first, self._next = self._next, self._next + count
+        return first
+
+    def tokens(self, number: int, length: int) -> NDArray[np.int64]:
+        """Token ids [B, length] of one prompt; a longer one begins with the shorter one of the same number."""
+        rng = random.Random(f"{self._draw} {0 if self._repeated else number}")
+        rows = []
+        for _ in range(self._batch):
+            start = rng.randrange(len(self._ids))
+            row = self._ids.take(np.arange(start, start + max(length, DRAWN)), mode="wrap")
+            row[:DRAWN] = self._ids[[rng.randrange(len(self._ids)) for _ in range(DRAWN)]]
+            rows.append(row[:length])
+        return np.stack(rows).astype(np.int64)
 
 
 def prompt_ids(
@@ -99,80 +131,60 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
     """
     file, content = _content(checkpoint)
     ids = _text_ids(file, content, cache=cache or cache_directory())
-    largest = int(ids.max())
-    if largest >= vocab_size:
-        raise TokenizerError(
-            f"{file}: gives the id {largest}, expected ids below the model's vocab_size = {vocab_size}; {_BELONGS}"
-        )
+    if (largest := int(ids.max())) >= vocab_size:
+        expected = f"expected ids below the model's vocab_size = {vocab_size}"
+        raise TokenizerError(f"{file}: gives the id {largest}, {expected}; {_BELONGS}")
     return ids
 
 
 def _content(checkpoint: Path) -> tuple[Path, bytes]:
     """The tokenizer.json of a checkpoint, and the file it comes from; of a GGUF file, rebuilt from its metadata."""
-    from .gguf import metadata as gguf_metadata
     from .gguf import tokenizer as gguf_tokenizer
+    from .gguf.metadata import is_gguf
 
-    if gguf_metadata.is_gguf(checkpoint):
+    if is_gguf(checkpoint):
         try:
             return checkpoint, gguf_tokenizer.tokenizer_json(checkpoint).encode()
-        except gguf_metadata.GGUFError as error:
+        except CheckpointError as error:
             raise TokenizerError(str(error)) from error
     file = checkpoint / FILE
     try:
         return file, read_bytes(file, at_most=TOKENIZER_BYTES)
     except OSError as error:
-        raise TokenizerError(
-            f"{file}: cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json; copy it there, or "
-            "write it with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        ) from error
+        problem = f"cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json"
+        written = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        raise TokenizerError(f"{file}: {problem}; copy it there, or write it with transformers: {written}") from error
 
 
 def _text_ids(file: Path, content: bytes, *, cache: Path) -> NDArray[np.int32]:
     """The whole text as ids of one tokenizer; kept in `cache` under the tokenizer's digest."""
-    folder = cache / "tokenised"
-    kept = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()[:16]}.npy"
-    try:
-        return _loaded(kept)
-    except (OSError, ValueError, EOFError):  # not there yet, or damaged
-        pass
-    tokenizer = _tokenizer(file, content)
-    encoded = tokenizer.encode_batch(text(), add_special_tokens=False)
-    wide = np.array([word for topic in encoded for word in topic.ids], dtype=np.int64)
-    largest = int(wide.max(initial=0))
-    if largest > np.iinfo(np.int32).max:
-        raise TokenizerError(f"{file}: gives the id {largest}, expected ids of a model's words; {_BELONGS}")
-    ids = wide.astype(np.int32)
-    if not len(ids):
-        raise TokenizerError(
-            f"{file}: gives no ids at all for {len(text())} pages of text, expected a tokenizer for text"
-        )
-    # A cache that cannot be written costs the same work next time, nothing else.
-    with suppress(CacheError), partial_folder(folder, kept.name, needed_bytes=ids.nbytes) as partial:
-        np.save(partial / "ids.npy", ids, allow_pickle=False)
-        os.replace(partial / "ids.npy", kept)
-    return ids
-
-
-def _loaded(file: Path) -> NDArray[np.int32]:
-    ids: NDArray[np.int32] = np.load(file, allow_pickle=False)
-    if ids.dtype != np.int32 or ids.ndim != 1 or not len(ids):
-        raise ValueError(f"{file}: not token ids")
-    return ids
-
-
-def _tokenizer(file: Path, content: bytes) -> Tokenizer:
     from tokenizers import Tokenizer
 
+    kept = cache / "tokenised" / f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()}.npy"
+    with suppress(OSError, ValueError, EOFError):  # not there yet, or damaged
+        ids: NDArray[np.int32] = np.load(kept, allow_pickle=False)
+        if ids.dtype == np.int32 and ids.ndim == 1 and len(ids):
+            return ids
     try:
         tokenizer = Tokenizer.from_buffer(content)
     except Exception as error:  # the library raises plain Exception
-        raise TokenizerError(
-            f"{file}: not a tokenizer.json ({shortened(str(error))}); take the file from the checkpoint's source again"
-        ) from error
+        fix = "take the file from the checkpoint's source again"
+        raise TokenizerError(f"{file}: not a tokenizer.json ({shortened(str(error))}); {fix}") from error
     tokenizer.no_truncation()  # a folder's file may ask for either; the text is to be kept whole
     tokenizer.no_padding()
-    return tokenizer
+    encoded = tokenizer.encode_batch(text(), add_special_tokens=False)
+    wide = np.array([word for topic in encoded for word in topic.ids], dtype=np.int64)
+    if (largest := wide.max(initial=0)) > np.iinfo(np.int32).max:
+        raise TokenizerError(f"{file}: gives the id {largest}, expected ids of a model's words; {_BELONGS}")
+    if not len(wide):
+        pages = f"{len(text())} pages of text"
+        raise TokenizerError(f"{file}: gives no ids at all for {pages}, expected a tokenizer for text")
+    ids = wide.astype(np.int32)
+    saved = io.BytesIO()
+    np.save(saved, ids, allow_pickle=False)
+    keep(kept, saved.getvalue())
+    return ids
 
 
 def _text_digest() -> str:
-    return hashlib.sha256("\0".join(text()).encode()).hexdigest()
+    return hashlib.sha256("\0".join(text()).encode()).hexdigest()[:16]

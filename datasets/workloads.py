@@ -18,10 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 
 from llama_workbench import ROOT
 
-from .files import short, shortened
+from .files import nearest, short, shortened
 from .geometries import Geometry, Text, checked, geometries, read_toml, shown
 from .shape import LARGEST_COUNT, Count, DataError, impossible
-from .wording import nearest
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
@@ -51,9 +50,8 @@ class Trace(BaseModel):
     def _ascending(self) -> Trace:
         for (tokens, count), (next_tokens, next_count) in itertools.pairwise(self.at_most):
             if next_tokens <= tokens or next_count < count:
-                raise impossible(
-                    "at_most", [next_tokens, next_count], f"more tokens, no fewer requests than {[tokens, count]}"
-                )
+                expected = f"more tokens, no fewer requests than {[tokens, count]}"
+                raise impossible("at_most", [next_tokens, next_count], expected)
         if self.at_most[-1][1] != self.requests:
             raise impossible("at_most", self.at_most[-1], f"all {self.requests} requests in the last row")
         return self
@@ -61,12 +59,11 @@ class Trace(BaseModel):
     def length_at(self, fraction: float) -> float:
         """Length in tokens that `fraction` (0 to 1) of the requests do not exceed; even spread between two rows."""
         target = fraction * self.requests
+        rows = [[0, 0], *self.at_most]
         row = min(bisect.bisect_left([count for _, count in self.at_most], target), len(self.at_most) - 1)
-        tokens, count = self.at_most[row]
-        tokens_before, count_before = self.at_most[row - 1] if row else (0, 0)
-        if count == count_before:
-            return float(tokens)
-        return tokens_before + (tokens - tokens_before) * (target - count_before) / (count - count_before)
+        (tokens_before, count_before), (tokens, count) = rows[row], rows[row + 1]
+        share = 1.0 if count == count_before else (target - count_before) / (count - count_before)
+        return tokens_before + (tokens - tokens_before) * share
 
 
 class Workload(BaseModel):
@@ -113,27 +110,26 @@ class Workload(BaseModel):
         return self
 
     def _check_kind(self) -> None:
-        if self.kind == "component" and self.component is None:
-            raise impossible("component", None, 'the name of a part, because kind = "component"')
-        if self.kind != "component" and self.component is not None:
-            raise impossible("component", self.component, f'none, because kind = "{self.kind}"')
-        if self.kind in ("component", "generate") and self.context:
-            raise impossible("context", self.context, f'0, because kind = "{self.kind}" has no earlier tokens')
-        if self.kind == "component" and (self.batch, self.dtype) != (1, "float32"):
-            key = "batch" if self.batch != 1 else "dtype"
-            raise impossible(key, getattr(self, key), 'none, because kind = "component" is one sequence in float32')
-        if self.kind == "generate" and (self.new_tokens is None or self.new_tokens < 2):
-            raise impossible("new_tokens", self.new_tokens, 'at least 2, because kind = "generate" times what follows')
-        if self.kind == "generate" and self.lengths != "repeated":
-            raise impossible("lengths", self.lengths, '"repeated": each prompt\'s tokens are known beforehand')
-        if self.kind != "generate" and self.new_tokens is not None:
-            raise impossible("new_tokens", self.new_tokens, f'none, because kind = "{self.kind}"')
-        if self.chunk is not None and (self.kind != "prefill" or self.chunk >= self.tokens):
-            raise impossible("chunk", self.chunk, f'fewer than tokens = {self.tokens}, and kind = "prefill"')
-        if self.kind == "decode" and self.tokens != 1:
-            raise impossible("tokens", self.tokens, '1, because kind = "decode" takes one token at a time')
-        if self.lengths == "distinct" and self.tokens < 4:
-            raise impossible("tokens", self.tokens, 'at least 4, because lengths = "distinct"')
+        component, generate = self.kind == "component", self.kind == "generate"
+        because = f'because kind = "{self.kind}"'
+        single, beforehand = f"{because} is one sequence in float32", "each prompt's tokens are known beforehand"
+        no_chunks = self.chunk is not None and (self.kind != "prefill" or self.chunk >= self.tokens)
+        rules = (  # what may not be, the key to blame, what was expected
+            (component and self.component is None, "component", f"the name of a part, {because}"),
+            (not component and self.component is not None, "component", f"none, {because}"),
+            ((component or generate) and self.context > 0, "context", f"0, {because} has no earlier tokens"),
+            (component and self.batch != 1, "batch", f"none, {single}"),
+            (component and self.dtype != "float32", "dtype", f"none, {single}"),
+            (generate and (self.new_tokens or 0) < 2, "new_tokens", f"at least 2, {because} times what follows"),
+            (generate and self.lengths != "repeated", "lengths", f'"repeated": {beforehand}'),
+            (not generate and self.new_tokens is not None, "new_tokens", f"none, {because}"),
+            (no_chunks, "chunk", f'fewer than tokens = {self.tokens}, and kind = "prefill"'),
+            (self.kind == "decode" and self.tokens != 1, "tokens", f"1, {because} takes one token at a time"),
+            (self.lengths == "distinct" and self.tokens < 4, "tokens", 'at least 4, because lengths = "distinct"'),
+        )
+        for is_wrong, key, expected in rules:
+            if is_wrong:
+                raise impossible(key, getattr(self, key), expected)
 
     def _checked_trace(self, known: Mapping[str, Trace]) -> Trace | None:
         if self.lengths != "trace":
@@ -151,9 +147,8 @@ class Workload(BaseModel):
 
     def _check_fit(self, known: Mapping[str, Geometry], trace: Trace | None) -> None:
         if self.geometry not in known:
-            raise impossible(
-                "geometry", self.geometry, f"a geometry of geometries.toml; {nearest(self.geometry, known)}"
-            )
+            expected = f"a geometry of geometries.toml; {nearest(self.geometry, known)}"
+            raise impossible("geometry", self.geometry, expected)
         room = known[self.geometry].config.max_position_embeddings
         longest = _longest(self, trace)
         if self.context + longest > room:
@@ -163,52 +158,41 @@ class Workload(BaseModel):
             raise impossible(key, getattr(self, key), f"{wanted} max_position_embeddings = {room} of {self.geometry!r}")
 
 
-def workloads(
-    path: Path = WORKLOADS_FILE,
-    *,
-    geometries_by_name: Mapping[str, Geometry] | None = None,
-    traces_by_name: Mapping[str, Trace] | None = None,
-) -> dict[str, Workload]:
+def workloads(path: Path = WORKLOADS_FILE) -> dict[str, Workload]:
     """All workloads of a file by name, in its order, families expanded. Raises `DataError` on a mistake in it."""
-    context = {
-        "geometries": geometries() if geometries_by_name is None else geometries_by_name,
-        "traces": traces() if traces_by_name is None else traces_by_name,
-    }
-    file = shown(path)
-    tables = read_toml(path)
+    context = {"geometries": geometries(), "traces": traces()}
+    file, tables = shown(path), read_toml(path)
     for key in tables.keys() - {"workload"}:
         raise DataError(f"{file}: [{shortened(key)}]: no such table; {nearest(key, ['workload'])}")
-    found: dict[str, Workload] = {}
     families = tables.get("workload", [])
     if not isinstance(families, list) or not all(isinstance(family, dict) for family in families):
         raise DataError(f"{file}: workload = {short(families)}, expected tables with the heading [[workload]]")
+    by_name: dict[str, Workload] = {}
     members = 0
     for number, family in enumerate(families, start=1):
-        label = f"[[workload]] {number}"
-        if isinstance(family.get("name"), str):
-            label += f" ({shortened(family['name'])})"
+        name = f" ({shortened(family['name'])})" if isinstance(family.get("name"), str) else ""
+        label = f"[[workload]] {number}{name}"
         members += math.prod(len(family[key]) for key in _LISTS if isinstance(family.get(key), list))
         if members > MOST_WORKLOADS:
-            raise DataError(
-                f"{file}: {label}: makes {members:,} workloads, expected at most {MOST_WORKLOADS} in a file"
-            )
+            too_many = f"makes {members:,} workloads, expected at most {MOST_WORKLOADS} in a file"
+            raise DataError(f"{file}: {label}: {too_many}")
         for member in _members(family):
             workload = checked(Workload, member, file=file, table=label, context=context)
-            if workload.name in found:
+            if workload.name in by_name:
                 raise DataError(
                     f"{file}: {label}: name = {short(workload.name)} occurs twice, expected a name of its own "
                     "(a list of tokens needs {tokens} in the name, a list of contexts {context})"
                 )
-            found[workload.name] = workload
-    return found
+            by_name[workload.name] = workload
+    return by_name
 
 
-def get(name: str, *, path: Path = WORKLOADS_FILE) -> Workload:
+def get(name: str) -> Workload:
     """One workload. Raises `DataError` with the nearest name if there is none of that name."""
-    known = workloads(path)
-    if name not in known:
-        raise DataError(f"{shown(path)}: no workload {name!r}; {nearest(name, known)}")
-    return known[name]
+    by_name = workloads()
+    if name not in by_name:
+        raise DataError(f"{shown(WORKLOADS_FILE)}: no workload {name!r}; {nearest(name, by_name)}")
+    return by_name[name]
 
 
 def on_geometry(workload: Workload, geometry: Geometry) -> Workload:
@@ -238,10 +222,8 @@ def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int)
     if workload.lengths == "distinct":
         shortest, longest = _distinct_range(workload)
         if count > longest - shortest + 1:
-            raise DataError(
-                f"workload {workload.name}: {count} distinct lengths asked for, expected at most "
-                f"{longest - shortest + 1} (from {shortest} to {longest}); take fewer calls a round or more tokens"
-            )
+            most = f"{longest - shortest + 1} (from {shortest} to {longest}); take fewer calls a round or more tokens"
+            raise DataError(f"workload {workload.name}: {count} distinct lengths asked for, expected at most {most}")
         return rng.sample(range(shortest, longest + 1), count)
     trace = _trace_of(workload)
     drawn = [_drawn(workload, trace, (part + rng.random()) / count) for part in range(count)]
@@ -287,16 +269,17 @@ def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             for placeholder in _LISTS:
                 if isinstance(member.get(key), str):
                     value = member.get(placeholder, "")
-                    told = value if isinstance(value, str) else short(value)
-                    member[key] = member[key].replace("{" + placeholder + "}", told)
+                    text = value if isinstance(value, str) else short(value)
+                    member[key] = member[key].replace("{" + placeholder + "}", text)
         yield member
 
 
 def _trace_of(workload: Workload) -> Trace:
-    known = traces()
-    if workload.trace is None or workload.trace not in known:
-        raise DataError(f"workload {workload.name}: no trace {workload.trace!r}; {nearest(str(workload.trace), known)}")
-    return known[workload.trace]
+    by_name = traces()
+    if workload.trace is None or workload.trace not in by_name:
+        hint = nearest(str(workload.trace), by_name)
+        raise DataError(f"workload {workload.name}: no trace {workload.trace!r}; {hint}")
+    return by_name[workload.trace]
 
 
 def _drawn(workload: Workload, trace: Trace, fraction: float) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 from llama_workbench import variants
 from llama_workbench.datasets import geometries, tokenizer, workloads
 from llama_workbench.datasets.checkpoints import load, synthesize
-from llama_workbench.datasets.prompts import DRAWN, Prompts
+from llama_workbench.datasets.tokenizer import DRAWN, Prompts
 from llama_workbench.harness.examiner import reference
 from llama_workbench.harness.examiner.main import Examiner, wrong_logits, wrong_tokens
 from llama_workbench.harness.worker.gates.logits import run_cases

@@ -21,11 +21,11 @@ from llama_workbench.datasets.checkpoints import (
     described,
     facts,
     load,
-    open_gguf,
     synthesize,
     write_gguf,
 )
 from llama_workbench.datasets.files import open_regular
+from llama_workbench.datasets.gguf import files as gguf_files
 from llama_workbench.datasets.shape import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
 from llama_workbench.harness.claims.faults import ClaimError
@@ -385,4 +385,4 @@ def test_what_was_taken_from_a_checkpoint_is_said_in_a_line(folder: Path, gguf: 
     assert described(facts(folder, cache=cache)).endswith("tokenizer unreadable")
     (folder / "tokenizer.json").unlink()
     assert described(facts(folder, cache=cache)).endswith("tokenizer missing")
-    assert open_gguf(gguf).tokenizer == "gpt2"
+    assert gguf_files.opened(gguf).tokenizer == "gpt2"

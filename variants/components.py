@@ -60,14 +60,17 @@ class Inputs:
         # Drawn on the CPU, so that every device gets the same numbers.
         return torch.randn(*shape, generator=torch.Generator().manual_seed(self.seed * 16 + salt)).to(self.device)
 
+    def _heads(self, salt: int) -> Tensor:
+        return self._drawn(salt, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
+
     def q(self) -> Tensor:
-        return self._drawn(0, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
+        return self._heads(0)
 
     def k(self) -> Tensor:
-        return self._drawn(1, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
+        return self._heads(1)
 
     def v(self) -> Tensor:
-        return self._drawn(2, 1, self.tokens, self.config.num_attention_heads, self.config.head_dim)
+        return self._heads(2)
 
     def scores(self) -> Tensor:
         return self._drawn(3, 1, self.config.num_attention_heads, self.tokens, self.tokens)
@@ -97,7 +100,15 @@ class Inputs:
 
     def rotated(self, interleaved: bool) -> Tensor:
         """q after RoPE, [1, T, H, D] float64."""
-        return _expected_rope(self.config, self.q(), interleaved)
+        x, half = self.q().double(), self.config.head_dim // 2
+        # By complex numbers, x times e^(iφ): independent of every kernel.
+        frequencies = self.config.rope_theta ** (-torch.arange(half, dtype=torch.float64) * 2 / self.config.head_dim)
+        angles = torch.outer(torch.arange(self.tokens, dtype=torch.float64), frequencies)
+        turns = angles[:, None].to(x.device)  # [T, 1, D/2]
+        a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
+        turned = torch.complex(a, b) * torch.polar(torch.ones_like(turns), turns)
+        parts = (turned.real, turned.imag)
+        return torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
 
     def projected(self) -> Tensor:
         """The three projections of x beside each other, [1, T, 3 · H · D] float64."""
@@ -112,19 +123,6 @@ class Inputs:
         """Causal attention over q, k and v, [1, T, H · D] float64."""
         weights = (self.scored() + self.additive()).softmax(-1)
         return (weights @ self.v().double().transpose(1, 2)).transpose(1, 2).flatten(2)
-
-
-def _expected_rope(config: LlamaConfig, x: Tensor, interleaved: bool) -> Tensor:
-    """x [1, T, H, D] times e^(iφ), by complex numbers in float64: independent of every kernel."""
-    half = config.head_dim // 2
-    frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) * 2 / config.head_dim)
-    angles = torch.outer(torch.arange(x.shape[1], dtype=torch.float64), frequencies)
-    turns = angles[:, None].to(x.device)  # [T, 1, D/2]
-    wide = x.double()
-    a, b = (wide[..., 0::2], wide[..., 1::2]) if interleaved else (wide[..., :half], wide[..., half:])
-    turned = torch.complex(a, b) * torch.polar(torch.ones_like(turns), turns)
-    parts = (turned.real, turned.imag)
-    return torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
 
 
 def build(
@@ -166,12 +164,10 @@ def build(
     def alone() -> Tensor:
         return given.forbidden() if application == "masked_fill" else given.additive()
 
-    if name == "mask-create":
+    # At T = 1 the model makes no mask at all; here the policy's own work is timed, so it is asked for one anyway.
+    if name == "mask-create" or (name == "mask-get" and settings.mask == "fresh"):
         return Component(lambda: make(tokens, tokens, dtype, place), alone)
     if name == "mask-get":
-        # At T = 1 the model makes no mask at all; here the policy's own work is timed, so it is asked for one anyway.
-        if settings.mask == "fresh":
-            return Component(lambda: make(tokens, tokens, dtype, place), alone)
         if settings.mask not in ("per_layer", "per_model"):
             raise ValueError(f"mask-get compares creation with look-up; mask = {settings.mask!r} is neither")
         table = {(tokens, tokens): make(tokens, tokens, dtype, place)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,22 @@ class LlamaConfig:
     rope_theta: float = 10_000.0
     rope_scaling: RopeScaling | None = None
     tie_word_embeddings: bool = False
+
+
+def config_json(config: LlamaConfig, dtype: str) -> dict[str, Any]:
+    """config.json that transformers 4 and 5 both read: RoPE and dtype are spelled the old and the new way."""
+    rope: dict[str, Any] = {"rope_type": "default"}
+    if config.rope_scaling is not None:
+        rope = {"rope_type": "llama3", **vars(config.rope_scaling)}
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        **vars(config),
+        "rope_scaling": None if config.rope_scaling is None else rope,
+        "rope_parameters": {**rope, "rope_theta": config.rope_theta},
+        "torch_dtype": dtype,
+        "dtype": dtype,
+    }

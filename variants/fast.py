@@ -158,6 +158,5 @@ def _tables(config: LlamaConfig, max_length: int) -> tuple[Tensor, Tensor]:
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, compiled: bool = False) -> FastLlama:
     """A model over `weights` (Hugging Face names); Q, K, V and gate, up are concatenated and transposed once, here."""
-    return FastLlama(
-        config, weights, max_length, through_compiler(forward, (config, max_length)) if compiled else forward
-    )
+    run = through_compiler(forward, (config, max_length)) if compiled else forward
+    return FastLlama(config, weights, max_length, run)

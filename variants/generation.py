@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def generate(model: Model, prompt: Tensor, count: int) -> Iterator[Tensor]:
     """The `count` most likely tokens after `prompt` ([B, T] ids), one by one: each [B], given as soon as it is known.
 
-    The first costs the prefill, every other one decode step; nothing is computed ahead, so a reader that stops early
-    pays for no token it has not seen. The model is reset first; it must have room for T + `count` - 1 positions. Equal
-    logits go to the lowest id (as torch's argmax on a CPU). There is no stop token: a benchmark wants its full count.
+    The first costs the prefill, every other one decode step; nothing is computed ahead. The model is reset first; it
+    must have room for T + `count` - 1 positions. Equal logits go to the lowest id (as torch's argmax on a CPU). No
+    token stops it: a benchmark wants its full count.
 
     Raises:
         ValueError: `count` is below 1, or the prompt is empty.

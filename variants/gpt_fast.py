@@ -158,6 +158,5 @@ def _frequencies(config: LlamaConfig, max_length: int) -> Tensor:
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, compiled: bool = False) -> GptFast:
     """A model over `weights` (Hugging Face names); Q, K, V are concatenated once, here."""
-    return GptFast(
-        config, weights, max_length, through_compiler(forward, (config, max_length)) if compiled else forward
-    )
+    run = through_compiler(forward, (config, max_length)) if compiled else forward
+    return GptFast(config, weights, max_length, run)

@@ -1,9 +1,7 @@
 """Expected memory: what a variant must hold by its policies, in bytes by kind, computed from shapes alone.
 
-    lengths served, policy, shape --expected--> bytes held after the last call, and kept over `reset`
-
-Measured beside it are the live tensors of a running model. Where both agree to the byte, the memory of a model of any
-size can be computed; where they do not, one of the two is wrong. Importing this module does not import torch.
+Where it agrees to the byte with the live tensors of a running model, the memory of a model of any size can be computed;
+where it does not, one of the two is wrong. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -130,23 +128,17 @@ def _mask_bytes(
     size = 1 if policy.boolean_mask else item_bytes
     if policy.mask == "static":
         return max_length * max_length * size
-    # One query row sees everything before it: no policy makes a mask for it.
-    kept: set[tuple[int, int]] = set()
-    if policy.mask in ("per_layer", "per_model"):
-        kept = {call for call in calls if call[0] > 1}
-    elif policy.mask == "per_forward":
-        kept = {call for call in calls[-1:] if call[0] > 1}  # forgotten when the next call begins, not before
+    # per_forward: forgotten when the next call begins, not before
+    kept = {"per_layer": calls, "per_model": calls, "per_forward": calls[-1:]}.get(policy.mask, ())
     copies = config.num_hidden_layers if policy.mask == "per_layer" else 1
-    return copies * size * sum(rows * columns for rows, columns in kept)
+    # One query row sees everything before it: no policy makes a mask for it.
+    return copies * size * sum(rows * columns for rows, columns in set(kept) if rows > 1)
 
 
 def _repacked_bytes(policy: Policy, config: LlamaConfig, item_bytes: int) -> int:
-    query = config.num_attention_heads * config.head_dim * config.hidden_size
-    key = config.num_key_value_heads * config.head_dim * config.hidden_size
-    layer = query + 2 * key
-    if policy.repacked == "matrices":
-        layer += query + 3 * config.intermediate_size * config.hidden_size
-    elements = config.num_hidden_layers * {"none": 0, "qk": query + key}.get(policy.repacked, layer)
-    if policy.repacked == "matrices":
-        elements += config.vocab_size * config.hidden_size
-    return elements * item_bytes
+    query = config.num_attention_heads * config.head_dim
+    key = config.num_key_value_heads * config.head_dim
+    matrices = 2 * query + 2 * key + 3 * config.intermediate_size
+    rows = {"none": 0, "qk": query + key, "qkv": query + 2 * key, "matrices": matrices}[policy.repacked]
+    head = config.vocab_size if policy.repacked == "matrices" else 0
+    return (config.num_hidden_layers * rows + head) * config.hidden_size * item_bytes

@@ -26,9 +26,8 @@ def parse(text: str) -> tuple[Path, str]:
     """
     file, separator, function = text.rpartition(":")
     if not separator or not function.isidentifier() or not file:
-        raise OutsideVariantError(
-            f"--add-variant {text!r}: expected FILE:FUNCTION, for example path/to/mine.py:build_mine"
-        )
+        example = "for example path/to/mine.py:build_mine"
+        raise OutsideVariantError(f"--add-variant {text!r}: expected FILE:FUNCTION, {example}")
     path = Path(file)
     if not path.is_file():
         raise OutsideVariantError(f"--add-variant {text!r}: there is no file {file!r} (looked in {Path.cwd().name}/)")
@@ -44,9 +43,8 @@ def load(path: Path, function: str) -> Variant:
         OutsideVariantError: the import raises, or the function is missing or not callable.
     """
     # A name of its own for each import: two entries of one file must not share code (see `source`).
-    name = next(
-        f"_outside_{path.stem}_{n}" for n in itertools.count() if f"_outside_{path.stem}_{n}" not in sys.modules
-    )
+    names = (f"_outside_{path.stem}_{number}" for number in itertools.count())
+    name = next(name for name in names if name not in sys.modules)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise OutsideVariantError(f"{path.name}: not a Python file")
@@ -63,9 +61,8 @@ def load(path: Path, function: str) -> Variant:
     build = getattr(module, function, None)
     if not callable(build):
         offered = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise OutsideVariantError(
-            f"{path.name}: no function {function!r}; it defines {', '.join(offered) or 'no function'}"
-        )
+        defined = ", ".join(offered) or "no function"
+        raise OutsideVariantError(f"{path.name}: no function {function!r}; it defines {defined}")
     summary = (build.__doc__ or "").strip().splitlines()
     return Variant(function, build, summary[0] if summary else f"{path.name}:{function}", f"outside: {path.name}")
 

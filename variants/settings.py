@@ -8,21 +8,26 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+Layout = Literal["modular", "single_file"]
+Cache = Literal["split", "unified", "rope_unified"]
+Mask = Literal["fresh", "per_layer", "per_model", "per_forward"]
+Ops = Literal["composite", "fused"]
+
 
 @dataclass(frozen=True)
 class Settings:
     """One point in the space of architectures. The defaults are the Rust worker's after its mask was cached nowhere."""
 
     # A. modular: many files, policies plugged in. single_file: one file with plain branches.
-    layout: Literal["modular", "single_file"] = "modular"
+    layout: Layout = "modular"
     # B. per_op: one nn.Module per operation (the Rust worker's structs). inline: one function, no module calls.
     granularity: Literal["per_op", "inline"] = "per_op"
     # C. split: KV, RoPE tables and masks each on their own. unified: one Cache object (Candle).
     #    rope_unified: split, except that the RoPE tables live in a Cache shared by the layers.
-    cache: Literal["split", "unified", "rope_unified"] = "split"
+    cache: Cache = "split"
     # D. fresh: per layer and call (the worker before). per_layer: a dict in each Attention (the worker after).
     #    per_model: one dict by (T, kv) (Candle). per_forward: built once, shared by the layers (meta, mistral.rs).
-    mask: Literal["fresh", "per_layer", "per_model", "per_forward"] = "fresh"
+    mask: Mask = "fresh"
     # E. additive: scores + mask (the worker). masked_fill: boolean mask (Candle). in_sdpa: handed to the fused op.
     mask_application: Literal["additive", "masked_fill", "in_sdpa"] = "additive"
     # F. preallocated: one buffer, a view of its used part (meta, candle_nn's KvCache). cat: grows (Candle's Llama).
@@ -34,8 +39,8 @@ class Settings:
     #    bhtd: transposed once after the projections (Candle).
     boundary: Literal["bthd", "bhtd"] = "bthd"
     # K. composite: several elementwise ops. fused: the library's one call. (The worker's RMSNorm was fused.)
-    norm: Literal["composite", "fused"] = "fused"
-    softmax: Literal["composite", "fused"] = "composite"
+    norm: Ops = "fused"
+    softmax: Ops = "composite"
     # L. manual: matmul, mask, softmax, matmul. sdpa: scaled_dot_product_attention; the backend shows in the op trace.
     attention: Literal["manual", "sdpa"] = "manual"
 

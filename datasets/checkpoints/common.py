@@ -1,24 +1,23 @@
-"""What checkpoints of all formats share: their weights' names and shapes, and the checks of their values."""
+"""What checkpoints of all formats share: what is known of one, and the checks of its values."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from llama_workbench.variants.config import LlamaConfig
 
-from ..cache import CacheError, partial_folder
+from ..cache import keep
 from ..files import TOKENIZER_BYTES, parse_json, read_bytes
-from ..shape import DataError
+from ..shape import fail
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 """Types of weights under their names in safetensors and GGUF files."""
@@ -27,15 +26,6 @@ CONFIG, SINGLE = "config.json", "model.safetensors"
 
 SYNTHETIC = "llama_workbench"
 """Key in the metadata of a safetensors file that was drawn here: its geometry, seed and recipe."""
-
-
-class CheckpointError(DataError):
-    """A checkpoint cannot be used. The text names file and tensor, what it holds, what was expected, and the fix."""
-
-
-def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
-    """Raises `CheckpointError`."""
-    raise CheckpointError(f"{where}: {problem}; {fix}")
 
 
 @dataclass(frozen=True)
@@ -70,62 +60,44 @@ class Facts:
     tokenizer: str
 
 
-def shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
-    """Every weight of the model with its shape ([out, in]), under its Hugging Face name."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    queries, keys = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
-    layer: dict[str, tuple[int, ...]] = {
-        "input_layernorm": (hidden,),
-        "self_attn.q_proj": (queries, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, queries),
-        "post_attention_layernorm": (hidden,),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-    }
-    layers = {
-        f"model.layers.{index}.{name}.weight": shape
-        for index in range(config.num_hidden_layers)
-        for name, shape in layer.items()
-    }
-    vocabulary = (config.vocab_size, hidden)
-    ends = {"model.norm.weight": (hidden,), "lm_head.weight": vocabulary}
-    return {"model.embed_tokens.weight": vocabulary, **layers, **ends}
+class Source(Protocol):
+    """A checkpoint's files, whose names, shapes and dtypes are those of a Llama. No weight is read yet."""
+
+    @property
+    def config(self) -> LlamaConfig: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tokenizer(self) -> str:
+        """As in `Facts`."""
+
+    @property
+    def synthetic(self) -> bool: ...
+
+    def sizes(self) -> Iterable[tuple[str, int]]:
+        """Dtype and bytes of each weight."""
+
+    def tensors(self) -> Iterator[tuple[Path, str, Tensor]]:
+        """File, Hugging Face name and values of each weight, views of the file where that is possible."""
+
+    def digest(self) -> str:
+        """See `Checkpoint`."""
 
 
-def stored_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
-    """The same of what a file must have: a tied head is the embedding."""
-    return {
-        name: shape
-        for name, shape in shapes(config).items()
-        if not (config.tie_word_embeddings and name == "lm_head.weight")
-    }
-
-
-def with_head(weights: Mapping[str, Tensor], config: LlamaConfig) -> dict[str, Tensor]:
-    """All weights in the order of the model; a head that is not stored is the embeddings."""
-    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-    return {name: weights.get(name, head) for name in shapes(config)}
-
-
-def by_size(sizes: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-    """Names with the sum of their bytes largest first."""
-    total: dict[str, int] = {}
-    for name, size in sizes:
-        total[name] = total.get(name, 0) + size
-    return tuple(sorted(total, key=lambda name: -total[name]))
+def facts_of(source: Source) -> Facts:
+    total: Counter[str] = Counter()
+    for dtype, size_bytes in source.sizes():
+        total[dtype] += size_bytes
+    return Facts(source.config, tuple(dtype for dtype, _ in total.most_common()), source.tokenizer)
 
 
 def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device, path: Path, name: str) -> Tensor:
     converted = tensor.to(device=device, dtype=dtype)
     if dtype == torch.float16 and tensor.dtype != torch.float16 and not _is_finite(converted):
-        fail(
-            f"{path}: {name}",
-            f"has values beyond the range of float16 ({tensor.dtype} in the file)",
-            "take bfloat16 or float32",
-        )
+        problem = f"has values beyond the range of float16 ({tensor.dtype} in the file)"
+        fail(f"{path}: {name}", problem, "take bfloat16 or float32")
     return converted
 
 
@@ -143,20 +115,16 @@ def check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]], *, cache: Pa
         return
     for name, tensor in tensors:
         if not _is_finite(tensor):
-            count = int((~torch.isfinite(tensor)).sum())
-            where = (~torch.isfinite(tensor)).nonzero()[0].tolist()
-            said = f"{count} of {tensor.numel()} values are NaN or infinite, the first at {where}; expected finite ones"
-            fail(f"{path}: {name}", said, "fetch or train the checkpoint again")
-    # A cache that cannot be written costs a second check next time, nothing else.
-    with contextlib.suppress(CacheError), partial_folder(cache, memory.name, needed_bytes=0) as partial:
-        kept = _remembered(memory) | {key: stamp}
-        (partial / memory.name).write_text(json.dumps(kept, indent=0), encoding="utf-8")
-        os.replace(partial / memory.name, memory)
+            places = (~torch.isfinite(tensor)).nonzero()
+            count = f"{len(places)} of {tensor.numel()} values are NaN or infinite"
+            problem = f"{count}, the first at {places[0].tolist()}; expected finite ones"
+            fail(f"{path}: {name}", problem, "fetch or train the checkpoint again")
+    keep(memory, json.dumps(_remembered(memory) | {key: stamp}, indent=0).encode())
 
 
 def _remembered(memory: Path) -> dict[str, Any]:
     try:
-        known = parse_json(read_bytes(memory, at_most=TOKENIZER_BYTES).decode("utf-8"))
+        stamps = parse_json(read_bytes(memory, at_most=TOKENIZER_BYTES).decode("utf-8"))
     except (OSError, ValueError):  # none yet, or damaged: check again
         return {}
-    return known if isinstance(known, dict) else {}
+    return stamps if isinstance(stamps, dict) else {}

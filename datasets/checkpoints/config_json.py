@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from llama_workbench.variants.config import LlamaConfig
 
 from ..files import CONFIG_BYTES, parse_json, read_bytes, short, shortened
-from ..shape import Scaling, Shape, mistakes
-from .common import fail
+from ..shape import Scaling, Shape, fail, mistakes
 
+AGAIN = "copy it from the checkpoint's source again"
 COPY = "copy config.json from the checkpoint's source again"
 DEQUANTISE = (
     "take the unquantised checkpoint, or write one with transformers: "
@@ -31,13 +31,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = parse_json(read_bytes(path, at_most=CONFIG_BYTES).decode("utf-8"))
     except OSError as error:
-        fail(path, f"cannot be read ({error.strerror})", "copy it from the checkpoint's source")
+        fail(path, f"cannot be read ({error.strerror})", AGAIN)
     except ValueError as error:
-        fail(path, f"not JSON ({error})", "copy it from the checkpoint's source again")
+        fail(path, f"not JSON ({error})", AGAIN)
     if not isinstance(content, dict):
-        fail(
-            path, f"holds a {type(content).__name__}, expected an object", "copy it from the checkpoint's source again"
-        )
+        fail(path, f"holds a {type(content).__name__}, expected an object", AGAIN)
     return content
 
 
@@ -66,29 +64,29 @@ def _rope(path: Path, raw: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     scalings: dict[str, Any] = {}
     for key in ("rope_scaling", "rope_parameters"):
         values = raw.get(key)
-        if values is not None and not isinstance(values, dict):
+        if not isinstance(values, dict | None):
             fail(path, f"{key} = {short(values)}, expected an object or null", COPY)
-        for inner, value in (values or {}).items():
+        if not values:
+            continue
+        for inner, value in values.items():
             if isinstance(value, dict) or (inner == "partial_rotary_factor" and value not in (None, 1.0)):
                 problem = f"{key}.{shortened(inner)} = {short(value)}, expected one RoPE over all dimensions and layers"
                 fail(path, problem, NO_VARIANT)
-        if not values:
-            continue
         kind = values.get("rope_type", values.get("type", "default"))
         if kind not in ("default", "llama3"):
             fail(path, f"{key}.rope_type = {short(kind)}, expected 'llama3' or 'default'", NO_VARIANT)
-        scalings[key] = None
-        if kind == "llama3":
-            scalings[key] = {name: values[name] for name in Scaling.model_fields if values.get(name) is not None}
+        given = {name: values[name] for name in Scaling.model_fields if values.get(name) is not None}
+        scalings[key] = given if kind == "llama3" else None
         if "rope_theta" in values:
             thetas[f"{key}.rope_theta"] = values["rope_theta"]
     if raw.get("rope_theta") is not None:
         thetas["rope_theta"] = raw["rope_theta"]
     values, names = {}, {}
-    for name, found in (("rope_theta", thetas), ("rope_scaling", scalings)):
-        if any(value != next(iter(found.values())) for value in found.values()):
-            contradiction = ", ".join(f"{key} = {short(value)}" for key, value in found.items())
+    for name, by_key in (("rope_theta", thetas), ("rope_scaling", scalings)):
+        if not by_key:
+            continue
+        names[name], values[name] = next(iter(by_key.items()))
+        if any(value != values[name] for value in by_key.values()):
+            contradiction = ", ".join(f"{key} = {short(value)}" for key, value in by_key.items())
             fail(path, f"contradicts itself ({contradiction}), expected one value", "correct the wrong one")
-        if found:
-            names[name], values[name] = next(iter(found.items()))
     return values, names

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,25 +24,10 @@ from torch import Tensor
 from llama_workbench.variants.config import LlamaConfig
 
 from .. import tokenizer
-from ..cache import cache_directory
 from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short, shortened
-from ..geometries import parameter_count
-from .common import (
-    CONFIG,
-    DTYPES,
-    SINGLE,
-    SYNTHETIC,
-    Checkpoint,
-    CheckpointError,
-    Facts,
-    by_size,
-    check_finite,
-    converted,
-    fail,
-    stored_shapes,
-    with_head,
-)
-from .config_json import COPY, DEQUANTISE, NO_VARIANT, llama_config, read_json
+from ..shape import CheckpointError, fail, stored_shapes
+from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC, check_finite
+from .config_json import AGAIN, COPY, DEQUANTISE, NO_VARIANT, llama_config, read_json
 
 _INDEX = "model.safetensors.index.json"
 
@@ -68,54 +53,71 @@ class _File:
     entries: dict[str, _Entry]
     metadata: dict[str, str]
 
+    def tensors(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+        """Tensors as views of the file."""
+        try:
+            with safe_open(self.path, framework="pt", device="cpu") as opened:
+                for name in names:
+                    yield name, opened.get_tensor(name)
+        except SafetensorError as error:
+            fail(self.path, f"damaged ({shortened(str(error))})", "fetch the file again")
+
 
 @dataclass(frozen=True)
 class _Folder:
     """A folder that can be used: `entries` says which file each weight comes from; `label`: of weights drawn here."""
 
+    path: Path
     raw: Mapping[str, Any]
     config: LlamaConfig
     files: list[_File]
     entries: dict[str, _File]
     label: dict[str, Any] | None
 
+    @property
+    def name(self) -> str:
+        return str(self.label["geometry"]) if self.label else self.path.resolve().name
 
-def load(path: Path, dtype: torch.dtype, device: torch.device, cache: Path | None) -> Checkpoint:
-    """See `load` of the package."""
-    folder = _checked(path, cache)
-    weights: dict[str, Tensor] = {}
-    for file in folder.files:
-        for name, tensor in _tensors(file, [name for name in file.entries if folder.entries.get(name) is file]):
-            weights[name] = converted(tensor, dtype, device, file.path, name)
-    return Checkpoint(
-        name=str(folder.label["geometry"]) if folder.label else path.resolve().name,
-        config=folder.config,
-        weights=with_head(weights, folder.config),
-        digest=_digest(folder),
-        parameters=parameter_count(folder.config),
-        synthetic=folder.label is not None,
-    )
+    @property
+    def synthetic(self) -> bool:
+        return self.label is not None
+
+    @property
+    def tokenizer(self) -> str:
+        """Model type of tokenizer.json; whether it can be used is asked when prompts are cut."""
+        try:
+            content = parse_json(read_bytes(self.path / tokenizer.FILE, at_most=TOKENIZER_BYTES))
+            return shortened(str(content["model"]["type"]))
+        except OSError:
+            return "missing"
+        except (ValueError, TypeError, KeyError):
+            return "unreadable"
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        for name, file in self.entries.items():
+            entry = file.entries[name]
+            yield entry.dtype, entry.end - entry.start
+
+    def tensors(self) -> Iterator[tuple[Path, str, Tensor]]:
+        for file in self.files:
+            for name, tensor in file.tensors(name for name in file.entries if self.entries.get(name) is file):
+                yield file.path, name, tensor
+
+    def digest(self) -> str:
+        digest = hashlib.sha256(json.dumps(self.raw, sort_keys=True).encode())
+        for file in self.files:
+            digest.update(f"\0{file.path.name} {file.size_bytes}\0".encode())
+            digest.update(file.header)
+            if self.label is None:
+                with file.path.open("rb") as opened:
+                    for entry in file.entries.values():
+                        opened.seek(file.data_start + entry.start)
+                        digest.update(opened.read(min(4096, entry.end - entry.start)))
+        return digest.hexdigest()
 
 
-def facts(path: Path, cache: Path | None) -> Facts:
-    """See `facts` of the package."""
-    folder = _checked(path, cache)
-    stored = [file.entries[name] for name, file in folder.entries.items()]
-    sizes = by_size((each.dtype, each.end - each.start) for each in stored)
-    return Facts(folder.config, sizes, _tokenizer_kind(path))
-
-
-def _tokenizer_kind(folder: Path) -> str:
-    """Model type of a folder's tokenizer.json; whether it can be used is asked when prompts are cut."""
-    try:
-        return shortened(str(parse_json(read_bytes(folder / tokenizer.FILE, at_most=TOKENIZER_BYTES))["model"]["type"]))
-    except OSError:
-        return "missing"
-    except (ValueError, TypeError, KeyError):
-        return "unreadable"
-
-
-def _checked(folder: Path, cache: Path | None) -> _Folder:
+def opened(folder: Path, cache: Path) -> _Folder:
+    """A folder with a whole Llama of finite values. Raises `CheckpointError`."""
     if problem := _no_folder(folder):
         fail(shortened(str(folder)), problem, "name a folder with config.json and safetensors, or a .gguf file")
     raw = read_json(folder / CONFIG)
@@ -124,10 +126,10 @@ def _checked(folder: Path, cache: Path | None) -> _Folder:
     entries = _checked_entries(folder, config, files)
     for file in files:
         floating = [name for name, entry in file.entries.items() if entry.dtype in DTYPES and entry.end > entry.start]
-        check_finite(file.path, _tensors(file, floating), cache=cache or cache_directory())
+        check_finite(file.path, file.tensors(floating), cache=cache)
     if config.tie_word_embeddings:
         _check_tied(files)
-    return _Folder(raw, config, files, entries, _synthetic_label(files))
+    return _Folder(folder, raw, config, files, entries, _synthetic_label(files))
 
 
 def _no_folder(path: Path) -> str:
@@ -146,13 +148,12 @@ def _weight_files(folder: Path) -> list[Path]:
     if (folder / _INDEX).exists():
         places = read_json(folder / _INDEX).get("weight_map")
         places = places if isinstance(places, dict) else {}
-        again = "copy it from the checkpoint's source again"
         if not places:
-            fail(folder / _INDEX, "no weight_map from tensors to files", again)
+            fail(folder / _INDEX, "no weight_map from tensors to files", AGAIN)
         for tensor, name in places.items():
             if not _is_file_name(name):
-                said = f"weight_map puts {shortened(tensor)} into {short(name)}, expected the name of a file beside it"
-                fail(folder / _INDEX, said, again)
+                place = f"weight_map puts {shortened(tensor)} into {short(name)}"
+                fail(folder / _INDEX, f"{place}, expected the name of a file beside it", AGAIN)
         names = sorted(set(places.values()))
         for name in names:
             if not (folder / name).exists():
@@ -221,7 +222,7 @@ def _checked_entries(folder: Path, config: LlamaConfig, files: list[_File]) -> d
         problem = f"num_hidden_layers = {config.num_hidden_layers}, expected at most {tensors}"
         fail(folder / CONFIG, f"{problem} with {tensors} tensors there", COPY)
     expected = stored_shapes(config)  # a head may be there beside tied embeddings all the same, see _check_tied
-    found: dict[str, _File] = {}
+    file_of: dict[str, _File] = {}
     for file in files:
         for name, entry in file.entries.items():
             where = f"{file.path}: {shortened(name)}"
@@ -233,18 +234,16 @@ def _checked_entries(folder: Path, config: LlamaConfig, files: list[_File]) -> d
             if entry.shape != expected[name]:
                 problem = f"shape {short(list(entry.shape))}, expected {list(expected[name])} by {CONFIG}"
                 fail(where, problem, "config.json and weights are of different models; fetch both again")
-            if name in found:
-                again = f"also in {found[name].path.name}, expected once"
-                fail(where, again, "remove the files of another checkpoint")
-            found[name] = file
-    for name, shape in expected.items():
-        if name not in found:
-            fix = "fetch the checkpoint again"
-            if name == "lm_head.weight":
-                fix = 'if the embeddings are tied, set "tie_word_embeddings": true in config.json'
-            names = ", ".join(file.path.name for file in files)
-            fail(folder, f"missing tensor {name} of shape {list(shape)} (looked in {names})", fix)
-    return found
+            if name in file_of:
+                problem = f"also in {file_of[name].path.name}, expected once"
+                fail(where, problem, "remove the files of another checkpoint")
+            file_of[name] = file
+    if name := next((name for name in expected if name not in file_of), ""):
+        tied = 'if the embeddings are tied, set "tie_word_embeddings": true in config.json'
+        fix = tied if name == "lm_head.weight" else "fetch the checkpoint again"
+        names = ", ".join(file.path.name for file in files)
+        fail(folder, f"missing tensor {name} of shape {list(expected[name])} (looked in {names})", fix)
+    return file_of
 
 
 def _check_unknown(where: str, name: str, expected: Mapping[str, Any], config: LlamaConfig) -> None:
@@ -259,32 +258,19 @@ def _check_unknown(where: str, name: str, expected: Mapping[str, Any], config: L
         fail(where, f"unexpected tensor for {config.num_hidden_layers} layers", "config.json and weights disagree")
 
 
-def _tensors(file: _File, names: list[str]) -> Iterator[tuple[str, Tensor]]:
-    """Tensors of a file as views of it."""
-    try:
-        with safe_open(file.path, framework="pt", device="cpu") as opened:
-            for name in names:
-                yield name, opened.get_tensor(name)
-    except SafetensorError as error:
-        fail(file.path, f"damaged ({shortened(str(error))})", "fetch the file again")
-
-
 def _check_tied(files: list[_File]) -> None:
     """A head stored beside tied embeddings is equal to them: where it is not, transformers 4 ties and 5 does not."""
     pair: dict[str, Tensor] = {}
     for file in files:
-        pair |= _tensors(
-            file, [name for name in ("model.embed_tokens.weight", "lm_head.weight") if name in file.entries]
-        )
+        pair |= file.tensors(file.entries.keys() & {"model.embed_tokens.weight", "lm_head.weight"})
     if len(pair) == 2 and not torch.equal(pair["model.embed_tokens.weight"], pair["lm_head.weight"]):
-        fail(
-            f"{files[0].path.parent / CONFIG}: tie_word_embeddings = True",
-            "but lm_head.weight differs from model.embed_tokens.weight, expected equal ones",
-            "set it to false, or write the checkpoint anew without lm_head.weight",
-        )
+        problem = "but lm_head.weight differs from model.embed_tokens.weight, expected equal ones"
+        fix = "set it to false, or write the checkpoint anew without lm_head.weight"
+        fail(f"{files[0].path.parent / CONFIG}: tie_word_embeddings = True", problem, fix)
 
 
 def _synthetic_label(files: list[_File]) -> dict[str, Any] | None:
+    """Geometry, seed and recipe of weights that were drawn here."""
     text = files[0].metadata.get(SYNTHETIC)
     if text is None:
         return None
@@ -294,17 +280,3 @@ def _synthetic_label(files: list[_File]) -> dict[str, Any] | None:
                 return dict(label)
     where = f"{files[0].path}: __metadata__.{SYNTHETIC} = {short(text)}"
     fail(where, "no label of weights drawn here", "write the file anew without it")
-
-
-def _digest(folder: _Folder) -> str:
-    """See `Checkpoint`."""
-    digest = hashlib.sha256(json.dumps(folder.raw, sort_keys=True).encode())
-    for file in folder.files:
-        digest.update(f"\0{file.path.name} {file.size_bytes}\0".encode())
-        digest.update(file.header)
-        if folder.label is None:
-            with file.path.open("rb") as opened:
-                for entry in file.entries.values():
-                    opened.seek(file.data_start + entry.start)
-                    digest.update(opened.read(min(4096, entry.end - entry.start)))
-    return digest.hexdigest()

@@ -15,12 +15,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.config import LlamaConfig, config_json
 
 from .. import tokenizer
 from ..cache import cache_directory, partial_folder
 from ..geometries import Geometry
-from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC, stored_shapes
+from ..shape import stored_shapes
+from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC
 
 RECIPE = 1
 """Counts up when the synthetic weights of the same seed change, so that older folders in a cache are not taken."""
@@ -52,10 +53,12 @@ def synthesize(
     expected = stored_shapes(geometry.config)
     label = {"geometry": geometry.name, "seed": seed, "recipe": RECIPE}
     header = _header(expected, dtype, label)
-    config_json = json.dumps(_hugging_face_config(geometry.config, dtype), indent=2) + "\n"
+    dtype_name = str(dtype).removeprefix("torch.")
+    config = {**config_json(geometry.config, dtype_name), "bos_token_id": 0, "eos_token_id": 1}
+    config_text = json.dumps(config, indent=2) + "\n"
     tokenizer_json = tokenizer.train(geometry.config.vocab_size, cache=cache)
-    identity = hashlib.sha256(header + config_json.encode() + tokenizer_json.encode()).hexdigest()
-    name = f"{geometry.name}-{str(dtype).removeprefix('torch.')}-seed{seed}-{identity[:12]}"
+    identity = hashlib.sha256(header + config_text.encode() + tokenizer_json.encode()).hexdigest()
+    name = f"{geometry.name}-{dtype_name}-seed{seed}-{identity[:12]}"
     folder = parent / name
     size_bytes = len(header) + sum(math.prod(shape) for shape in expected.values()) * dtype.itemsize
     if _is_whole(folder, size_bytes):
@@ -65,7 +68,7 @@ def synthesize(
     with partial_folder(parent, name, needed_bytes=size_bytes) as partial:
         written = partial / name
         written.mkdir()
-        (written / CONFIG).write_text(config_json, encoding="utf-8")
+        (written / CONFIG).write_text(config_text, encoding="utf-8")
         (written / tokenizer.FILE).write_text(tokenizer_json, encoding="utf-8")
         with (written / SINGLE).open("wb") as file:
             file.write(header)
@@ -117,42 +120,6 @@ def _header(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, label: Ma
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % 64)
     return struct.pack("<Q", len(text)) + text
-
-
-def _hugging_face_config(config: LlamaConfig, dtype: torch.dtype) -> dict[str, object]:
-    """config.json that transformers 4 and 5 both read: RoPE and dtype are spelled the old and the new way."""
-    rope: dict[str, object] = {"rope_type": "default"}
-    if config.rope_scaling is not None:
-        rope = {"rope_type": "llama3", **vars(config.rope_scaling)}
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_hidden_layers,
-        "num_attention_heads": config.num_attention_heads,
-        "num_key_value_heads": config.num_key_value_heads,
-        "head_dim": config.head_dim,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
-        "max_position_embeddings": config.max_position_embeddings,
-        "rms_norm_eps": config.rms_norm_eps,
-        "rope_theta": config.rope_theta,
-        "rope_scaling": None if config.rope_scaling is None else rope,
-        "rope_parameters": {**rope, "rope_theta": config.rope_theta},
-        "tie_word_embeddings": config.tie_word_embeddings,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "torch_dtype": _name_of(dtype),
-        "dtype": _name_of(dtype),
-    }
-
-
-def _name_of(dtype: torch.dtype) -> str:
-    """`float32` of torch.float32."""
-    return str(dtype).removeprefix("torch.")
 
 
 def _is_whole(folder: Path, size_bytes: int) -> bool:

@@ -1,7 +1,6 @@
 """What a GGUF file says besides its weights and its tokenizer: the shape of the model and its RoPE.
 
-GGUF is llama.cpp's file format; keys and values follow its converter (convert_hf_to_gguf.py, class LlamaModel). The
-tokenizer is in gguf_tokenizer.py.
+GGUF is llama.cpp's file format; keys and values follow its converter (convert_hf_to_gguf.py, class LlamaModel).
 
 Importing this module does not import torch.
 """
@@ -14,18 +13,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-from gguf import GGUFReader, GGUFValueType, Keys
+from gguf import GGUFReader, GGUFValueType, Keys, ReaderTensor
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
-from llama_workbench.variants.engines.gguf_shape import ROPE_FACTORS, rope_factors, wavelengths
+from llama_workbench.variants.engines.gguf_file import ROPE_FACTORS, rope_factors, wavelengths
 
 from ..files import open_regular, short, shortened
-from ..shape import LARGEST_COUNT, LARGEST_FACTOR, DataError, Shape, mistakes
+from ..shape import LARGEST_COUNT, LARGEST_FACTOR, CheckpointError, Shape, fail, mistakes
 
 ARCHITECTURE = "llama"
 
@@ -41,24 +40,53 @@ _NO_VARIANT = "no variant computes this; take another model"
 FOLDER = "take the Hugging Face folder of this model instead"
 
 
-class GGUFError(DataError):
-    """A GGUF file cannot be used or written. The text names file and key or tensor, what was found, and the fix."""
-
-
 def is_gguf(path: Path | str) -> bool:
     """Whether a checkpoint's path is meant as a GGUF file (and not as a folder)."""
     return Path(path).suffix.lower() == ".gguf"
 
 
-class _Reader(GGUFReader):
-    """The library's reader, made strict and fast.
+class Reader(GGUFReader):
+    """The library's reader, made strict and fast. The file is memory-mapped, its pages private: nothing is written.
 
-    It takes a slice beyond the end of the file for a short one and counts on, to 2^64 where a length is damaged.
-    And it makes four arrays an entry of a list, which takes seconds for the words of a tokenizer. Lists of lists, which
-    no Llama has, are refused.
+    The library's takes a slice beyond the end of the file for a short one and counts on, to 2^64 where a length is
+    damaged. And it makes four arrays an entry of a list, which takes seconds for the words of a tokenizer. Lists of
+    lists, which no Llama has, are refused.
     """
 
     _texts_left = MOST_TEXTS
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with np.errstate(over="ignore"):  # of a place beyond 2^64, see `_check_places`
+            super().__init__(path, "c")
+
+    def content(self, key: str) -> Any:
+        """The value of a key, whatever it is; None where there is none. Raises `CheckpointError` for broken UTF-8."""
+        field = self.get_field(key)
+        try:
+            return None if field is None else field.contents()
+        except UnicodeDecodeError as error:
+            fail(self.path, f"{key} is not UTF-8 ({shortened(str(error))})", AGAIN)
+
+    def value(self, key: str, kind: type, default: Any = None) -> Any:
+        """The value of a key as int, float, bool, str or list; `default` where there is none, an error without one."""
+        value = self.content(key)
+        if value is None:
+            if default is None:
+                fail(self.path, f"{key} is missing", AGAIN)
+            return default
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            fail(self.path, f"{key} = {short(value)}, expected {kind.__name__}", AGAIN)
+        return value
+
+    def number(self, key: str) -> Any:
+        """The value of a key, a list for all layers as one where they are alike, float32 as its shortest decimal."""
+        value = self.content(key)
+        if isinstance(value, list):
+            if len(set(value)) != 1:
+                fail(self.path, f"{key} = {short(value)}, expected the same in every layer", _NO_VARIANT)
+            value = value[0]
+        return float(str(np.float32(value))) if isinstance(value, float) else value
 
     def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> NDArray[Any]:
         self._demand(int(offset) + int(count) * np.dtype(dtype).itemsize)
@@ -95,43 +123,30 @@ class _Reader(GGUFReader):
         return end - orig_offs, parts, list(range(count)), types
 
 
-def opened(path: Path) -> GGUFReader:
-    """Metadata and tensors of a GGUF file, memory-mapped (private pages: nothing that is done to them is written).
+def opened(path: Path) -> Reader:
+    """Metadata and tensors of a GGUF file.
 
-    Raises `GGUFError` for a file that is missing, empty, truncated, damaged, one of several, of another byte order, or
-    not GGUF 2 or 3.
+    Raises `CheckpointError` for a file that is missing, empty, truncated, damaged, one of several, of another byte
+    order, or not GGUF 2 or 3.
     """
     try:
         with open_regular(path) as file:
-            start = file.read(24)
-            _check_counts(path, start, os.fstat(file.fileno()).st_size)
-        with np.errstate(over="ignore"):  # of a place beyond 2^64, see `_check_places`
-            reader = _Reader(path, "c")
+            _check_counts(path, file.read(24), os.fstat(file.fileno()).st_size)
+        reader = Reader(path)
     except OSError as error:
         fail(path, f"cannot be read ({error.strerror})", "check the path")
     except EOFError as error:
         fail(path, str(error), AGAIN)
+    except CheckpointError:
+        raise
     except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
-        if isinstance(error, GGUFError):
-            raise
         fail(path, f"damaged ({shortened(str(error))})", AGAIN)
     if reader.byte_order != "I":
         fail(path, "written for the other byte order", "convert it: python -m gguf.scripts.gguf_convert_endian")
-    if (parts := value(path, reader, Keys.Split.LLM_KV_SPLIT_COUNT, int, 1)) > 1:
+    if (parts := reader.value(Keys.Split.LLM_KV_SPLIT_COUNT, int, 1)) > 1:
         fail(path, f"one of {parts} parts, expected a whole model", "join them: llama-gguf-split --merge FIRST OUT")
-    _check_places(path, reader)
+    _check_places(reader)
     return reader
-
-
-def _check_places(path: Path, reader: GGUFReader) -> None:
-    """Refuse tensors that do not lie one behind the other in their order, as llama.cpp does: one place is damaged."""
-    expected = 0
-    for tensor in reader.tensors:
-        found = int(tensor.field.parts[-1][0])
-        if found != expected:
-            said = f"begins {found} bytes into the tensors, expected {expected}, behind the one before"
-            fail(f"{path}: {shortened(tensor.name)}", said, AGAIN)
-        expected += -(-int(tensor.n_bytes) // int(reader.alignment)) * int(reader.alignment)
 
 
 def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
@@ -154,30 +169,15 @@ def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
             fail(path, f"{count} {name}, expected at most {room} in {size_bytes} bytes", AGAIN)
 
 
-def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
-    """Raises `GGUFError`: in which file, what is wrong, what to do."""
-    raise GGUFError(f"{where}: {problem}; {fix}")
-
-
-def value(path: Path, reader: GGUFReader, key: str, kind: type, default: Any = None) -> Any:
-    """The value of a key as int, float, bool, str or list; `default` where there is none, an error without one."""
-    found = _contents(path, reader, key)
-    if found is None:
-        if default is None:
-            fail(path, f"{key} is missing", AGAIN)
-        return default
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        fail(path, f"{key} = {short(found)}, expected {kind.__name__}", AGAIN)
-    return found
-
-
-def _contents(path: Path, reader: GGUFReader, key: str) -> Any:
-    """The value of a key, whatever it is; None where there is none."""
-    field = reader.get_field(key)
-    try:
-        return None if field is None else field.contents()
-    except UnicodeDecodeError as error:
-        fail(path, f"{key} is not UTF-8 ({shortened(str(error))})", AGAIN)
+def _check_places(reader: Reader) -> None:
+    """Refuse tensors that do not lie one behind the other in their order, as llama.cpp does: one place is damaged."""
+    expected = 0
+    for tensor in reader.tensors:
+        start = int(tensor.field.parts[-1][0])
+        if start != expected:
+            problem = f"begins {start} bytes into the tensors, expected {expected}, behind the one before"
+            fail(f"{reader.path}: {shortened(tensor.name)}", problem, AGAIN)
+        expected += -(-int(tensor.n_bytes) // int(reader.alignment)) * int(reader.alignment)
 
 
 # --- the model's shape ---
@@ -210,52 +210,45 @@ _NAMES = {
 """What GGUF calls the numbers of a shape. {} is the architecture."""
 
 
-def llama_config(path: Path, reader: GGUFReader) -> LlamaConfig:
+def llama_config(reader: Reader) -> LlamaConfig:
     """The model's shape. Numbers that GGUF keeps in float32 come back as the shortest decimal that is the same one.
 
-    Raises `GGUFError` for another architecture, a number that is missing or impossible, or one that asks for what no
-    variant computes.
+    Raises `CheckpointError` for another architecture, a number that is missing or impossible, or one that asks for what
+    no variant computes.
     """
-    architecture = value(path, reader, Keys.General.ARCHITECTURE, str)
+    path = reader.path
+    architecture = reader.value(Keys.General.ARCHITECTURE, str)
     if architecture != ARCHITECTURE:
         fail(path, f"{Keys.General.ARCHITECTURE} = {short(architecture)}, expected {ARCHITECTURE!r}", _NO_VARIANT)
     for template, neutral in _NEUTRAL.items():
         key = template.format(arch=ARCHITECTURE)
-        if (found := _contents(path, reader, key)) is not None and found not in neutral:
-            fail(path, f"{key} = {short(found)}, expected {neutral[-1]!r}", _NO_VARIANT)
-    embedding = next((tensor for tensor in reader.tensors if tensor.name == "token_embd.weight"), None)
-    if embedding is None:
+        if (value := reader.content(key)) is not None and value not in neutral:
+            fail(path, f"{key} = {short(value)}, expected {neutral[-1]!r}", _NO_VARIANT)
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    if "token_embd.weight" not in tensors:
         fail(path, "missing tensor token_embd.weight", AGAIN)
     names = {name: template.format(arch=ARCHITECTURE) for name, template in _NAMES.items()}
-    values = {name: _number(path, reader, key) for name, key in names.items()} | {
-        "vocab_size": int(embedding.shape[-1]),
-        "tie_word_embeddings": all(tensor.name != "output.weight" for tensor in reader.tensors),
+    values = {name: value for name, key in names.items() if (value := reader.number(key)) is not None} | {
+        "vocab_size": int(tensors["token_embd.weight"].shape[-1]),
+        "tie_word_embeddings": "output.weight" not in tensors,
     }
     try:
-        config = Shape.model_validate({name: found for name, found in values.items() if found is not None}).config()
+        config = Shape.model_validate(values).config()
     except ValidationError as error:
         fail(path, mistakes(error, names)[0], AGAIN)
     for template in (Keys.Attention.VALUE_LENGTH, Keys.Rope.DIMENSION_COUNT):
         key = template.format(arch=ARCHITECTURE)
-        if (other := _number(path, reader, key)) not in (None, config.head_dim):
-            fail(path, f"{key} = {short(other)}, expected {config.head_dim} as in the keys", _NO_VARIANT)
+        if (value := reader.number(key)) not in (None, config.head_dim):
+            fail(path, f"{key} = {short(value)}, expected {config.head_dim} as in the keys", _NO_VARIANT)
     if config.num_hidden_layers > (most := len(reader.tensors)):  # listing what it asks for might take for ever
         problem = f"{names['num_hidden_layers']} = {config.num_hidden_layers}, expected at most {most}"
         fail(path, f"{problem} with {most} tensors in the file", AGAIN)
-    return replace(config, rope_scaling=_rope_scaling(path, reader, config))
+    if (factors := tensors.get(ROPE_FACTORS)) is None:
+        return config
+    return replace(config, rope_scaling=_rope_scaling(reader, factors, config.rope_theta, config.head_dim))
 
 
-def _number(path: Path, reader: GGUFReader, key: str) -> Any:
-    """The value of a key, a list for all layers as one where they are alike, float32 as its shortest decimal."""
-    found = _contents(path, reader, key)
-    if isinstance(found, list):
-        if len(set(found)) != 1:
-            fail(path, f"{key} = {short(found)}, expected the same in every layer", _NO_VARIANT)
-        found = found[0]
-    return float(str(np.float32(found))) if isinstance(found, float) else found
-
-
-def _rope_scaling(path: Path, reader: GGUFReader, config: LlamaConfig) -> RopeScaling | None:
+def _rope_scaling(reader: Reader, tensor: ReaderTensor, theta: float, head_dim: int) -> RopeScaling | None:
     """Llama-3 scaling that gives the factors in the file.
 
     The formula knows `original`, `low` and `high` only as original/low and original/high, so any of them with the same
@@ -263,28 +256,23 @@ def _rope_scaling(path: Path, reader: GGUFReader, config: LlamaConfig) -> RopeSc
     or such that low is 1, as in all of Meta's models. With fewer than two wavelengths in the step its ends are not told
     either; any that give the same factors will do.
     """
-    tensor = next((tensor for tensor in reader.tensors if tensor.name == ROPE_FACTORS), None)
-    if tensor is None:
-        return None
-    theta, head_dim = config.rope_theta, config.head_dim
-    original_key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
-    original = value(path, reader, original_key, int, 0)
+    key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
+    original = reader.value(key, int, 0)
     if not 0 <= original <= LARGEST_COUNT:
-        fail(path, f"{original_key} = {original}, expected 0 to {LARGEST_COUNT}", AGAIN)
-    where = f"{path}: {ROPE_FACTORS}"
-    if tensor.tensor_type.name != "F32" or tensor.data.shape != (head_dim // 2,):
-        said = f"{tensor.tensor_type.name} of shape {list(tensor.data.shape)}, expected F32 of shape [{head_dim // 2}]"
-        fail(where, said, AGAIN)
+        fail(reader.path, f"{key} = {original}, expected 0 to {LARGEST_COUNT}", AGAIN)
+    where, shape = f"{reader.path}: {ROPE_FACTORS}", list(tensor.data.shape)
+    if tensor.tensor_type.name != "F32" or shape != [head_dim // 2]:
+        problem = f"{tensor.tensor_type.name} of shape {shape}, expected F32 of shape [{head_dim // 2}]"
+        fail(where, problem, AGAIN)
     factors = tensor.data.astype(np.float64)
     if np.all(factors == 1):
         return None
-    unknown = "not Llama-3 scaling (1 for short wavelengths, one factor for long ones, a smooth step between)"
-    if not (np.all(factors >= 1) and np.all(factors <= LARGEST_FACTOR)):
-        fail(where, unknown, _NO_VARIANT)
-    for scaling in _guesses(factors, wavelengths(theta, head_dim), original):
-        if np.allclose(rope_factors(scaling, theta, head_dim), factors, rtol=1e-5, atol=0):
-            return scaling
-    fail(where, unknown, _NO_VARIANT)
+    if np.all(factors >= 1) and np.all(factors <= LARGEST_FACTOR):
+        for scaling in _guesses(factors, wavelengths(theta, head_dim), original):
+            if np.allclose(rope_factors(scaling, theta, head_dim), factors, rtol=1e-5, atol=0):
+                return scaling
+    expected = "1 for short wavelengths, one factor for long ones, a smooth step between"
+    fail(where, f"not Llama-3 scaling ({expected})", _NO_VARIANT)
 
 
 def _guesses(factors: NDArray[np.float64], waves: NDArray[np.float64], original: int) -> Iterator[RopeScaling]:
@@ -308,9 +296,5 @@ def _guesses(factors: NDArray[np.float64], waves: NDArray[np.float64], original:
         ends.append((float(after * (before / after) ** (1 / 3)), float(before * (after / before) ** (1 / 3))))
     for longest, shortest in ends:
         given = original or max(1, round(longest))
-        yield RopeScaling(
-            factor=float(f"{factor:.6g}"),
-            low_freq_factor=float(f"{given / longest:.6g}"),
-            high_freq_factor=float(f"{given / shortest:.6g}"),
-            original_max_position_embeddings=given,
-        )
+        rounded, low, high = (float(f"{number:.6g}") for number in (factor, given / longest, given / shortest))
+        yield RopeScaling(rounded, low, high, given)

@@ -2,18 +2,16 @@
 
 Two kinds, under llama.cpp's names: "gpt2" is byte-level BPE (GPT-2, Llama 3), "llama" is SentencePiece's BPE (Llama 2).
 
-Of either the metadata has the words, their types, the ids of BOS and EOS and whether they are added, and the *name* of
-a way to split text. It does not have, so that nobody can tell it from there: the splitting expression itself and
-whether merges are skipped for a piece that is a word (both are what llama.cpp has under the name), any normalizer but
-SentencePiece's spaces, dropout, how added tokens treat the spaces around them, any template but BOS and EOS,
-truncation, padding, and which of the words above the last used id are padding for the model's matrix (type UNUSED by
+The metadata has the words, their types, the ids of BOS and EOS and whether they are added, and the *name* of a way to
+split text. It lacks the splitting expression and whether merges are skipped for a piece that is a word (llama.cpp has
+both under the name), any normalizer but SentencePiece's spaces, dropout, how added tokens treat spaces, any template
+but BOS and EOS, truncation, padding, and which words above the last used id only pad the model's matrix (type UNUSED by
 convention). `tokenizer_fields` refuses a tokenizer.json whose ids depend on any of it.
 
 SentencePiece joins the two neighbours that make the word with the best score; a tokenizer.json says the same as pairs
-in order (merges). llama.cpp has scores only and goes by them; its converter writes the merges as well, and often no
-scores that tell words apart. So a file that is written here has both, and one that is read goes by its merges where it
-has any. Both give the same ids where the merges hold every way to make each word, next to each other, as those do that
-transformers makes of a SentencePiece model.
+in order (merges). llama.cpp goes by scores; its converter writes merges too, and often scores that order nothing. So a
+file written here has both, and one that is read goes by its merges where it has any. Both give the same ids where the
+merges hold every way to make each word, next to each other, as transformers makes them of a SentencePiece model.
 
 Importing this module does not import torch.
 """
@@ -29,11 +27,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gguf import GGUFReader, Keys, TokenType
+from gguf import GGUFWriter, Keys, TokenType
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from ..files import short, shortened
-from .metadata import AGAIN, FOLDER, fail, opened, value
+from ..shape import fail
+from .metadata import AGAIN, FOLDER, Reader, opened
 
 BYTE_LEVEL, SENTENCEPIECE = "gpt2", "llama"
 
@@ -58,8 +57,7 @@ class TokenizerFields:
     `types` their `gguf.TokenType`; `merges` pairs with a space between, best first; `split` llama.cpp's name for how
     text is cut into pieces ("gpt-2" or "llama-bpe"; "default" of SentencePiece, which does not cut it).
 
-    Of SentencePiece alone: `scores` by id, `unknown` the id of <unk>, `space_prefix` whether a text gets a space
-    before it.
+    Of SentencePiece alone: `scores` by id, `unknown` the id of <unk>, `space_prefix`: whether texts get a space first.
     """
 
     model: str
@@ -80,14 +78,19 @@ class TokenizerFields:
 
 
 def tokenizer_fields(
-    tokenizer_json: str, *, vocab_size: int, bos: int | None = None, eos: int | None = None
+    tokenizer_json: str,
+    *,
+    vocab_size: int,
+    bos: int | None = None,
+    eos: int | None = None,
+    where: Path | str = "tokenizer.json",
 ) -> TokenizerFields:
     """A tokenizer.json as GGUF metadata for a model with `vocab_size` rows; ids without a word become padding.
 
-    Raises `GGUFError` if the ids would not be the same: anything but byte-level BPE with the splitting of GPT-2 or
-    Llama 3 and SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot say (see the module).
+    Raises `CheckpointError` if the ids would not be the same: anything but byte-level BPE with the splitting of GPT-2
+    or Llama 3 and SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot say (see the module).
     """
-    where, original = "tokenizer.json", Tokenizer.from_str(tokenizer_json)
+    original = Tokenizer.from_str(tokenizer_json)
     original.no_truncation()
     original.no_padding()
     described = json.loads(original.to_str())
@@ -95,12 +98,11 @@ def tokenizer_fields(
     if model.get("type") != "BPE":
         fail(where, f"model.type = {short(model.get('type'))}, expected 'BPE'", FOLDER)
     words = {word_id: word for word, word_id in original.get_vocab(with_added_tokens=True).items()}
-    if max(words, default=0) >= vocab_size:
-        said = f"has the id {max(words)}, expected ids below the model's vocab_size = {vocab_size}"
-        fail(where, said, "take the tokenizer.json that belongs to the checkpoint")
-    added = original.get_added_tokens_decoder()
+    if (largest := max(words, default=0)) >= vocab_size:
+        problem = f"has the id {largest}, expected ids below the model's vocab_size = {vocab_size}"
+        fail(where, problem, "take the tokenizer.json that belongs to the checkpoint")
     types = [TokenType.NORMAL if word_id in words else TokenType.UNUSED for word_id in range(vocab_size)]
-    for word_id, token in added.items():
+    for word_id, token in original.get_added_tokens_decoder().items():
         types[word_id] = TokenType.CONTROL if token.special else TokenType.USER_DEFINED
     fields = TokenizerFields(
         model=BYTE_LEVEL,
@@ -111,54 +113,42 @@ def tokenizer_fields(
         bos=bos,
         eos=eos,
     )
+    candidates = [replace(fields, split=split) for split in _SPLITS]
     if model["byte_fallback"]:
+        if missing := set(_BYTES) - set(fields.tokens):
+            fail(where, f"model.byte_fallback without a word for the byte {min(missing)}", FOLDER)
         candidates = [_with_scores(fields, described)]
-    else:
-        candidates = [replace(fields, split=split) for split in _SPLITS]
     differences = [_difference(described, json.loads(rebuilt(each).to_str())) for each in candidates]
-    for candidate, difference in zip(candidates, differences, strict=True):
-        if difference is None:
-            add_bos, add_eos = _added_ends(original, bos, eos)
-            return replace(candidate, add_bos=add_bos, add_eos=add_eos)
-    # What is in the way once the splitting is right, if either is.
-    fail(where, max(filter(None, differences), key=lambda text: not text.startswith("pre_tokenizer")), FOLDER)
+    if None not in differences:  # what is in the way once the splitting is right, if either is
+        fail(where, max(filter(None, differences), key=lambda text: not text.startswith("pre_tokenizer")), FOLDER)
+    plain, full = (original.encode("a b", add_special_tokens=special).ids for special in (False, True))
+    for add_bos, add_eos in itertools.product((False, True), repeat=2):
+        if full == [bos] * add_bos + plain + [eos] * add_eos:
+            return replace(candidates[differences.index(None)], add_bos=add_bos, add_eos=add_eos)
+    fail(where, f"post_processor makes {full} of {plain}, expected at most BOS {bos} and EOS {eos}", FOLDER)
 
 
 def _with_scores(fields: TokenizerFields, described: Mapping[str, Any]) -> TokenizerFields:
     """As SentencePiece's: a word's score is less the further behind the first pair is that makes it."""
-    if missing := set(_BYTES) - set(fields.tokens):
-        fail("tokenizer.json", f"model.byte_fallback without a word for the byte {min(missing)}", FOLDER)
     ids = {token: word_id for word_id, token in enumerate(fields.tokens)}
     unknown = ids.get(described["model"]["unk_token"])
-    types = list(fields.types)
-    for token in _BYTES:
-        types[ids[token]] = int(TokenType.BYTE)
+    kinds = dict.fromkeys(_BYTES, TokenType.BYTE)
     if unknown is not None:
-        types[unknown] = int(TokenType.UNKNOWN)
-    made: dict[str, int] = {}
-    for rank, pair in enumerate(described["model"]["merges"]):
-        made.setdefault("".join(pair), rank)
+        kinds[fields.tokens[unknown]] = TokenType.UNKNOWN
+    types = [int(kinds.get(token, kind)) for token, kind in zip(fields.tokens, fields.types, strict=True)]
+    ranks = {merge.replace(" ", ""): -float(rank) for rank, merge in reversed([*enumerate(fields.merges)])}
     return replace(
         fields,
         model=SENTENCEPIECE,
         split="default",
         types=tuple(types),
         scores=tuple(
-            0.0 if kind != TokenType.NORMAL else -float(made.get(token, len(fields.merges)))
+            0.0 if kind != TokenType.NORMAL else ranks.get(token, -float(len(fields.merges)))
             for token, kind in zip(fields.tokens, types, strict=True)
         ),
         unknown=unknown,
         space_prefix="Prepend" in json.dumps(described["normalizer"]),
     )
-
-
-def _added_ends(tokenizer: Tokenizer, bos: int | None, eos: int | None) -> tuple[bool, bool]:
-    """Whether the tokenizer's template puts BOS before a text and EOS behind it."""
-    plain, full = (tokenizer.encode("a b", add_special_tokens=special).ids for special in (False, True))
-    for add_bos, add_eos in itertools.product((False, True), repeat=2):
-        if full == [bos] * add_bos + plain + [eos] * add_eos:
-            return add_bos, add_eos
-    fail("tokenizer.json", f"post_processor makes {full} of {plain}, expected at most BOS {bos} and EOS {eos}", FOLDER)
 
 
 def _difference(original: Mapping[str, Any], copy: Mapping[str, Any]) -> str | None:
@@ -168,8 +158,8 @@ def _difference(original: Mapping[str, Any], copy: Mapping[str, Any]) -> str | N
 
     def decisive(described: Mapping[str, Any]) -> dict[str, Any]:
         model = {key: part for key, part in described["model"].items() if key not in undecided}
-        added = sorted(described["added_tokens"], key=lambda token: token["id"])
         # `normalized` says whether to look for it before or after the normalizer, which at most marks spaces
+        added = sorted(described["added_tokens"], key=lambda token: token["id"])
         tokens = [{key: part for key, part in token.items() if key != "normalized"} for token in added]
         split = json.dumps(described["pre_tokenizer"]).replace('"trim_offsets": false', '"trim_offsets": true')
         return {
@@ -181,10 +171,29 @@ def _difference(original: Mapping[str, Any], copy: Mapping[str, Any]) -> str | N
         }
 
     mine, theirs = decisive(original), decisive(copy)
-    for key in mine:
-        if mine[key] != theirs.get(key):
-            return f"{key} = {str(mine[key])[:300]}, which GGUF cannot say"
-    return None
+    key = next((key for key in mine if mine[key] != theirs.get(key)), None)
+    return None if key is None else f"{key} = {str(mine[key])[:300]}, which GGUF cannot say"
+
+
+def add_tokenizer(writer: GGUFWriter, fields: TokenizerFields) -> None:
+    """The tokenizer as metadata of a file."""
+    writer.add_tokenizer_model(fields.model)
+    writer.add_tokenizer_pre(fields.split)
+    writer.add_token_list(fields.tokens)
+    writer.add_token_types(fields.types)
+    writer.add_token_merges(fields.merges)
+    if fields.model == SENTENCEPIECE:
+        writer.add_token_scores(fields.scores)
+        writer.add_add_space_prefix(fields.space_prefix)
+    for add, word_id in (
+        (writer.add_unk_token_id, fields.unknown),
+        (writer.add_bos_token_id, fields.bos),
+        (writer.add_eos_token_id, fields.eos),
+    ):
+        if word_id is not None:
+            add(word_id)
+    writer.add_add_bos_token(fields.add_bos)
+    writer.add_add_eos_token(fields.add_eos)
 
 
 # --- to a tokenizer ---
@@ -198,8 +207,7 @@ def rebuilt(fields: TokenizerFields) -> Tokenizer:
         if kind != TokenType.UNUSED
     }
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in fields.merges)]
-    build = _sentencepiece if fields.model == SENTENCEPIECE else _byte_level
-    tokenizer = build(fields, words, merges)
+    tokenizer = (_sentencepiece if fields.model == SENTENCEPIECE else _byte_level)(fields, words, merges)
     for word, kind in zip(fields.tokens, fields.types, strict=True):
         if kind in (TokenType.CONTROL, TokenType.UNKNOWN):
             tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False)])
@@ -208,10 +216,9 @@ def rebuilt(fields: TokenizerFields) -> Tokenizer:
     before = [fields.bos] if fields.add_bos and fields.bos is not None else []
     after = [fields.eos] if fields.add_eos and fields.eos is not None else []
     if before or after:
-        names = {end: fields.tokens[end] for end in (*before, *after)}
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=[*(names[end] for end in before), "$A", *(names[end] for end in after)],
-            special_tokens=[(name, end) for end, name in names.items()],
+            single=[*(fields.tokens[end] for end in before), "$A", *(fields.tokens[end] for end in after)],
+            special_tokens=[(fields.tokens[end], end) for end in {*before, *after}],
         )
     return tokenizer
 
@@ -219,14 +226,10 @@ def rebuilt(fields: TokenizerFields) -> Tokenizer:
 def _byte_level(fields: TokenizerFields, words: dict[str, int], merges: list[tuple[str, str]]) -> Tokenizer:
     llama3 = fields.split == "llama-bpe"
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=merges, ignore_merges=llama3))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not llama3)
     if llama3:
-        steps = [
-            pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
-    else:
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        split = pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, tokenizer.pre_tokenizer])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -234,58 +237,55 @@ def _byte_level(fields: TokenizerFields, words: dict[str, int], merges: list[tup
 def _sentencepiece(fields: TokenizerFields, words: dict[str, int], merges: list[tuple[str, str]]) -> Tokenizer:
     unknown = None if fields.unknown is None else fields.tokens[fields.unknown]
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
-    spaces = normalizers.Replace(" ", _SPACE)
-    prefixed = normalizers.Sequence([normalizers.Prepend(_SPACE), spaces])
-    tokenizer.normalizer = prefixed if fields.space_prefix else spaces
+    tokenizer.normalizer = normalizers.Replace(" ", _SPACE)
     steps: list[decoders.Decoder] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     if fields.space_prefix:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), tokenizer.normalizer])
         steps.append(decoders.Strip(" ", 1, 0))
     tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
 
 
-def read_tokenizer_fields(path: Path, reader: GGUFReader) -> TokenizerFields:
+def read_tokenizer_fields(reader: Reader) -> TokenizerFields:
     """The tokenizer in a GGUF file's metadata.
 
-    Raises `GGUFError` where it is neither byte-level nor SentencePiece's BPE, splits text in a way that is not known
-    here, or contradicts itself.
+    Raises `CheckpointError` where it is neither byte-level nor SentencePiece's BPE, splits text in a way that is not
+    known here, or contradicts itself.
     """
-    keys = Keys.Tokenizer
-    model = value(path, reader, keys.MODEL, str)
+    keys, path = Keys.Tokenizer, reader.path
+    model = reader.value(keys.MODEL, str)
     if model not in (BYTE_LEVEL, SENTENCEPIECE):
-        fail(
-            path, f"{keys.MODEL} = {short(model)}, expected 'gpt2' (byte-level BPE) or 'llama' (SentencePiece)", FOLDER
-        )
-    split = "default"
-    if model == BYTE_LEVEL:
-        name = value(path, reader, keys.PRE, str)
+        expected = "'gpt2' (byte-level BPE) or 'llama' (SentencePiece)"
+        fail(path, f"{keys.MODEL} = {short(model)}, expected {expected}", FOLDER)
+    is_sentencepiece, split = model == SENTENCEPIECE, "default"
+    if not is_sentencepiece:
+        name = reader.value(keys.PRE, str)
         split = _ALIASES.get(name, name)
         if split not in _SPLITS:
             fail(path, f"{keys.PRE} = {short(name)}, expected one of {', '.join((*_SPLITS, *_ALIASES))}", FOLDER)
-    tokens: list[str] = _list(path, reader, keys.LIST, str)
-    types: list[int] = _list(path, reader, keys.TOKEN_TYPE, int, [int(TokenType.NORMAL)] * len(tokens))
+    tokens: list[str] = _list(reader, keys.LIST, str)
+    types: list[int] = _list(reader, keys.TOKEN_TYPE, int, [int(TokenType.NORMAL)] * len(tokens))
     if len(tokens) != len(types):
         fail(path, f"{keys.TOKEN_TYPE} has {len(types)} entries, expected {len(tokens)}, one a token", AGAIN)
-    used = [token for token, kind in zip(tokens, types, strict=True) if kind != TokenType.UNUSED]
-    if len(set(used)) != len(used):
-        again = Counter(used).most_common(1)[0][0]
-        fail(path, f"{keys.LIST} has {short(again)} twice, expected every token once", AGAIN)
-    merges: list[str] = _list(path, reader, keys.MERGES, str, [])
-    known = set(used)
+    used = Counter(token for token, kind in zip(tokens, types, strict=True) if kind != TokenType.UNUSED)
+    for token, count in used.most_common(1):
+        if count > 1:
+            fail(path, f"{keys.LIST} has {short(token)} twice, expected every token once", AGAIN)
+    merges: list[str] = _list(reader, keys.MERGES, str, [])
     for merge in merges:
         left, _, right = merge.partition(" ")
-        if not {left, right, left + right} <= known:
+        if not {left, right, left + right} <= used.keys():
             fail(path, f"{keys.MERGES} has {short(merge)}, expected two tokens that make a third", AGAIN)
     scores: list[float] = []
-    if model == SENTENCEPIECE and not merges:
-        scores = _list(path, reader, keys.SCORES, float)
+    if is_sentencepiece and not merges:
+        scores = _list(reader, keys.SCORES, float)
         merges = _merges(path, tokens, types, scores)
 
     def end(key: str) -> int | None:
-        found: int = value(path, reader, key, int, -1)
-        if found >= len(tokens):
-            fail(path, f"{key} = {found}, expected an id below {len(tokens)}", AGAIN)
-        return None if found < 0 else found
+        word_id: int = reader.value(key, int, -1)
+        if word_id >= len(tokens):
+            fail(path, f"{key} = {word_id}, expected an id below {len(tokens)}", AGAIN)
+        return None if word_id < 0 else word_id
 
     return TokenizerFields(
         model=model,
@@ -294,29 +294,29 @@ def read_tokenizer_fields(path: Path, reader: GGUFReader) -> TokenizerFields:
         merges=tuple(merges),
         split=split,
         scores=tuple(scores),
-        unknown=end(keys.UNK_ID) if model == SENTENCEPIECE else None,
+        unknown=end(keys.UNK_ID) if is_sentencepiece else None,
         # the defaults are llama.cpp's own
-        space_prefix=model == SENTENCEPIECE and value(path, reader, keys.ADD_PREFIX, bool, True),
+        space_prefix=is_sentencepiece and reader.value(keys.ADD_PREFIX, bool, True),
         bos=end(keys.BOS_ID),
         eos=end(keys.EOS_ID),
-        add_bos=value(path, reader, keys.ADD_BOS, bool, model == SENTENCEPIECE or split == "llama-bpe"),
-        add_eos=value(path, reader, keys.ADD_EOS, bool, False),
+        add_bos=reader.value(keys.ADD_BOS, bool, is_sentencepiece or split == "llama-bpe"),
+        add_eos=reader.value(keys.ADD_EOS, bool, False),
     )
 
 
-def _list(path: Path, reader: GGUFReader, key: str, kind: type, default: list[Any] | None = None) -> list[Any]:
-    """The entries of a list, all of one kind; raises as `value` does."""
-    found: list[Any] = value(path, reader, key, list, default)
-    for entry in found:
+def _list(reader: Reader, key: str, kind: type, default: list[Any] | None = None) -> list[Any]:
+    """The entries of a list, all of one kind; raises as `Reader.value` does."""
+    entries: list[Any] = reader.value(key, list, default)
+    for entry in entries:
         if not isinstance(entry, kind) or isinstance(entry, bool):
-            fail(path, f"{key} has {short(entry)}, expected {kind.__name__} in every place", AGAIN)
-    return found
+            fail(reader.path, f"{key} has {short(entry)}, expected {kind.__name__} in every place", AGAIN)
+    return entries
 
 
 def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]) -> list[str]:
     """What scores say as merges: every way to make each word of two others, the words with the best scores first.
 
-    Raises `GGUFError` for scores that do not order the words.
+    Raises `CheckpointError` for scores that do not order the words.
     """
     key = Keys.Tokenizer.SCORES
     if len(scores) != len(tokens):
@@ -327,25 +327,21 @@ def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Seq
         for token, kind, score in zip(tokens, types, scores, strict=True)
         if kind == TokenType.NORMAL and token not in of_bytes
     }
-    ways = {
-        token: [
-            f"{token[:at]} {token[at:]}"
-            for at in range(len(token) - 1, 0, -1)
-            if token[:at] in normal and token[at:] in normal
-        ]
-        for token in normal
-    }
+    ways: dict[str, list[str]] = {}
+    for token in normal:
+        halves = ((token[:at], token[at:]) for at in range(len(token) - 1, 0, -1))
+        ways[token] = [f"{left} {right}" for left, right in halves if left in normal and right in normal]
     made = sorted((token for token in ways if ways[token]), key=lambda token: -normal[token])
     for better, worse in itertools.pairwise(made):
         if not normal[better] > normal[worse] or not math.isfinite(normal[worse]):
-            said = f"{key} is {normal[better]:g} for {short(better)} and {normal[worse]:g} for {short(worse)}"
-            fail(path, f"{said}, expected another one for each word that is made of others", FOLDER)
+            problem = f"{key} is {normal[better]:g} for {short(better)} and {normal[worse]:g} for {short(worse)}"
+            fail(path, f"{problem}, expected another one for each word that is made of others", FOLDER)
     return [way for token in made for way in ways[token]]
 
 
 def tokenizer_json(path: Path) -> str:
     """The text of a tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and the above do."""
-    fields = read_tokenizer_fields(path, opened(path))
+    fields = read_tokenizer_fields(opened(path))
     try:
         return rebuilt(fields).to_str()
     except Exception as error:  # the library raises plain Exception

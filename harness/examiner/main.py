@@ -20,7 +20,7 @@ from torch import Tensor
 
 from llama_workbench.datasets import tokenizer
 from llama_workbench.datasets.checkpoints import Checkpoint, load
-from llama_workbench.datasets.prompts import Prompts
+from llama_workbench.datasets.tokenizer import Prompts
 
 from ..worker.channel import Channel, carry_out
 from ..worker.gates.logits import TOLERANCES

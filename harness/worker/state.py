@@ -16,7 +16,7 @@ from torch import Tensor
 
 from llama_workbench.datasets import geometries, tokenizer
 from llama_workbench.datasets.checkpoints import Checkpoint, load
-from llama_workbench.datasets.prompts import Prompts
+from llama_workbench.datasets.tokenizer import Prompts
 from llama_workbench.datasets.workloads import Workload, longest_call
 from llama_workbench.variants import Model, Variant
 from llama_workbench.variants.presets import presets

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import Literal
 
 
@@ -34,11 +33,11 @@ class Engine:
         return f"not installed: pip install {' '.join(gone)}" if gone else None
 
 
-CANDLE = Engine(MappingProxyType({"candle": "candle-nn"}))
+CANDLE = Engine({"candle": "candle-nn"})
 MISTRAL_RS = Engine(
-    MappingProxyType({"mistralrs": "mistralrs"}),
+    {"mistralrs": "mistralrs"},
     outputs="log-probabilities",
-    cannot=MappingProxyType({"batch": "a request is one sequence", "chunks": "a request starts from the first token"}),
+    cannot={"batch": "a request is one sequence", "chunks": "a request starts from the first token"},
     loads_once=True,  # each load leaves some ten MiB behind
 )
-LLAMA_CPP = Engine(MappingProxyType({"llama_cpp": "llama-cpp-python", "gguf": "gguf"}))
+LLAMA_CPP = Engine({"llama_cpp": "llama-cpp-python", "gguf": "gguf"})

@@ -36,13 +36,8 @@ def rotate_half(x: Any, cos: Any, sin: Any) -> Any:
     """x [B, H, T, D] turned in pairs (i, i + D/2); cos and sin [T, D/2]."""
     half = x.shape[-1] // 2
     first, second = x.narrow(-1, 0, half), x.narrow(-1, half, half)
-    return candle.cat(
-        [
-            first.broadcast_mul(cos) - second.broadcast_mul(sin),
-            second.broadcast_mul(cos) + first.broadcast_mul(sin),
-        ],
-        -1,
-    )
+    turned = first.broadcast_mul(cos) - second.broadcast_mul(sin)
+    return candle.cat([turned, second.broadcast_mul(cos) + first.broadcast_mul(sin)], -1)
 
 
 def causal_mask(length: int, kv_length: int) -> Any:

@@ -58,10 +58,9 @@ def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write:
         partial.rename(target)
     except (OSError, SafetensorError) as error:
         if not target.is_dir():  # another process was first otherwise
-            raise EngineError(
-                f"{parent}: the engine's weights cannot be written ({getattr(error, 'strerror', None) or error}); "
-                "make room, or set WORKBENCH_CACHE to a folder on another disk"
-            ) from error
+            problem = f"the engine's weights cannot be written ({getattr(error, 'strerror', None) or error})"
+            fix = "make room, or set WORKBENCH_CACHE to a folder on another disk"
+            raise EngineError(f"{parent}: {problem}; {fix}") from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
@@ -72,11 +71,9 @@ def write_safetensors(path: Path, config: LlamaConfig, weights: Mapping[str, Ten
     """All weights in one file under their names; a tied head is left out, as Hugging Face does."""
     from safetensors.torch import save_file
 
-    kept = {
-        name: tensor.contiguous()
-        for name, tensor in weights.items()
-        if not (config.tie_word_embeddings and name == "lm_head.weight")
-    }
+    kept = {name: tensor.contiguous() for name, tensor in weights.items()}
+    if config.tie_word_embeddings:
+        kept.pop("lm_head.weight", None)
     save_file(kept, path, metadata={"format": "pt"})
 
 
@@ -88,7 +85,5 @@ def check_threads() -> None:
     """
     threads, found = torch.get_num_threads(), os.environ.get("RAYON_NUM_THREADS")
     if found != str(threads):
-        raise EngineError(
-            f"RAYON_NUM_THREADS is {found or 'not set'}, but torch runs on {threads} threads: "
-            f"start the process with RAYON_NUM_THREADS={threads}"
-        )
+        fix = f"start the process with RAYON_NUM_THREADS={threads}"
+        raise EngineError(f"RAYON_NUM_THREADS is {found or 'not set'}, but torch runs on {threads} threads: {fix}")

@@ -1,33 +1,97 @@
-"""The least GGUF file that llama.cpp loads: weights in float32, the model's shape, and no vocabulary."""
+"""A model in GGUF, for those who write it and those who read it: shape, RoPE, names and order of the weights.
+
+Importing this module does not import torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from gguf import MODEL_ARCH, GGUFWriter, get_tensor_name_map
-from torch import Tensor
+import numpy as np
+from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, get_tensor_name_map
+from numpy.typing import NDArray
 
-from ..config import LlamaConfig
-from ..modular.linear import interleave_rows
-from .gguf_shape import ROPE_FACTORS, add_shape, rope_factors
+from ..config import LlamaConfig, RopeScaling
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROPE_FACTORS = "rope_freqs.weight"
+"""The tensor in which llama.cpp looks for `rope_factors`."""
 
 
-def write(path: Path, config: LlamaConfig, weights: Mapping[str, Tensor]) -> None:
-    """Write `weights` (Hugging Face names, float32) as one file; a tied head is left out."""
+def wavelengths(theta: float, head_dim: int) -> NDArray[np.float64]:
+    """Positions in which each pair of values turns once round, [D/2]."""
+    return 2 * math.pi * theta ** (np.arange(0, head_dim, 2) / head_dim)
+
+
+def rope_factors(scaling: RopeScaling, theta: float, head_dim: int) -> NDArray[np.float32]:
+    """What Llama-3 scaling divides each RoPE frequency by, [D/2]."""
+    turns = scaling.original_max_position_embeddings / wavelengths(theta, head_dim)
+    smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+    smooth = np.clip(smooth, 0, 1)
+    return (1 / ((1 - smooth) / scaling.factor + smooth)).astype(np.float32)
+
+
+def add_shape(writer: GGUFWriter, config: LlamaConfig) -> None:
+    """All sizes of a Llama as metadata. The factors of its RoPE scaling are a tensor: `rope_factors`."""
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_freq_base(config.rope_theta)
+    if config.rope_scaling is not None:
+        writer.add_rope_scaling_orig_ctx_len(config.rope_scaling.original_max_position_embeddings)
+
+
+def tensor_names(config: LlamaConfig, names: Iterable[str]) -> dict[str, str]:
+    """The name in a GGUF file of each of these weights, by its Hugging Face name."""
+    table = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    return {name: str(table.get_name(name, try_suffixes=(".weight",))) for name in names}
+
+
+def plain(values: NDArray[np.float32]) -> tuple[NDArray[Any], GGMLQuantizationType]:
+    return values, GGMLQuantizationType.F32
+
+
+def write(
+    path: Path,
+    config: LlamaConfig,
+    weights: Mapping[str, Tensor],
+    describe: Callable[[GGUFWriter], object],
+    encode: Callable[[NDArray[np.float32]], tuple[NDArray[Any], GGMLQuantizationType]] = plain,
+) -> None:
+    """A file of `weights` (Hugging Face names), a tied head left out; `describe` adds metadata beside the shape.
+
+    llama.cpp turns neighbours (2i, 2i + 1) by RoPE where Hugging Face turns halves (i, i + D/2), so the rows of q_proj
+    and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers.
+    """
+    import torch
+
+    from ..modular.linear import interleave_rows
+
     writer = GGUFWriter(path, "llama")
-    writer.add_tokenizer_model("no_vocab")
+    describe(writer)
     add_shape(writer, config)
     if config.rope_scaling is not None:
-        factors = rope_factors(config.rope_scaling, config.rope_theta, config.head_dim)
-        writer.add_tensor(ROPE_FACTORS, factors)
-    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)
-    for name, tensor in weights.items():
+        writer.add_tensor(ROPE_FACTORS, rope_factors(config.rope_scaling, config.rope_theta, config.head_dim))
+    for name, label in tensor_names(config, weights).items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        if name.endswith(("q_proj.weight", "k_proj.weight")):
-            tensor = interleave_rows(tensor, config.head_dim)  # llama.cpp turns (2i, 2i + 1)
-        writer.add_tensor(str(names.get_name(name, try_suffixes=(".weight",))), tensor.contiguous().numpy())
+        turned = name.endswith(("q_proj.weight", "k_proj.weight"))
+        rows = interleave_rows(weights[name], config.head_dim) if turned else weights[name]
+        values, kind = encode(rows.to(torch.float32).contiguous().cpu().numpy())
+        writer.add_tensor(label, values, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -44,7 +44,7 @@ class LlamaCpp:
         library.llama_backend_init()
 
         def write(folder: Any) -> None:
-            gguf_file.write(folder / "model.gguf", config, weights)
+            gguf_file.write(folder / "model.gguf", config, weights, lambda file: file.add_tokenizer_model("no_vocab"))
 
         path = files.folder("gguf-1", config, weights, write) / "model.gguf"
         settings = library.llama_model_default_params()
@@ -103,13 +103,9 @@ class LlamaCpp:
                 self.batch.seq_id[place][0] = place // length
         if code := library.llama_decode(self.context, self.batch):
             raise EngineError(f"llama_decode answered {code} to {rows} x {length} tokens at position {position}")
-        out = [
-            np.ctypeslib.as_array(
-                library.llama_get_logits_ith(self.context, (row + 1) * length - 1), (self.vocab_size,)
-            )
-            for row in range(rows)
-        ]
-        return torch.from_numpy(np.stack(out))
+        ends = range(length - 1, count, length)
+        rows_out = [library.llama_get_logits_ith(self.context, end) for end in ends]
+        return torch.from_numpy(np.stack([np.ctypeslib.as_array(row, (self.vocab_size,)) for row in rows_out]))
 
     def reset(self) -> None:
         """Forget the sequences; the buffers are kept."""

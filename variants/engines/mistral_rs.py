@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..config import LlamaConfig
+from ..config import LlamaConfig, config_json
 from . import files
 from .files import EngineError
 
@@ -39,29 +39,6 @@ TYPES = {
 ROOM = 64
 """Positions that the engine is told of beyond `max_position_embeddings`: it refuses a prompt that fills its context,
 because an answer must fit too."""
-
-
-def config_json(config: LlamaConfig, dtype: torch.dtype) -> dict[str, object]:
-    """config.json with RoPE and dtype spelled as transformers 4 did, which is what the engine reads."""
-    scaling = config.rope_scaling
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_act": "silu",
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_hidden_layers,
-        "num_attention_heads": config.num_attention_heads,
-        "num_key_value_heads": config.num_key_value_heads,
-        "head_dim": config.head_dim,
-        "max_position_embeddings": config.max_position_embeddings + ROOM,
-        "rms_norm_eps": config.rms_norm_eps,
-        "rope_theta": config.rope_theta,
-        "rope_scaling": None if scaling is None else {"rope_type": "llama3", **vars(scaling)},
-        "tie_word_embeddings": config.tie_word_embeddings,
-        "torch_dtype": str(dtype).removeprefix("torch."),
-    }
 
 
 def tokenizer_json(vocab_size: int) -> dict[str, object]:
@@ -90,12 +67,15 @@ class MistralRs:
             raise EngineError(f"mistral.rs has no {str(dtype).removeprefix('torch.')}: it computes in float32 or less")
 
         def write(folder: Path) -> None:
-            (folder / "config.json").write_text(json.dumps(config_json(config, dtype)), encoding="utf-8")
+            described = config_json(config, str(dtype).removeprefix("torch."))
+            described["max_position_embeddings"] += ROOM
+            del described["rope_parameters"], described["dtype"]  # transformers 5's spelling; the engine reads 4's
+            (folder / "config.json").write_text(json.dumps(described), encoding="utf-8")
             (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(config.vocab_size)), encoding="utf-8")
             (folder / "prompt.jinja").write_text("{{ messages[0]['content'] }}", encoding="utf-8")
             files.write_safetensors(folder / "model.safetensors", config, weights)
 
-        folder = files.folder("mistralrs-1", config, weights, write)
+        folder = files.folder("mistralrs-2", config, weights, write)
         self.vocab_size = config.vocab_size
         # Read when a model is loaded: K and V would be float16 otherwise.
         os.environ["MISTRALRS_CPU_KV_F32"] = "1" if dtype == torch.float32 else "0"

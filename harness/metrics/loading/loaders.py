@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.checkpoints import Checkpoint, load, open_gguf, write_gguf
+from llama_workbench.datasets.checkpoints import Checkpoint, load, write_gguf
+from llama_workbench.datasets.gguf import files as gguf_files
 from llama_workbench.datasets.gguf.metadata import is_gguf
 
 COLD_SHARE, WARM_SHARE = 0.01, 0.99
@@ -86,7 +87,7 @@ def _write_gguf(folder: Path, path: Path, cache: Path) -> None:
 
 
 def _load_gguf(path: Path) -> Mapping[str, Tensor]:
-    model = open_gguf(path)
+    model = gguf_files.opened(path)
     return {name: model.tensor(name) for name in model.entries}
 
 
