@@ -329,8 +329,8 @@ def test_few_rounds_never_prove_anything_however_alike() -> None:
     first: dict[Method, int] = {"both": 12, "t": first_look(ALPHA), "exact": 11}
     for method, enough in first.items():
         for n in range(enough):
-            assert effect(np.zeros(n), Region.same_within_percent(1), method=method).verdict == "inconclusive"
-        assert effect(np.zeros(enough), Region.same_within_percent(1), method=method).verdict == "supported"
+            assert not decided(running_interval(np.zeros(n), ALPHA, method), Region.same_within_percent(1))
+        assert decided(running_interval(np.zeros(enough), ALPHA, method), Region.same_within_percent(1))
 
 
 def test_an_open_effect_says_how_long_it_would_take() -> None:

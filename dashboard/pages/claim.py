@@ -18,22 +18,6 @@ from llama_workbench.harness.store.files import FINDINGS as FINDINGS_FILE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
 
-# The page that shows where a value comes from, and what was measured, by kind of claim (`data.Claim.kind`).
-BREAKDOWN, SCALING, MEMORY = ("breakdown", "Where time goes"), ("scaling", "Scaling"), ("memory", "Memory")
-ATTRIBUTION, NOWHERE = ("attribution", "Attribution"), ("", "")
-ELSEWHERE = {
-    "share": (BREAKDOWN, "The share of the time: marked calls were timed phase by phase, beside unmarked ones."),
-    "trend": (SCALING, "How the gain rises from the shortest to the longest length, and the gain at each of them."),
-    "inflation": (SCALING, "How far the promise overshot: promised gain ÷ measured gain."),
-    "attribution": (ATTRIBUTION, "What a speed-up is due to: all combinations of the factors, in the same rounds."),
-    "loading": (MEMORY, "What loading the weights adds to the time to the first token, in percent of that time."),
-    "memory": (MEMORY, "The bytes that a variant holds, counted tensor by tensor."),
-    "roofline": (BREAKDOWN, "The roofline fraction: how much of this machine's measured peak a call reaches."),
-    "count": (NOWHERE, "A count of the source; nothing was timed."),
-    "check": (NOWHERE, "Whether something works, tried case by case; nothing was timed."),
-    "none": (NOWHERE, "Nothing: nobody can measure this here."),
-}
-
 
 def main() -> None:
     opened = section.open_claims("Claim")
@@ -63,11 +47,12 @@ def main() -> None:
 
 def to_look_inside(claim: data.Claim) -> list[data.Effect]:
     """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
-    if claim.kind == "trend":  # its one row spans several workloads, and each of them was timed
+    inside = claim.metric.inside if claim.metric else "effects"
+    if inside == "workloads":  # its one row spans several workloads, and each of them was timed
         asked = claim.hypothesis
         sides = (asked.variant, ", ".join(asked.baseline))
         return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads]
-    if claim.kind in {"attribution", "loading", "count", "check", "none"}:
+    if inside == "nothing":
         return []
     return [effect for effect in claim.effects if effect.workload]
 
@@ -122,29 +107,24 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
 
 def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
     """Of a claim that is not about two times: what was measured, and which page shows it."""
-    if claim.kind not in ELSEWHERE:
+    if claim.metric is None or not claim.metric.about:
         return
-    (page, label), measured = ELSEWHERE[claim.kind]
     st.header("What was measured", anchor="read")
-    blocks.say(measured)
+    blocks.say(claim.metric.about)
     show_exact_results(opened, claim)
-    if page:
+    if page := claim.metric.page:
         query = {"run": opened.name} | place_elsewhere(opened.run, claim)
-        blocks.link(page, label, "arrow_forward", query)
+        blocks.link(page, None, "arrow_forward", query)
 
 
 def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
     """Which choices of that page lead to the value, as far as they are known."""
     workload = next((effect.workload for effect in claim.effects if effect.workload), "")
-    match claim.kind:
-        case "trend" | "inflation":
-            asked = claim.hypothesis
-            return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
-        case "loading":
-            geometry = data.experiment(run, workload).workload.geometry
-            return {"geometry": geometry} if geometry else {}
-        case _:
-            return {"workload": workload} if workload else {}
+    if claim.metric is not None and claim.metric.page == "scaling":
+        asked = claim.hypothesis
+        return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
+    geometry = data.experiment(run, workload).workload.geometry if workload else ""
+    return {name: value for name, value in (("workload", workload), ("geometry", geometry)) if value}
 
 
 # -- inside ----------------------------------------------------------------------------------------------------
@@ -231,7 +211,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
             "claimed": claim.claimed,
         }
     )
-    if claim.kind not in {"memory", "count", "check"}:
+    if claim.metric is None or not claim.metric.is_exact:
         return
     results = blocks.computed("The exact results cannot be read.", opened, read_exact_results)
     if results is None:

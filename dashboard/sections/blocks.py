@@ -56,8 +56,8 @@ def table(
 low_table = partial(table, row_px=28)
 
 
-def link(page: str, label: str, icon: str, query: Mapping[str, str]) -> None:
-    """A link to another page (its file below pages/) with choices made."""
+def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> None:
+    """A link to another page (its file below pages/) with choices made; without a label by the name of the page."""
     st.page_link(f"pages/{page}.py", label=label, icon=f":material/{icon}:", query_params=dict(query), help="")
 
 

@@ -91,7 +91,7 @@ def show_verdict(claim: data.Claim) -> None:
 
 def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
     """Every effect of the claim with its interval, of an attribution both sides and their sum. `alpha`: the run's."""
-    if claim.kind == "attribution":
+    if claim.is_factorial:
         sums = tuple(effect for effect in claim.effects if attribution.factor(effect) in attribution.SIDES)
         claim = replace(claim, effects=sums or claim.effects, low=None, high=None)
     sides = {(effect.variant, effect.baseline) for effect in claim.effects}

@@ -65,7 +65,7 @@ def _who(claim: data.Claim) -> str:
 def _everywhere(claim: data.Claim) -> str:
     """How many rows a verdict speaks for, to stand at the front of a clause; nothing for one."""
     count = len(claim.effects)
-    if count < 2 or claim.kind == "attribution":
+    if count < 2 or claim.is_factorial:
         return ""
     rows = "workloads" if len({effect.where for effect in claim.effects}) == count else "comparisons"
     return f"on both {rows} " if count == 2 else f"on all {count} {rows} "
@@ -82,7 +82,7 @@ def _comparison(claim: data.Claim) -> str:
 
 def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
     """As "right on A and B, not right on C": workloads by their verdict, as far as `kinds` has words for it."""
-    if claim.kind == "attribution":
+    if claim.is_factorial:
         return ""
     told = []
     for verdict, word in kinds.items():
@@ -99,7 +99,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _how_much(claim: data.Claim) -> str:
-    if claim.kind == "attribution":
+    if claim.is_factorial:
         parts = [
             f"{factor} on {effect.workload}: {effect.text}"
             for effect in claim.effects
@@ -159,7 +159,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
         return f"Exact: counted or tried ({count} in all), so there is no interval."
     rounds = sorted(effect.rounds for effect in known)
     spread = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
-    often = ", however often one looks" if claim.kind not in {"share", "loading", "roofline"} else ""
+    often = ", however often one looks" if claim.metric is None or not claim.metric.looks_once else ""
     together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}"
     if claim.is_comparison:
         together = "; all of this comparison hold at once with " + words.percent(

@@ -12,64 +12,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from llama_workbench.harness.metrics.registry import names
+from llama_workbench.harness.metrics.base import Metric
+from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.report.text import duration_text, excluded_lines, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MEMORY, PROFILES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import MAYBE, SHOWN, Shape, Text
+from llama_workbench.harness.store.forms import SHOWN
 
 from .. import words
 from ..flames.tree import Frame, Scale, StackError, read_folded
+from .definition import Definition, Hypothesis
 
 LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")
-
-# -- claims.json: what only pages read ---------------------------------------------------------------------------------
-
-MaybeText = Annotated[Text, MAYBE]
-MaybeTexts = Annotated[tuple[Text, ...], MAYBE]
-
-
-class Source(Shape):
-    """Where a claim was made."""
-
-    document: MaybeText = ""
-    section: MaybeText = ""
-
-
-class Hypothesis(Shape):
-    """One part of a claim: what was to be measured. A single baseline stands for a list of one."""
-
-    part: MaybeText = ""
-    metric: MaybeText = ""
-    quantity: MaybeText = ""
-    of: MaybeText = ""
-    variant: MaybeText = ""
-    baseline: Annotated[
-        tuple[Text, ...], BeforeValidator(lambda one: [one] if isinstance(one, str) else one), MAYBE
-    ] = ()
-    workloads: MaybeTexts = ()
-    phases: MaybeTexts = ()
-
-
-class Definition(Shape):
-    """A claim as it stood when the run was made."""
-
-    id: MaybeText = ""
-    title: MaybeText = ""
-    statement: MaybeText = ""
-    source: Annotated[tuple[Source, ...], MAYBE] = ()
-    decided_by: MaybeText = ""
-    assumes: MaybeTexts = ()
-    hypothesis: Annotated[tuple[Hypothesis, ...], MAYBE] = ()
-
 
 # -- what pages show ---------------------------------------------------------------------------------------------------
 
@@ -134,10 +96,20 @@ class Claim:
     hypothesis: Hypothesis = field(default_factory=Hypothesis)
 
     @property
+    def metric(self) -> Metric[Any] | None:
+        """What decides it; None where two sides were timed, or the metric is not known here."""
+        name = self.hypothesis.metric
+        return metric_of(name) if name in {*names()} - {*TIMES} else None
+
+    @property
     def kind(self) -> str:
-        """What decides it: "time" where two sides were timed, else one of the metrics that `harness.claims` lists."""
-        metric = self.hypothesis.metric
-        return metric if metric in {*names()} - {*TIMES} else "reading" if self.unit else "time"
+        """The metric's name, "time" where two sides were timed."""
+        return self.metric.names[0] if self.metric else "value" if self.unit else "time"
+
+    @property
+    def is_factorial(self) -> bool:
+        """Whether its rows are effects of a grid's factors."""
+        return self.metric is not None and self.metric.page == "attribution"
 
     @property
     def unit(self) -> str:

@@ -63,7 +63,6 @@ def synthesize(
     size_bytes = len(header) + sum(math.prod(shape) for shape in expected.values()) * dtype.itemsize
     if _is_whole(folder, size_bytes):
         return folder
-
     _remove_stale(parent)
     with partial_folder(parent, name, needed_bytes=size_bytes) as partial:
         written = partial / name

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ..spec.comparison import Comparison
-from ..stats.confidence import Method, running_interval
+from ..stats.confidence import running_interval
 from ..stats.samples import Differences
 from ..store.schema import Control, Noise
 from .numbers import percent
@@ -16,7 +16,6 @@ def judge_controls(
     measured: Mapping[str, Sequence[str]],
     rounds: Callable[[Comparison], Differences],
     alpha: float,
-    method: Method = "both",
 ) -> Noise:
     """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls.
 
@@ -30,7 +29,7 @@ def judge_controls(
             pairs.append((Comparison(workload, variant, name), kind))
     controls = []
     for pair, kind in pairs:
-        interval = running_interval(rounds(pair).values, alpha / len(pairs), method)
+        interval = running_interval(rounds(pair).values, alpha / len(pairs))
         fired = interval.unstable or not interval.low <= 0 <= interval.high
         ends = interval.centre, interval.low, interval.high, interval.n
         controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..spec.regions import Region
-from ..stats.confidence import RESOLUTION, Interval, Method, first_look, half_width, running_interval
+from ..stats.confidence import RESOLUTION, Interval, first_look, half_width, running_interval
 from ..stats.samples import Differences
 from ..store.schema import Effect
 from .numbers import exp, percent
@@ -83,7 +83,6 @@ def judge_effect(
     not_evidence: str | None = None,
     bias: float = 0.0,
     fault_cost_ns: float = FAULT_COST_NS,
-    method: Method = "both",
 ) -> Effect:
     """Judge one comparison. `confounds` are reasons why no number here can be trusted; `not_evidence` is why the
     comparison says nothing about the claim however well it was measured (gates, traces, a variant that fell out).
@@ -93,7 +92,7 @@ def judge_effect(
     is everything to 2 us). Page faults: without them the side that has more would take at most (difference) *
     `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
     """
-    interval = running_interval(measured.values, alpha, method)
+    interval = running_interval(measured.values, alpha)
     effect = Effect(
         workload=workload,
         variant=variant,
@@ -108,14 +107,7 @@ def judge_effect(
         warnings=(),
     )
     fault_low, fault_high = fault_stretch(measured, fault_cost_ns)
-    notes = []
-    if abs(measured.faults_baseline - measured.faults_variant) > 1:
-        notes.append(
-            f"page faults a call: {measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in "
-            f"{variant} (at most {percent(-math.expm1(-max(fault_low, fault_high)))} of the time)"
-        )
-    if (correlation := _correlation(measured.values)) > max(0.3, 3 / math.sqrt(max(interval.n, 1))):
-        notes.append(f"each round resembles the one before (correlation {correlation:.1f}): the interval is too narrow")
+    notes = _notes(measured, baseline, variant, max(fault_low, fault_high))
 
     def ends(verdict: str, *reasons: str) -> Effect:
         return replace(effect, verdict=verdict, warnings=(*reasons, *notes))
@@ -129,7 +121,7 @@ def judge_effect(
     if confounds:
         return ends("inconclusive", *(f"confounded: {reason}" for reason in confounds))
     if interval.unstable:
-        return ends("inconclusive", "unstable: the effect moved while it was measured, or its mean and median differ")
+        return ends("inconclusive", "unstable: the effect drifted while it was measured, or its mean and median differ")
     verdict = _settled(interval.low, interval.high, region)
     if verdict is None:
         effect = replace(effect, seconds_more=remaining_seconds(measured.values, measured.seconds, region, alpha=alpha))
@@ -140,6 +132,19 @@ def judge_effect(
         bias_text = percent(math.expm1(bias))
         return ends("inconclusive", f"confounded: a control fired, and {bias_text} of bias may have made this effect")
     return ends(verdict)
+
+
+def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> list[str]:
+    """What a reader should know besides the verdict. `fault`: log units that page faults may have made."""
+    notes = []
+    if abs(measured.faults_baseline - measured.faults_variant) > 1:
+        notes.append(
+            f"page faults a call: {measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in "
+            f"{variant} (at most {percent(-math.expm1(-fault))} of the time)"
+        )
+    if (correlation := _correlation(measured.values)) > max(0.3, 3 / math.sqrt(max(len(measured.values), 1))):
+        notes.append(f"each round resembles the one before (correlation {correlation:.1f}): the interval is too narrow")
+    return notes
 
 
 def _settled(low: float, high: float, region: Region) -> Literal["supported", "refuted"] | None:

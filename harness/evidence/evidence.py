@@ -12,7 +12,6 @@ import pandas as pd
 from ..machine.environment import device_kind
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
-from ..stats.confidence import Method
 from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times
 from ..store.forms import check
 from ..store.schema import MANIFEST, Effect, Noise
@@ -213,9 +212,7 @@ def _trace_differences(experiment: Mapping[str, Any]) -> dict[tuple[str, frozens
     return found
 
 
-def compare_sides(
-    evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float, method: Method = "both"
-) -> Effect:
+def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float) -> Effect:
     """Judge one comparison of a run; `kind` is the kind of evidence that the claim takes it for."""
     workload, variant, baseline, _ = comparison
     clock = evidence.clocks.of(workload, variant, baseline)
@@ -230,7 +227,6 @@ def compare_sides(
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost_ns,
-        method=method,
     )
     again = evidence.confirmed.get(comparison)
     return effect if again is None else replace(effect, warnings=(*effect.warnings, again))

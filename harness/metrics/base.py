@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import combine, reasons
@@ -61,13 +61,21 @@ class Metric(ABC, Generic[H]):
     """One metric.
 
     `names` are the words for `metric = ...` in a claim. `title` says in words what its pass does; empty where it has
-    none, because rounds of timing are all it needs. `needs_cache`: whether its pass writes into the cache.
+    none, because rounds of timing are all it needs. `needs_cache`: whether its pass writes into the cache. `about`
+    says in a sentence what a claim of this metric is about, `page` which page of the dashboard shows it. `inside`: what
+    of it was timed and can be looked into. `is_exact`: its values are counted or tried. `looks_once`: the number of
+    rounds was fixed beforehand.
     """
 
     names: ClassVar[tuple[str, ...]]
     hypothesis: ClassVar[type[Hypothesis]]
     title: ClassVar[str] = ""
     needs_cache: ClassVar[bool] = False
+    about: ClassVar[str] = ""
+    page: ClassVar[str] = ""
+    inside: ClassVar[Literal["effects", "workloads", "nothing"]] = "effects"
+    is_exact: ClassVar[bool] = False
+    looks_once: ClassVar[bool] = False
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:
@@ -129,6 +137,8 @@ class ValueMetric(Metric[V], Generic[V]):
 class IntervalMetric(ValueMetric[V], Generic[V]):
     """A metric whose values come with an interval over rounds, which its part of alpha holds for."""
 
+    looks_once = True
+
     @abstractmethod
     def words(self, hypothesis: V) -> str:
         """What the value is, for the `metric` of an effect."""
@@ -189,6 +199,8 @@ def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
 
 class ExactMetric(ValueMetric[V], Generic[V]):
     """A metric whose values are exact. Its pass stores them with `store`."""
+
+    is_exact = True
 
     def subject(self, hypothesis: V, workload: str) -> Subject:
         """What the hypothesis asks about on a workload."""

@@ -136,6 +136,8 @@ class CountMetric(ExactMetric[CountHypothesis]):
     """Read off the source; nothing is executed."""
 
     names = ("count",)
+    about = "A count of the source; nothing was timed."
+    inside = "nothing"
     hypothesis = CountHypothesis
     title = "count: what the source holds"
 

@@ -143,6 +143,8 @@ class InflationMetric(Metric[InflationHypothesis]):
     """Computed from timed effects; there is no pass."""
 
     names = ("inflation",)
+    about = "How far the promise overshot: promised gain ÷ measured gain."
+    page = "scaling"
     hypothesis = InflationHypothesis
 
     def judge(self, hypothesis: InflationHypothesis, evidence: Evidence, *, alpha: float) -> Judged:

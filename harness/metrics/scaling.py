@@ -274,6 +274,9 @@ class ScalingMetric(Metric[ScalingHypothesis]):
     """Computed from timed effects; there is no pass."""
 
     names = ("trend",)
+    about = "How the gain rises from the shortest to the longest length, and the gain at each of them."
+    page = "scaling"
+    inside = "workloads"
     hypothesis = ScalingHypothesis
 
     def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float) -> Judged:

@@ -28,6 +28,8 @@ class UnmeasurableMetric(Metric[UnmeasurableHypothesis]):
     """No pass, no effect."""
 
     names = ("none",)
+    about = "Nothing: nobody can measure this here."
+    inside = "nothing"
     hypothesis = UnmeasurableHypothesis
 
     def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float) -> Judged:

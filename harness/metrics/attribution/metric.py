@@ -343,6 +343,9 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     """Computed from the rounds of a grid; there is no pass."""
 
     names = ("attribution",)
+    about = "What a speed-up is due to: all combinations of the factors, in the same rounds."
+    page = "attribution"
+    inside = "nothing"
     hypothesis = AttributionHypothesis
 
     def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:

@@ -34,6 +34,8 @@ class CheckMetric(ExactMetric[CheckHypothesis]):
     """Each check runs in a process of its own; its value is the percentage of cases that pass."""
 
     names = ("check",)
+    about = "Whether something works, tried case by case; nothing was timed."
+    inside = "nothing"
     hypothesis = CheckHypothesis
     title = "check: what works and what does not"
     needs_cache = True

@@ -282,6 +282,9 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
     """Measured in rounds of all loaders, each load in a process that has loaded nothing."""
 
     names = ("loading",)
+    about = "What loading the weights adds to the time to the first token, in percent of that time."
+    page = "memory"
+    inside = "nothing"
     hypothesis = LoadingHypothesis
     title = "loading: how long weights take from their files"
     needs_cache = True

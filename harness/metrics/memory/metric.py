@@ -225,6 +225,8 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
     """Bytes of live tensors and of resident memory, counted in fresh processes."""
 
     names = ("memory",)
+    about = "The bytes that a variant holds, counted tensor by tensor."
+    page = "memory"
     hypothesis = MemoryHypothesis
     title = "memory: how many bytes each variant holds"
 

@@ -200,6 +200,8 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
     """Measured in rounds of the variant beside the fastest kernels that compute and that read memory."""
 
     names = ("roofline",)
+    about = "The roofline fraction: how much of this machine's measured peak a call reaches."
+    page = "breakdown"
     hypothesis = RooflineHypothesis
     title = "roofline: how much of this machine's peak each variant reaches"
 

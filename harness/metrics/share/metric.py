@@ -58,6 +58,8 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
     """Measured in calls of a copy of the variant that notes the clock between phases (see `phases`)."""
 
     names = ("share",)
+    about = "The share of the time: marked calls were timed phase by phase, beside unmarked ones."
+    page = "breakdown"
     hypothesis = ShareHypothesis
     title = "time breakdown: how long each phase of a forward takes"
 
