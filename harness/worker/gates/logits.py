@@ -84,9 +84,8 @@ def judge_logits(
                 fault = "NaN or infinite logits"
             else:
                 error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
-                fault = (
-                    f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})" if error > tolerance else ""
-                )
+                off = f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})"
+                fault = off if error > tolerance else ""
             if fault:
                 detail = f"{case.name}, call {step + 1}: {fault}"
                 return Gate.failed(detail, cases=len(cases), error=error, tolerance=tolerance)
