@@ -119,9 +119,8 @@ def greedy(model: Model, prompt: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dtype) -> str | None:
     """None where greedy tokens [B, N] are the reference's; else the first wrong one, in words.
 
-    A near-tie is not a fault. Each of two logits may be off by the tolerance of the logits gate, so a right variant may
-    take the second-best token where the reference's best led by at most twice that (`margins`, see `greedy`). From
-    there on the sequences differ, and the rest of that row is not compared.
+    A near-tie is not a fault: where the reference's best led by at most twice the tolerance of the logits gate
+    (`margins`, see `greedy`), a right variant may take the second-best token. The rest of that row is not compared.
     """
     if got.shape != expected.shape:
         return f"{list(got.shape)} tokens for {list(expected.shape)}"
