@@ -24,7 +24,6 @@ from llama_workbench.harness.metrics.attribution.grid import (
     canonical,
     contrasts,
     effect_count,
-    needed_variants,
 )
 from llama_workbench.harness.metrics.attribution.metric import (
     Attribution,
@@ -101,8 +100,8 @@ def attributed(gains: Mapping[str, float], **arguments: Any) -> Attribution:
 
 
 def test_the_cells_are_the_presets_and_differ_by_the_factors_alone() -> None:
-    assert needed_variants() == variants.grid_cells()
-    assert set(needed_variants()) == {name for name in variants.names() if name.startswith("grid_")}
+    assert GRID.cells() == variants.grid_cells()
+    assert set(GRID.cells()) == {name for name in variants.names() if name.startswith("grid_")}
     axes = {"layout": {"layout"}, "cache": {"cache"}, "mask": {"mask"}}
     axes["ops"] = {"norm", "softmax", "attention", "mask_application"}
     signs = dict(zip(CELLS, GRID.signs(), strict=True))
@@ -442,7 +441,7 @@ def test_the_loop_stops_by_the_intervals_that_judge() -> None:
 
 
 def test_another_grid_works_alike() -> None:
-    assert needed_variants(SMALL) == ("small_a0_o0", "small_a0_o1", "small_a1_o0", "small_a1_o1")
+    assert SMALL.cells() == ("small_a0_o0", "small_a0_o1", "small_a1_o0", "small_a1_o1")
     assert effect_count(SMALL) == 7
     logs = np.random.default_rng(0).normal(0, 0.001, (8, 4)) - [0, 0, 0.1, 0.1]  # too few rounds: all are open
     values = {effect.name: effect.values.mean() for effect in open_effects(logs, alpha=0.01, grid=SMALL)}

@@ -1,9 +1,9 @@
 """From experiments to rounds of samples: fresh processes, gates first, then rounds until everything is settled.
 
-One process per checkpoint (and one for components) measures. Gates, which time calls only to size samples, run in
-several of them at once; rounds in one at a time, and nothing beside it. A variant that raises, answers wrongly, hangs,
-leaks or kills its process falls out with a reason, and the rest goes on. Who decides that an effect is settled is told
-to the loop by its caller (`Stopping`): this module knows no statistics.
+One process per checkpoint (and one for components) measures. Gates run in several of them at once; rounds in one at a
+time, and nothing beside it. A variant that raises, answers wrongly, hangs, leaks or kills its process falls out with a
+reason, and the rest goes on. The caller's `Stopping` decides that an effect is settled: this module knows no
+statistics.
 """
 
 from __future__ import annotations

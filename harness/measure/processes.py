@@ -1,5 +1,4 @@
-"""Measuring processes, and the one that judges outputs, as their parent sees them: begun, asked, given up, ended; and
-work that waits for several.
+"""Measuring processes, and the one that judges outputs, as their parent sees them; and work that waits for several.
 
 What goes on inside one stands in `worker` and `examiner`, and how it answers in `channel`.
 """

@@ -49,8 +49,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
     `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
     """
     added = [outside.parse(text)[0] for text in measurement.added.values()]
-    profiles: list[dict[str, Any]] = []
-    memory: list[dict[str, Any]] = []
+    profiles, memory = list[dict[str, Any]](), list[dict[str, Any]]()
     work = [
         (group, book, name)
         for group in measurement.groups
@@ -67,13 +66,14 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         entry = _py_spy(process, book, name, path, added, native=native)
         if entry["path"] is not None:
             entry["path"] = str(path.relative_to(folder.path))
-        profiles.append({"workload": workload, "variant": name, **entry})
+        subject = {"workload": workload, "variant": name}
+        profiles.append(subject | entry)
         try:
-            found = measurement.standing(group).ask("memory", PASS_SECONDS, workload=workload, variant=name)
-            memory.append({"workload": workload, "variant": name, **found, "reason": None})
+            found = measurement.standing(group).ask("memory", PASS_SECONDS, **subject) | {"reason": None}
         except WorkerFailed as failure:
-            empty = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
-            memory.append({"workload": workload, "variant": name, **empty, "reason": failure.reason})
+            found = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
+            found["reason"] = failure.reason
+        memory.append(subject | found)
         folder.write_json(PROFILES, profiles)
         folder.write_json(MEMORY, memory)
 

@@ -35,8 +35,8 @@ class Callee(Protocol):
 class Spent(NamedTuple):
     """One sample: the output of its last call, and nanoseconds over all its calls.
 
-    cpu_ns: CPU time of the calling thread. process_ns: of all threads, of which `others_ns` are not the calling one's.
-    device_ns: 0 on a CPU. waits: how often the calling thread waited for something. around_ns: wall time around all.
+    cpu_ns: CPU time of the calling thread. process_ns: of all threads; others_ns: of all but the calling one.
+    device_ns: 0 on a CPU. waits: how often the calling thread waited. around_ns: wall time around all.
     """
 
     out: Tensor

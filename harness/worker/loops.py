@@ -31,15 +31,18 @@ def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, secon
     calls_ns: list[int] = []
     with torch.inference_mode():
         runner = runner_of(worker, bench, bench.subjects[variant].variant)
-        for _ in range(2):
+
+        def call() -> None:
             runner.prepare(tokens, bench.take(), 1)
             runner.call()
+
+        call()
+        call()
         worker.wait()
         wait_for_device = worker.device.synchronise if isinstance(worker.device, Cuda) else None
         begin = perf_counter() + lead_seconds
         while perf_counter() < begin:
-            runner.prepare(tokens, bench.take(), 1)
-            runner.call()
+            call()
         end = perf_counter() + seconds
         while perf_counter() < end or not calls_ns:
             _profiled_call(runner, tokens, bench.take(), calls_ns, wait_for_device)

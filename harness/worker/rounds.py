@@ -65,7 +65,6 @@ def shape_of_round(
     work: Workload, call_ns: Mapping[str, float], *, once: bool, sample_ns: int, rebuild_ns: float
 ) -> Shape:
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
-
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet.
     """
     repeats = _repeats(work, call_ns, sample_ns)
@@ -153,8 +152,7 @@ below: with its thresholds pinned it returns nothing to the system, and a varian
 
 
 def leaks(worker: Worker, bench: Bench) -> dict[str, int]:
-    """Where the process has grown too far with everything freed: the growth in bytes, under the variant during whose
-    building and calls it grew most."""
+    """Variant → bytes by which the process has grown too far with everything freed: the one that it grew most under."""
     idle_bytes = worker.device.held_bytes()
     bench.idle_bytes = min(bench.idle_bytes, idle_bytes)
     grown = int(idle_bytes - bench.idle_bytes)
@@ -170,9 +168,9 @@ def measure_round(
 ) -> dict[str, Any]:
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
-    The answer has `samples` (fields in the order of `Sample`), `drawn` (what the examiner must know of the outputs in
-    the file `outputs`), and by variant: `wrong` results that this process can see, what it `changed` for all, how it
-    computed `elsewhere` than its clock looks, and `leaks` in bytes.
+    The answer has `samples` (fields as in `Sample`), `drawn` (what the examiner must know of the outputs in the file
+    `outputs`), and by variant: `wrong` results that this process can see, what it `changed` for all, how it computed
+    `elsewhere` than its clock looks, and `leaks` in bytes.
     """
     bench = worker.benches[workload]
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")

@@ -96,11 +96,6 @@ GRIDS: Mapping[str, Grid] = {GRID.name: GRID}
 """The grids that a claim may name."""
 
 
-def needed_variants(grid: Grid = GRID) -> tuple[str, ...]:
-    """Variants that must be measured together on each workload; the first is the natural baseline."""
-    return grid.cells()
-
-
 def effect_count(grid: Grid = GRID) -> int:
     """Number of intervals that a grid gives on one workload, for the divisor of alpha: all effects, the split, and the
     dummy.

@@ -31,7 +31,6 @@ from .grid import (
     canonical,
     contrasts,
     effect_count,
-    needed_variants,
 )
 
 MARGIN_PERCENT = 1.0
@@ -156,16 +155,9 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
 def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = GRID) -> MeasuredGrid:
     """Read a grid off a run's evidence (see `judge.evidence_from_manifest`); `seed` is the run's."""
     cells = grid.cells()
-    return MeasuredGrid(
-        grid=grid,
-        workload=workload,
-        clock=evidence.clocks.of(workload, *cells),
-        times=whole_rounds(evidence.times(workload, *cells)),
-        seed=seed,
-        not_evidence=refusal(evidence, workload, grid),
-        bias=evidence.bias(workload),
-        fault_cost_ns=evidence.fault_cost_ns,
-    )
+    clock, times = evidence.clocks.of(workload, *cells), whole_rounds(evidence.times(workload, *cells))
+    trust = (refusal(evidence, workload, grid), evidence.bias(workload), evidence.fault_cost_ns)
+    return MeasuredGrid(grid, workload, clock, times, seed, *trust)
 
 
 def judge_factor(
@@ -333,7 +325,7 @@ class AttributionHypothesis(ValueHypothesis):
         return f"the speed-up is due to {self.quantity}"
 
     def grid(self) -> tuple[str, ...]:
-        return needed_variants()
+        return GRID.cells()
 
     def intervals(self) -> frozenset[Hashable]:
         return frozenset((self.metric, name, number) for name in self.workloads for number in range(effect_count()))

@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...machine.environment import child_environment
 from ...machine.lifeline import tied
@@ -37,6 +38,10 @@ class Case:
     detail: str = ""
 
 
+Check = Callable[[Path, int], Iterator[Case]]
+"""From a cache directory and a seed."""
+
+
 class CheckError(Exception):
     """A check could not be carried out; the text says why."""
 
@@ -45,19 +50,12 @@ def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Cas
     """The cases of a check, and how many seconds it took. Raises CheckError where it came to no end."""
     if name not in CHECKS:
         raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
-    command = [sys.executable, "-P", "-m", __name__, "--cache", str(cache), "--seed", str(seed), name]
+    command = tied([sys.executable, "-P", "-m", __name__, "--cache", str(cache), "--seed", str(seed), name])
     begun = time.monotonic()
     try:
         with log.open("ab") as errors:
-            done = subprocess.run(
-                tied(command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                timeout=CHECK_SECONDS,
-                env=child_environment(),
-                check=False,
-            )
+            pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
+            done = subprocess.run(command, **pipes, timeout=CHECK_SECONDS, env=child_environment(), check=False)
     except subprocess.TimeoutExpired as error:
         raise CheckError(f"no end after {CHECK_SECONDS:.0f} s") from error
     if done.returncode:
@@ -87,18 +85,14 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
             yield Case(f"{case.name} ({geometry})", gate.passed, detail)
 
 
-def _gguf_loads(cache: Path, seed: int) -> Iterator[Case]:
-    """A model written as GGUF and read back gives the logits of the one that was written."""
-    from .gguf import check_gguf_loads
+def _of_gguf(function: str) -> Check:
+    """A check in `gguf`, which imports torch."""
 
-    return (Case(*case) for case in check_gguf_loads(cache, seed))
+    def check(cache: Path, seed: int) -> Iterator[Case]:
+        cases = getattr(import_module(".gguf", __package__), function)(cache, seed)
+        return (Case(*case) for case in cases)
 
-
-def _tokenizer_matches(cache: Path, seed: int) -> Iterator[Case]:
-    """The tokenizer rebuilt from a GGUF file's metadata gives the ids of the tokenizer.json behind it."""
-    from .gguf import check_tokenizer_matches
-
-    return (Case(*case) for case in check_tokenizer_matches(cache, seed))
+    return check
 
 
 STREAMED = ("team006_before", "team006_after", "team005_hybrid", "team005_proposal", "candle", "fast")
@@ -147,13 +141,13 @@ class _Counted:
         self.model.reset()
 
 
-CHECKS: Mapping[str, Callable[[Path, int], Iterator[Case] | Sequence[Case]]] = {
-    "gguf-loads": _gguf_loads,
+CHECKS: Mapping[str, Check] = {
+    "gguf-loads": _of_gguf("check_gguf_loads"),
     "own-unified-cache-correct": _unified_cache_correct,
     "streaming": _streaming,
-    "tokenizer-matches": _tokenizer_matches,
+    "tokenizer-matches": _of_gguf("check_tokenizer_matches"),
 }
-"""By the name that a claim uses: what gives the cases, from a cache directory and a seed."""
+"""By the name that a claim uses."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -84,9 +84,8 @@ def judge_logits(
                 fault = "NaN or infinite logits"
             else:
                 error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
-                fault = (
-                    f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})" if error > tolerance else ""
-                )
+                off = f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})"
+                fault = off if error > tolerance else ""
             if fault:
                 detail = f"{case.name}, call {step + 1}: {fault}"
                 return Gate.failed(detail, cases=len(cases), error=error, tolerance=tolerance)
@@ -120,9 +119,8 @@ def greedy(model: Model, prompt: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dtype) -> str | None:
     """None where greedy tokens [B, N] are the reference's; else the first wrong one, in words.
 
-    A near-tie is not a fault. Each of two logits may be off by the tolerance of the logits gate, so a right variant may
-    take the second-best token where the reference's best led by at most twice that (`margins`, see `greedy`). From
-    there on the sequences differ, and the rest of that row is not compared.
+    A near-tie is not a fault: where the reference's best led by at most twice the tolerance of the logits gate
+    (`margins`, see `greedy`), a right variant may take the second-best token. The rest of that row is not compared.
     """
     if got.shape != expected.shape:
         return f"{list(got.shape)} tokens for {list(expected.shape)}"

@@ -43,10 +43,8 @@ class Trace:
 
 
 def trace(call: Callable[[], object]) -> Trace:
-    """Record what `call` dispatches.
-
-    Both gradients and inference mode are off. In inference mode composite operations stay whole, and a trace would not
-    show which kernel scaled_dot_product_attention chose.
+    """Record what `call` dispatches, with gradients and inference mode off: in inference mode composite operations stay
+    whole, and a trace would not show which kernel scaled_dot_product_attention chose.
     """
     recorder = _Recorder()
     with torch.inference_mode(False), torch.no_grad(), recorder:

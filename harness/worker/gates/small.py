@@ -104,8 +104,8 @@ def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) ->
 def small_gate(build: Build, reference: Reference, engine: Engine | None = None, device: str = "cpu") -> Gate:
     """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64.
 
-    The variant computes on `device`. If it raises, the gate fails and the detail is the exception. What an `engine`
-    cannot do is left out, and the detail says so. The tokens that an engine generates are checked as well.
+    The variant computes on `device`. If it raises, the gate fails. What an `engine` cannot do is left out, and the
+    detail says so; the tokens that it generates are checked as well.
     """
     try:
         return _small_gate(build, reference, torch.float64, engine, device)
