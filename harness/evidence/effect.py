@@ -88,9 +88,8 @@ def judge_effect(
     comparison says nothing about the claim however well it was measured (gates, traces, a variant that fell out).
 
     Two disturbances have a known size: the interval is stretched by the most that they can have done, and the effect is
-    confounded if its verdict does not survive that (3 faults more are nothing to a call of 200 ms, and a tenth of one
-    is everything to 2 us). Page faults: without them the side that has more would take at most (difference) *
-    `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
+    confounded if its verdict does not survive that. Page faults: without them the side that has more would take at most
+    (difference) * `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
     """
     interval = running_interval(measured.values, alpha)
     effect = Effect(
