@@ -84,9 +84,8 @@ def judge_effect(
     bias: float = 0.0,
     fault_cost_ns: float = FAULT_COST_NS,
 ) -> Effect:
-    """Judge one comparison. `confounds` are reasons why no number here can be trusted; `not_evidence` is why the
-    comparison says nothing about the claim however well it was measured (gates, traces, a variant that fell out).
-
+    """Judge one comparison. `confounds`: why no number here can be trusted. `not_evidence`: why the comparison says
+    nothing about the claim, however well it was measured (gates, traces, an excluded variant).
     Two disturbances have a known size: the interval is stretched by the most that they can have done, and the effect is
     confounded if its verdict does not survive that. Page faults: without them the side that has more would take at most
     (difference) * `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
