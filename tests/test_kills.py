@@ -167,7 +167,7 @@ def test_a_tied_command_is_the_command():
 
 def test_every_process_of_a_run_is_begun_tied():
     """All but short questions to the system, which end by themselves."""
-    asking = {"devices", "doctor", "environment", "speedscope"}
+    asking = {"devices", "doctor", "environment"}
     begun = 0
     for path in sorted((ROOT / "harness").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -123,8 +123,10 @@ def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
     if claim.metric is not None and claim.metric.page == "scaling":
         asked = claim.hypothesis
         return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
-    geometry = data.experiment(run, workload).workload.geometry if workload else ""
-    return {name: value for name, value in (("workload", workload), ("geometry", geometry)) if value}
+    if claim.metric is not None and claim.metric.looks_once and claim.metric.page == "memory":  # by checkpoint
+        geometry = data.experiment(run, workload).workload.geometry
+        return {"geometry": geometry} if geometry else {}
+    return {"workload": workload} if workload else {}
 
 
 # -- inside ----------------------------------------------------------------------------------------------------

@@ -50,12 +50,12 @@ def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Cas
     """The cases of a check, and how many seconds it took. Raises CheckError where it came to no end."""
     if name not in CHECKS:
         raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
-    command = tied([sys.executable, "-P", "-m", __name__, "--cache", str(cache), "--seed", str(seed), name])
+    command = [sys.executable, "-P", "-m", __name__, "--cache", str(cache), "--seed", str(seed), name]
     begun = time.monotonic()
     try:
         with log.open("ab") as errors:
             pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
-            done = subprocess.run(command, **pipes, timeout=CHECK_SECONDS, env=child_environment(), check=False)
+            done = subprocess.run(tied(command), **pipes, timeout=CHECK_SECONDS, env=child_environment(), check=False)
     except subprocess.TimeoutExpired as error:
         raise CheckError(f"no end after {CHECK_SECONDS:.0f} s") from error
     if done.returncode:
