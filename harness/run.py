@@ -182,7 +182,7 @@ class Run:
             seed=self.options.seed,
             progress=self.progress,
         )
-        # Rounds are journalled one by one, and are judged by what the manifest says of gates and of what fell out:
+        # Rounds are journalled one by one, and are judged by what the manifest says of gates and exclusions:
         # that must be on disk before the next of them is, for the run may be killed at any time.
         measurement.changed = lambda: self._write_manifest("running")
         with measurement.processes():

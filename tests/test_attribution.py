@@ -381,7 +381,7 @@ def test_what_is_not_evidence_says_why() -> None:
     assert refusal(good, "w") is None
 
     fallen = replace(good, unusable={("w", CELLS[3]): "gates failed: NaN", ("w", CELLS[9]): "hangs"})
-    assert "fell out (and 1 more): gates failed: NaN" in str(refusal(fallen, "w"))
+    assert "was excluded (and 1 more): gates failed: NaN" in str(refusal(fallen, "w"))
     fewer = replace(good, measured={"w": CELLS[:-2]})
     assert "14 of the grid's 16 cells" in str(refusal(fewer, "w")) and CELLS[-1] in str(refusal(fewer, "w"))
     assert "0 of the grid's 16 cells" in str(refusal(good, "other"))

@@ -2,7 +2,7 @@
 
 The parent reads each process's CPU time before and after a stretch of calls. What goes on inside, be it in another
 thread or with the clocks, cannot change that reading. Drawn outputs are judged as in rounds. A variant whose two
-figures disagree falls out; where they agree, the figure stands beside the effect.
+figures disagree is excluded; where they agree, the figure stands beside the effect.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BLOCKS, BLOCK_SECONDS = 7, 0.25
 
 MOST_DISAGREEMENT = 1.3
 """The two figures come from processes with other neighbours in the caches, which do less than this factor; and a
-second try is made before anybody falls out."""
+second try is made before anybody is excluded."""
 
 STRETCH_SECONDS = 120.0
 
@@ -64,7 +64,7 @@ def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bo
 def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
     """Measure suspicious ratios of whole models again; what they come to is noted in the experiments' books.
 
-    `ratios`: what rounds gave, t_baseline / t_variant. Of a comparison that disagrees the faster side falls out.
+    `ratios`: what rounds gave, t_baseline / t_variant. Of a comparison that disagrees the faster side is excluded.
     """
     wanted = {
         comparison: ratio

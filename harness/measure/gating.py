@@ -28,7 +28,7 @@ class Gating(Participants):
     def pass_gates(self) -> None:
         """Start the processes and let every variant show its logits, its op trace and the time of a call.
 
-        An engine whose package is not installed, or that does not compute on this device, falls out of the whole run
+        An engine that is not installed, or that does not compute on this device, is excluded from the whole run
         first.
         """
         for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
@@ -130,7 +130,7 @@ class Gating(Participants):
         self.changed()
 
     def _gating(self, group: Group, book: ExperimentState, name: str) -> Job:
-        """Let a variant pass its gates in the group's process; one that does not falls out."""
+        """Let a variant pass its gates in the group's process; one that does not is excluded."""
         assert group.process is not None
         if self.ahead is not None and self.ahead[0] == name:
             yield self.ahead[1]  # what is compiled there is then found on disk

@@ -1,7 +1,7 @@
 """From experiments to rounds of samples: fresh processes, gates first, then rounds until everything is settled.
 
 One process per checkpoint (and one for components) measures. Gates run in several of them at once; rounds in one at a
-time, and nothing beside it. A variant that raises, answers wrongly, hangs, leaks or kills its process falls out with a
+time, and nothing beside it. A variant that raises, answers wrongly, hangs, leaks or kills its process is excluded with a
 reason, and the rest goes on. The caller's `Stopping` decides that an effect is settled: this module knows no
 statistics.
 """
@@ -139,7 +139,7 @@ class Measurement(Gating):
     def _found_wrong(
         self, group: Group, book: ExperimentState, active: Sequence[str], found: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Variant → why it falls out after a round."""
+        """Variant → why it is excluded after a round."""
         assert group.process is not None
         bad: dict[str, str] = {}
         if found["drawn"]:

@@ -85,7 +85,7 @@ class ExperimentState:
         return self.first_seconds / 2 if self.rounds else 3 * sum(self.call_ns.values()) / 1e9
 
     def remaining(self) -> Experiment:
-        """The experiment without what fell out."""
+        """The experiment without what was excluded."""
         return without(self.experiment, self.excluded)
 
 
@@ -130,7 +130,7 @@ class Participants:
         self.draw = secrets.token_hex(8)
         self.examination: Examination | None = None
         self.ahead: tuple[str, Answer] | None = None
-        self.changed: Callable[[], None] = lambda: None  # told of what rounds are judged by: gates, what fell out
+        self.changed: Callable[[], None] = lambda: None  # called on new gates and exclusions
         self.books = [ExperimentState(e, folders.get(e.workload.geometry), device=device) for e in experiments]
         for book in self.books:
             if book.experiment.workload.kind == "component":
@@ -200,7 +200,7 @@ class Participants:
         return facts
 
     def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
-        """A variant falls out: of ours from this workload; from outside, or not installed, from the whole run."""
+        """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
         if name in self.added or ("@" not in name and self._unfit(name)):
             self._exclude_everywhere(name, reason)
         elif name not in book.excluded:

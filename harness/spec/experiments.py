@@ -37,7 +37,7 @@ class Experiment:
 
 
 def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
-    """The experiment without the variants (and their controls) that fell out."""
+    """The experiment without the variants (and their controls) that were excluded."""
     lost = set(gone)
     lost |= {name for name in experiment.entered() if name.partition("@")[0] in lost}
     return replace(

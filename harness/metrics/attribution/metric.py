@@ -113,7 +113,7 @@ class Attribution:
 class MeasuredGrid:
     """A grid's times on one workload, and what the run says about trusting them.
 
-    not_evidence: why they say nothing about the dispute (a cell that fell out, op traces that differ), or None.
+    not_evidence: why they say nothing about the dispute (an excluded cell, op traces that differ), or None.
     """
 
     grid: Grid
@@ -140,7 +140,7 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
     if fallen := [name for name in cells if (workload, name) in evidence.unusable]:
         reason = evidence.unusable[workload, fallen[0]]
         others = f" (and {len(fallen) - 1} more)" if len(fallen) > 1 else ""
-        return f"a grid needs all its cells; {fallen[0]} fell out{others}: {reason}"
+        return f"a grid needs all its cells; {fallen[0]} was excluded{others}: {reason}"
     operations = [index for index, factor in enumerate(grid.factors) if factor.kind == "operations"]
     first: dict[tuple[float, ...], str] = {}
     for name, signs in zip(cells, grid.signs(), strict=True):

@@ -129,7 +129,7 @@ def run_phases(
         folder.write_phases(rows)
         folder.write_json(PHASE_FACTS, facts)
     told = {(fact["workload"], fact["variant"]) for fact in facts}
-    reason = "it is not measured in this run, or fell out"
+    reason = "it is not measured in this run, or was excluded"
     for workload, name in dict.fromkeys(wanted):
         if (workload, name) not in told:
             facts.append({"workload": workload, "variant": name, "rounds": 0, "reason": reason})
