@@ -1,11 +1,10 @@
 """From one number a round to an effect: its interval, and what it says of a region.
 
 The method in one paragraph. Each round gives one number, the median over its adjacent pairs of
-log t_baseline - log t_variant. The confidence sequence of `stats.confidence` turns the series into an interval that may
-be looked at after every round. An effect is *supported* when the whole interval lies inside the region that is claimed,
-*refuted* when none of it does, and *inconclusive* otherwise; "not significant" is never an answer, and "the same" is
-a region like any other. With m effects in a report, each gets alpha/m, so that the chance of any false verdict in the
-whole report stays below alpha (Bonferroni; holds under any dependence between effects that share rounds).
+log t_baseline - log t_variant. `stats.confidence` turns the series into an interval that may be looked at while
+measuring goes on. An effect is *supported* when the whole interval lies inside the region that is claimed, *refuted*
+when none of it does, and *inconclusive* otherwise; "not significant" is never an answer, and "the same" is a region
+like any other. `judge.verdicts` says at which level.
 """
 
 from __future__ import annotations
@@ -13,19 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..spec.regions import Region
-from ..stats.confidence import RESOLUTION, Interval, first_look, half_width, running_interval
+from ..stats.confidence import Interval, looks, looks_reached, pseudo_median, running_interval
 from ..stats.samples import Differences
 from ..store.schema import Effect
 from .numbers import exp, percent
 
 ALPHA = 0.01
-"""Chance of any false verdict in a report."""
+"""Chance that a verdict is wrong."""
 
 AD_HOC_MARGIN_PERCENT = 1.0
 """`--compare`: within this much two variants count as the same."""
@@ -42,32 +42,47 @@ HUGE_FAULT_COST_NS = 300_000.0
 
 
 def decided(interval: Interval, region: Region) -> bool:
-    """True once the interval answers the claim, either way: the measuring loop may stop.
-
-    For `--compare` ask with `Region.same_within_percent(AD_HOC_MARGIN_PERCENT)`: outside it is faster or slower.
-    """
+    """True once the interval answers the claim, either way: the measuring loop may stop."""
     if interval.unstable:
         return False
     return region.contains(interval.low, interval.high) or region.excludes(interval.low, interval.high)
 
 
+def rounds_needed(values: ArrayLike, region: Region, *, alpha: float) -> float:
+    """Number of rounds, those of a planned look, after which the interval will be clear of the region's nearest
+    boundary; as many as there are if it is.
+
+    The half width shrinks about as 1/sqrt(rounds). Where there is an interval it says how wide it is; before, the
+    standard deviation of the rounds does. Infinite where fewer than two rounds give no spread, where the effect lies
+    on a boundary, and where the looks have no common point: no later one mends that.
+    """
+    series = np.asarray(values, dtype=np.float64)
+    if series.size < 2:
+        return math.inf
+    interval = running_interval(series, alpha)
+    if interval.unstable:
+        return math.inf
+    if decided(interval, region):
+        return series.size
+    centre = pseudo_median(series)
+    distance = min((abs(centre - boundary) for boundary in region.boundaries), default=math.inf)
+    if math.isfinite(interval.high):
+        spread = (interval.high - interval.low) / 2 / looks_reached(series.size, alpha)[-1].half_width(1.0)
+    else:
+        spread = float(series.std(ddof=1))
+    for look in takewhile(lambda look: look.rounds <= series.size * 1e6, looks(alpha)):
+        if look.rounds > series.size and look.half_width(spread) <= distance:
+            return look.rounds
+    return math.inf
+
+
 def remaining_seconds(values: ArrayLike, seconds: float, region: Region, *, alpha: float) -> float:
     """Further seconds of measuring until the interval will be clear of the region's nearest boundary; 0 if it is.
 
-    Rounds shrink the half width h about as 1/sqrt(t), so about t * (h/distance)^2 seconds are needed in all. Computed
-    from `half_width` itself instead, because its logarithm adds to that, and because this has an answer before there
-    is any interval: by `t` at alpha/2, its share of the default method, and from its first look on. The signs may
-    decide sooner, on a busy machine in a fraction of that, so this is more often too long than too short. Infinite
-    where fewer than two rounds give no spread, or where the effect lies on a boundary.
+    seconds: what the rounds so far took. Infinite where `rounds_needed` is, and where no time was taken.
     """
-    series = np.asarray(values, dtype=np.float64)
-    if series.size < 2 or not seconds > 0:
-        return math.inf
-    centre, sd = float(series.mean()), max(float(series.std(ddof=1)), RESOLUTION)
-    distance = min((abs(centre - boundary) for boundary in region.boundaries), default=math.inf)
-    rounds = max(series.size, first_look(alpha / 2)) * np.geomspace(1, 1e6, 2000)
-    enough = np.flatnonzero(half_width(rounds, sd, alpha / 2) <= distance)
-    return seconds * float(rounds[enough[0]] / series.size - 1) if enough.size else math.inf
+    count = np.size(values)
+    return seconds * (rounds_needed(values, region, alpha=alpha) / count - 1) if count and seconds > 0 else math.inf
 
 
 def judge_effect(
@@ -119,7 +134,7 @@ def judge_effect(
     if confounds:
         return ends("inconclusive", *(f"confounded: {reason}" for reason in confounds))
     if interval.unstable:
-        return ends("inconclusive", "unstable: the effect drifted while it was measured, or its mean and median differ")
+        return ends("inconclusive", "unstable: the effect drifted while it was measured")
     verdict = _settled(interval.low, interval.high, region)
     if verdict is None:
         effect = replace(effect, seconds_more=remaining_seconds(measured.values, measured.seconds, region, alpha=alpha))

@@ -28,7 +28,7 @@ class Evidence:
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
     generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
     it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
-    (`confirmation`). alpha: of the whole report.
+    (`confirmation`). alpha: chance that a verdict is wrong.
     """
 
     samples: pd.DataFrame
@@ -46,7 +46,9 @@ class Evidence:
     widths: Mapping[str, int] = field(default_factory=dict)
     geometries: Mapping[str, str] = field(default_factory=dict)
     passes: Mapping[str, Any] = field(default_factory=dict)
-    _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(default_factory=dict, repr=False, compare=False)
+    _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def device(self) -> str:
@@ -148,7 +150,9 @@ def evidence_from_manifest(
     )
     if noise is None:
         noise = judge_controls(measured, evidence.differences, evidence.alpha)
-    return replace(evidence, noise=noise)
+    judged = replace(evidence, noise=noise)
+    judged._arrays.update(evidence._arrays)  # the same samples
+    return judged
 
 
 def _participants(manifest: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..evidence.effect import ALPHA, decided, remaining_seconds
+from ..evidence.effect import ALPHA, decided, rounds_needed
 from ..measure.measurement import Remaining
 from ..metrics.attribution.grid import ARCHITECTURE, OPERATIONS
 from ..metrics.attribution.metric import OpenEffect, open_effects
@@ -17,7 +17,7 @@ from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Experiment
 from ..spec.regions import Region
 from ..spec.sample import Round
-from ..stats.confidence import Interval, first_interval, first_look, running_interval
+from ..stats.confidence import Interval, first_interval, next_look, running_interval
 from ..stats.samples import Clocks, differences, log_times_of_round, whole_rounds
 
 PRECISION = 0.03
@@ -100,26 +100,15 @@ class StoppingRule:
 
     def _rounds_left(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
-        first_by_t = first_look(self.alpha / 2)
-        least = float(max(first_by_t - len(values), 1))
+        until_look = next_look(len(values), self.alpha) - len(values)
         if len(values) < 2:
-            return least
+            return until_look
         interval = running_interval(values, self.alpha)
-        if interval.unstable:
-            return math.inf  # no later look makes that undone: others first
+        if not decided(interval, region):
+            return max(rounds_needed(values, region, alpha=self.alpha) - len(values), until_look)
         half = (interval.high - interval.low) / 2
-        if decided(interval, region):
-            until_known = len(values) * ((half / PRECISION) ** 2 - 1)
-            return max(min(until_known, float(ENOUGH_ROUNDS - len(values))), 1.0)
-        # From the interval itself, not from the spread: on a busy machine outliers make the spread say "hopeless" of
-        # what the signs will settle in a moment.
-        centre = float(np.median(values))
-        distance = min((abs(centre - boundary) for boundary in region.boundaries), default=0.0)
-        left = len(values) * ((half / distance) ** 2 - 1) if distance > 0 else math.inf
-        if len(values) < first_by_t:  # when there is no interval yet, or only the range of all rounds
-            # Seconds in proportion to rounds: asked with one second a round, it answers in rounds.
-            left = min(left, remaining_seconds(values, float(len(values)), region, alpha=self.alpha))
-        return max(left, least)
+        until_known = min(len(values) * ((half / PRECISION) ** 2 - 1), ENOUGH_ROUNDS - len(values))
+        return max(until_known, until_look)
 
     def _is_settled(self, pair: Comparison, region: Region) -> bool:
         interval = running_interval(self.series.get(pair, []), self.alpha)

@@ -1,23 +1,32 @@
 """From claims to verdicts: one for each part of each claim, and one for each pair without a claim. Pure functions.
 
 What a hypothesis needs of the evidence, and what that says about it, its metric knows (see `harness/metrics`).
+
+Each interval holds with probability 1 - alpha. A part is called *supported* only where all of its effects lie inside
+the claimed range. That is false only if some effect lies outside; then its own interval missed it, which has
+probability alpha, however many other effects there are. So with *refuted*. *Depends* says of each effect on which side
+it lies, and any of them may be wrong: there each is judged at alpha over their number (Bonferroni).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..claims.model import Claim
 from ..evidence.effect import AD_HOC_MARGIN_PERCENT
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.verdict import combine
+from ..evidence.verdict import SETTLED, combine
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import Region
 from ..store.schema import Effect, Ends, Verdict
+
+DEPENDS = "depends"
 
 
 def judge_claims(
@@ -28,10 +37,13 @@ def judge_claims(
     Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
     of which none is left is "not measurable here", and so is one that is about another device than the run's.
     """
-    pairs = list(ad_hoc)
-    alpha = interval_alpha(claims, pairs, measured=evidence.measured, device=evidence.device, alpha=evidence.alpha)
-    verdicts = [_judge_part(claim, hypothesis, evidence, alpha) for claim in claims for hypothesis in claim.hypothesis]
-    return verdicts + [_judge_pair(evidence, baseline, variant, alpha) for baseline, variant in pairs]
+    parts: list[Callable[[float], Verdict]] = [
+        partial(_judge_part, claim, hypothesis, evidence) for claim in claims for hypothesis in claim.hypothesis
+    ]
+    parts += [partial(_judge_pair, evidence, baseline, variant) for baseline, variant in ad_hoc]
+    verdicts = [part(evidence.alpha) for part in parts]
+    together = _hold_together(parts, verdicts, evidence.alpha)
+    return [replace(verdict, together=index in together) for index, verdict in enumerate(verdicts)]
 
 
 def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str) -> Verdict:
@@ -40,11 +52,20 @@ def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str) -> Verdict:
     return verdict
 
 
+def shared_alpha(alpha: float, answers: int) -> float:
+    """What each of so many effects is judged at where they lie on different sides, for the loop and the judge."""
+    return alpha / answers
+
+
 def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float) -> Verdict:
     if away := hypothesis.elsewhere(evidence.device):
         judged = Judged(NOT_MEASURABLE, away)
     else:
-        judged = metric_of(hypothesis.metric).judge(hypothesis, evidence, alpha=alpha)
+        judge = partial(metric_of(hypothesis.metric).judge, hypothesis, evidence)
+        judged = judge(alpha=alpha)
+        if judged.verdict == DEPENDS:
+            alpha = shared_alpha(alpha, judged.answers or len(judged.effects))
+            judged = judge(alpha=alpha)
     return Verdict(
         claim=claim.id,
         part=hypothesis.part,
@@ -60,14 +81,22 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
     )
 
 
+# -- pairs without a claim ---------------------------------------------------------------------------------------------
+
+SAME = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
+ANSWERS = (Region(0.0, math.inf), SAME)
+"""What settles a pair without a claim, whichever comes first: it is faster or slower at all, or the same."""
+
+
 def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -> Verdict:
     """Faster, slower, or the same within a margin, on every workload that has both sides."""
-    region = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
-    effects = tuple(
-        _as_answer(compare_sides(evidence, pair, region, "operations", alpha))
-        for pair in ad_hoc_comparisons([(baseline, variant)], evidence.measured)
-    )
+    pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
+    effects = [_answer(evidence, pair, alpha) for pair in pairs]
     verdict, reason = combine(effects) if effects else ("not evidence", "this run has no workload with both variants")
+    if verdict == DEPENDS:
+        alpha = shared_alpha(alpha, len(pairs))
+        effects = [_answer(evidence, pair, alpha) for pair in pairs]
+        verdict, reason = combine(effects)
     return Verdict(
         claim="ad-hoc",
         part=None,
@@ -77,48 +106,46 @@ def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -
         verdict=verdict,
         reason=reason,
         alpha=alpha,
-        claimed=region.describe(),
-        region=Ends(**region.to_json()),
-        effects=effects,
+        claimed=SAME.describe(),
+        region=Ends(**SAME.to_json()),
+        effects=tuple(effects),
     )
 
 
-def _as_answer(effect: Effect) -> Effect:
-    """An effect that was asked "the same?", in the words of a comparison."""
-    words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
-    return replace(effect, verdict=words.get(effect.verdict, effect.verdict))
+def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, variant: str) -> list[Comparison]:
+    """A pair without a claim, on every workload that has both sides."""
+    return [
+        Comparison(workload, variant, baseline)
+        for workload, names in measured.items()
+        if {baseline, variant} <= {*names}
+    ]
 
 
-# -- the level of every interval: the measuring loop and the judge divide alpha by the same number ---------------------
+def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
+    """Faster or slower where the interval leaves out 1, else the same where it lies within the margin."""
+    faster, same = (compare_sides(evidence, pair, region, "operations", alpha) for region in ANSWERS)
+    if faster.verdict in ("supported", "refuted"):
+        little = (f"by less than {AD_HOC_MARGIN_PERCENT:g} %",) if same.verdict == "supported" else ()
+        word = "faster" if faster.verdict == "supported" else "slower"
+        return replace(faster, verdict=word, warnings=little + faster.warnings)
+    if same.verdict == "supported":
+        return replace(same, verdict="same")
+    return replace(faster, seconds_more=min(faster.seconds_more, same.seconds_more))
 
 
-def ad_hoc_comparisons(pairs: Iterable[tuple[str, str]], measured: Mapping[str, Collection[str]]) -> list[Comparison]:
-    """Pairs (baseline, variant) without a claim, on every workload that has both sides."""
-    found = [Comparison(workload, variant, baseline) for baseline, variant in pairs for workload in measured]
-    return [comparison for comparison in found if _has(measured, comparison)]
+# -- all verdicts of a report at once ----------------------------------------------------------------------------------
 
 
-def interval_alpha(
-    claims: Iterable[Claim],
-    ad_hoc: Iterable[tuple[str, str]],
-    *,
-    measured: Mapping[str, Collection[str]],
-    device: str,
-    alpha: float,
-) -> float:
-    """What each interval of a report is judged at: `alpha` of the report over the number of different intervals.
-
-    Those are the comparisons, with a claim and without, of which the run took both sides on, and what metrics add of
-    their own; a pair that is asked for twice counts once, whichever side is called the baseline. measured: workload →
-    variants that the run took on. device: the kind that it measures on; parts about another one have no interval.
-    """
-    parts = [part for claim in claims for part in claim.hypothesis if not part.elsewhere(device)]
-    own: set[Hashable] = {key for part in parts for key in part.intervals()}
-    compared = [comparison for part in parts for comparison in part.comparisons() if _has(measured, comparison)]
-    compared += ad_hoc_comparisons(ad_hoc, measured)
-    pairs = {(each.workload, each.sides, each.metric) for each in compared}
-    return alpha / max(len(pairs) + len(own), 1)
-
-
-def _has(measured: Mapping[str, Collection[str]], comparison: Comparison) -> bool:
-    return comparison.sides <= set(measured.get(comparison.workload, ()))
+def _hold_together(parts: Sequence[Callable[[float], Verdict]], verdicts: Sequence[Verdict], alpha: float) -> set[int]:
+    """Which verdicts hold all at once with probability 1 - alpha (Holm 1979): those that stand at alpha over the number
+    of all, then those that stand at alpha over the number of the others, and so on."""
+    open_ = {index for index, verdict in enumerate(verdicts) if verdict.verdict in (*SETTLED, DEPENDS)}
+    together: set[int] = set()
+    while open_:
+        level = alpha / (len(parts) - len(together))
+        standing = {index for index in open_ if parts[index](level).verdict == verdicts[index].verdict}
+        if not standing:
+            break
+        together |= standing
+        open_ -= standing
+    return together

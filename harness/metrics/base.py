@@ -50,11 +50,15 @@ class PassContext:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one hypothesis with its reason, and the effects behind it."""
+    """The verdict on one hypothesis with its reason, and the effects behind it.
+
+    answers: how many statements a "depends" is made of; 0 where each effect is one.
+    """
 
     verdict: str
     reason: str
     effects: tuple[Effect, ...] = ()
+    answers: int = 0
 
 
 class Metric(ABC, Generic[H]):
@@ -244,7 +248,7 @@ class GainHypothesis(RangeHypothesis):
 def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alpha: float) -> list[Effect] | Judged:
     """The effects of all comparisons that the run took on; or the verdict, where one of them has no interval.
 
-    Each interval is as wide as page faults and a control that fired may make it. All hold at once.
+    Each interval is as wide as page faults and a control that fired may make it, and holds with 1 - alpha.
     """
     anything = Region(-math.inf, math.inf)
     wanted = [comparison for comparison in comparisons if evidence.has(comparison)]

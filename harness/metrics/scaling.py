@@ -281,7 +281,8 @@ class ScalingMetric(Metric[ScalingHypothesis]):
 
     def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the gains on all workloads together."""
-        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha)
+        # A trend is true if all its gains are where they are said to be.
+        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha / len(hypothesis.workloads))
         if isinstance(gains, Judged):
             return gains
         if len(gains) < len(hypothesis.workloads):

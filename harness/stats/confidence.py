@@ -1,50 +1,58 @@
-"""Confidence sequences: intervals that may be looked at after every round.
+"""Intervals that may be looked at while measuring goes on: signed ranks at planned looks.
 
 A series d_1, d_2, ... holds one log ratio a round. An ordinary confidence interval is wrong for it, because the
 measuring loop stops when the interval decides: the chance that *some* look misses the truth grows with every look.
-A confidence sequence bounds exactly that chance: with probability at least 1 - alpha all intervals of the sequence
-hold the truth, so stopping at any of them, for any reason, is sound, and so is intersecting them.
+So the looks are planned: after 12, 15, 19, 24, 30, ... rounds, each a quarter more than the last, whatever the data
+say. Each look may spend its share of alpha on missing the truth. With probability at least 1 - alpha the intervals
+of all looks hold it, so stopping at any of them, for any reason, is sound, and so is intersecting them ("repeated
+confidence intervals": Jennison & Turnbull, "Group Sequential Methods", 1999, chapter 9).
 
-Two of them stand here. `t` is for the mean of roughly symmetric differences of unknown variance. `exact` is for their
-median and assumes no shape at all; on normal differences it needs about 1.5 times the rounds. `both`, the default,
-gives half of alpha to each and takes what both leave: coin-flip order makes mean and median of two equal sides the
-same, and on a shared machine, where one call in ten takes half as long again, `exact` is the narrower one (240 rounds
-of a 7 ms call: ±0.65 % against ±0.95 %). All assume that rounds are independent. Everything is in log units.
+The interval of a look is that of Wilcoxon's signed-rank test (Hodges & Lehmann 1963): it assumes that a difference is
+as likely to lie above the true effect as below it by the same amount, and nothing about the shape beyond that. The
+coin flip that orders each pair makes two equal sides symmetric, whatever the noise does. Rounds must be independent.
 
 Where the number of rounds is fixed beforehand, so that nobody looks before the last, `fixed_interval` is narrower.
-METHODOLOGY.md has simulated rates of misses, and the rounds that each takes.
+Everything is in log units. METHODOLOGY.md has simulated rates of misses.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import insort
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, overload
+from functools import lru_cache
+from itertools import count, takewhile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
-Method = Literal["both", "t", "exact"]
+FIRST_LOOK, GROWTH = 12, 1.25
+"""Rounds before the first look, and how many times as many each further look has."""
+
+SPENT = 0.15
+"""Share of what is left of alpha that each look spends: 0.15, 0.1275, 0.108, ... of all of it."""
 
 RESOLUTION = 1e-4
-"""Least standard deviation (log units) that a series is credited with.
+"""Least half width (log units) of an interval, and least standard deviation that a series is credited with.
 
 A sample lasts 0.2 ms or more and reading a clock is uncertain by some 20 ns, so one log ratio is not known better than
-1e-4, however alike the readings look. Without the floor a series of equal differences would have an interval of width
-nil after two rounds. Measured series have a standard deviation of 0.1 % and more, ten times the floor.
+1e-4, however alike the times look. Without the floor a series of equal differences would have an interval of width
+nil. Measured series have a standard deviation of 0.1 % and more, ten times the floor.
 """
+
+EXACT_ROUNDS = 150
+"""Up to so many rounds the distribution of the signed-rank sum is computed exactly; then its normal limit serves."""
 
 
 @dataclass(frozen=True)
 class Interval:
     """Where the true log ratio lies, after `n` rounds.
 
-    `centre` is the mean (`exact`: the median) of all rounds, moved to the nearer end where it lies outside. `low` and
-    `high` are infinite while the rounds are too few. `unstable` means that the intervals of different looks have no
-    point in common: the effect moved while it was measured (or, for `both`, mean and median differ by more than their
-    intervals allow). Then `low` and `high` are those of the last look alone (of `both`: by `t`, at its alpha/2).
+    `centre` is the pseudo-median (the median of the means of all pairs of rounds, Hodges & Lehmann) of all rounds,
+    moved to the nearer end where it lies outside. `low` and `high` are infinite while the rounds are too few.
+    `unstable` means that the intervals of different looks have no point in common: the effect drifted while it was
+    measured. Then `low` and `high` are those of the last look alone.
     """
 
     centre: float
@@ -54,97 +62,138 @@ class Interval:
     unstable: bool = False
 
 
-@overload
-def half_width(n: int, sd: float, alpha: float) -> float: ...
-@overload
-def half_width(n: ArrayLike, sd: ArrayLike, alpha: float) -> NDArray[np.float64]: ...
+@dataclass(frozen=True)
+class Look:
+    """A planned look. rounds: after how many. critical: half width over the standard error of a mean, on normal
+    differences. rank: the interval ends at the so many smallest and largest mean of two rounds."""
+
+    rounds: int
+    critical: float
+    rank: int
+
+    def half_width(self, spread: float) -> float:
+        """Half width to expect on normal differences with standard deviation `spread`: about that of Student's t."""
+        quantile = float(stdtrit(self.rounds - 1, ndtr(self.critical)))
+        return quantile * max(spread, RESOLUTION) / math.sqrt(self.rounds)
 
 
-def half_width(n: ArrayLike, sd: ArrayLike, alpha: float) -> float | NDArray[np.float64]:
-    """Half width of the `t` interval after `n` rounds with standard deviation `sd`; infinite for too few rounds.
+def looks(alpha: float) -> Iterator[Look]:
+    """The looks at a series judged at `alpha`, without end, from the first that can exclude anything.
 
-    With a right-Haar prior on the scale and a normal prior N(0, g = 1) on mean/scale, the mixed likelihood ratio
-    against the mean m is
-
-        B_n(m) = (n+1)^(-1/2) * ((1 + u) / (1 + u/(n+1)))^(n/2),   u = n (mean - m)^2 / ((n-1) sd^2),
-
-    a test martingale in the filtration of the scale-free data (Wang and Ramdas, "Anytime-valid t-tests and confidence
-    sequences for Gaussian means with unknown variance", arXiv 2310.03722). By Ville's inequality B_n(truth) ever
-    reaches 1/alpha with probability alpha at most. Solving B_n(m) = 1/alpha for |mean - m| gives, with
-    K = ((n+1)^(1/2) / alpha)^(2/n), sd * sqrt((n-1)/n * (K-1) / (1 - K/(n+1))), unbounded if K >= n+1 (at
-    alpha = 0.01: fewer than 6 rounds). `sd` is the sample standard deviation (divisor n-1). Broadcasts.
+    The signed-rank sums of successive looks are correlated as a random walk's positions are, so what a look spends is
+    the chance to leave first there (Lan & DeMets 1983): integrated numerically, look by look, over where the walk may
+    still be (Armitage, McPherson & Rowe 1969). Raises ValueError for an alpha outside (0, 1).
     """
     _check_alpha(alpha)
-    rounds = np.asarray(n, dtype=np.float64)
-    spread = np.asarray(sd, dtype=np.float64)
-    if np.any(~(spread >= 0)):
-        raise ValueError("a standard deviation must be 0 or more")
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        log_k = (np.log1p(rounds) / 2 - math.log(alpha)) * 2 / rounds
-        bounded = (rounds >= 2) & (log_k < np.log1p(rounds))
-        u = np.expm1(log_k) / -np.expm1(log_k - np.log1p(rounds))
-        factor = np.sqrt((rounds - 1) / rounds * u)
-        width = np.where(bounded, spread * factor, np.inf)
-    return float(width) if width.ndim == 0 else width
+    index = 0
+    while True:
+        for look in _looks_until(alpha, 8 * (index // 8 + 1))[index:]:
+            yield look
+            index += 1
 
 
-def first_look(alpha: float) -> int:
-    """Number of rounds before which the `t` sequence says nothing: 5 + 1.5 log2(1/alpha), rounded up.
+@lru_cache(maxsize=256)
+def _looks_until(alpha: float, number: int) -> tuple[Look, ...]:
+    """The first `number` looks."""
+    nodes, weights = np.polynomial.legendre.leggauss(96)
+    planned = (math.ceil(FIRST_LOOK * GROWTH**index - 1e-9) for index in count())
+    result: list[Look] = []
+    places, chances, share = np.zeros(1), np.ones(1), SPENT  # where the walk may be, with what probability
+    for rounds in planned:
+        if len(result) == number:
+            break
+        if not result and 2.0 ** (1 - rounds) > alpha * share:
+            continue  # even if all differences have one sign, that is not rare enough
+        step = math.sqrt(rounds - result[-1].rounds if result else rounds)
+        critical = _critical(places, chances, step, rounds, alpha * share)
+        result.append(Look(rounds, critical, _rank(rounds, float(2 * ndtr(-critical)))))
+        border = critical * math.sqrt(rounds)
+        next_places = border * nodes
+        density = np.exp(-(((next_places[:, None] - places) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
+        places, chances = next_places, (density @ chances) * weights * border
+        share *= 1 - SPENT
+    return tuple(result)
 
-    That is 15 rounds at alpha = 0.01 and 24 at 0.01/60. In `both`, `t` has alpha/2 and starts at
-    `first_look(alpha / 2)`, with 17 and 26; the signs need no such care and speak before (`first_interval`).
 
-    The sequence is exact for normal differences and cautious for
-    heavy tails, but not for light ones. Where the differences are +b or -b with hardly any noise (a call that is slower
-    when it comes second, in rounds of a single pair), the first n rounds are all of one sign with probability
-    2^(1-n), their spread is nil, and the formula calls that certain: looked at from the first round on, it misses with
-    4 % where 1 % is promised, and with 0.45 % where 1/60 % is. Starting here it keeps the promise for b up to twice the
-    noise, and misses up to twice as often as promised without any. Leaving looks out can never break a promise.
-    """
-    _check_alpha(alpha)
-    return math.ceil(5 - 1.5 * math.log2(alpha))
+def _critical(
+    places: NDArray[np.float64], chances: NDArray[np.float64], step: float, rounds: int, spend: float
+) -> float:
+    """How far out (standard errors) a walk from `places` ends after `step` with probability `spend`: by bisection."""
+    near, far = 0.0, 40.0
+    for _ in range(60):
+        middle = (near + far) / 2
+        border = middle * math.sqrt(rounds)
+        outside = ndtr((places - border) / step) + ndtr((-border - places) / step)
+        near, far = (middle, far) if outside @ chances > spend else (near, middle)
+    return far
+
+
+def _rank(rounds: int, spend: float) -> int:
+    """Largest k for which the signed-rank sum of `rounds` lies below k with probability `spend` / 2 at most."""
+    if rounds <= EXACT_ROUNDS:
+        return int(np.searchsorted(_signed_rank_distribution(rounds), spend / 2, side="right"))
+    deviation = math.sqrt(rounds * (rounds + 1) * (2 * rounds + 1) / 24)
+    return math.floor(rounds * (rounds + 1) / 4 - 0.5 + float(ndtri(spend / 2)) * deviation)
+
+
+@lru_cache(maxsize=64)
+def _signed_rank_distribution(rounds: int) -> NDArray[np.float64]:
+    """P(sum of the ranks of positive differences <= 0, 1, 2, ...), each sign a coin flip."""
+    chances = np.zeros(rounds * (rounds + 1) // 2 + 1)
+    chances[0] = 1.0
+    for rank in range(1, rounds + 1):
+        chances[rank:] += chances[:-rank].copy()
+        chances /= 2
+    return np.cumsum(chances)
 
 
 def first_interval(alpha: float) -> int:
-    """Number of rounds from which `both` gives an interval: that of the signs, all rounds' range, at alpha/2.
+    """Number of rounds from which there is an interval: 12 at alpha = 0.01, 15 at 0.01/10."""
+    return next(looks(alpha)).rounds
 
-    12 rounds at alpha = 0.01, 18 at 0.01/60 and 20 at 0.01/200. It is wide, but clear of what lies far away.
+
+def next_look(rounds: int, alpha: float) -> int:
+    """Number of rounds of the first look that `rounds` have not reached."""
+    return next(look.rounds for look in looks(alpha) if look.rounds > rounds)
+
+
+def looks_reached(rounds: int, alpha: float) -> list[Look]:
+    """The looks that a series of so many rounds has had."""
+    return list(takewhile(lambda look: look.rounds <= rounds, looks(alpha)))
+
+
+def running_bounds(d: ArrayLike, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the interval after every round of one series, each intersected with all before it: two arrays.
+
+    Entry k is the interval after k+1 rounds, (-inf, inf) while they are too few; it changes at looks. low > high from
+    some look on: see `Interval`. Raises ValueError as `running_interval` does.
     """
-    _check_alpha(alpha)
-    return _ranks(first_look(alpha / 2), alpha / 2).count(0) + 1
+    series = _one_series(d, alpha)
+    low, high = np.full(series.size, -np.inf), np.full(series.size, np.inf)
+    for rounds, lowest, highest in _ends(series, alpha):
+        low[rounds - 1], high[rounds - 1] = lowest, highest
+    return np.maximum.accumulate(low), np.minimum.accumulate(high)
 
 
-def running_bounds(
-    d: ArrayLike, alpha: float, method: Method = "both"
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of the interval at every look, each intersected with all before it: two arrays of the shape of `d`.
+def running_interval(d: ArrayLike, alpha: float) -> Interval:
+    """The interval after all rounds of `d` (one series, log units), intersected over all looks that they reached.
 
-    `d` has rounds along its last axis; leading axes are independent series. Entry k is the interval after k+1
-    rounds, (-inf, inf) while they are too few. low > high from some look on: see `Interval`.
-    Raises ValueError for a NaN or infinite difference.
-    """
-    low, high = _looks(_checked(d), alpha, method)
-    return np.maximum.accumulate(low, axis=-1), np.minimum.accumulate(high, axis=-1)
-
-
-def running_interval(d: ArrayLike, alpha: float, method: Method = "both") -> Interval:
-    """The interval after all rounds of `d` (one series, log units), intersected over every look from the first on.
-
-    Costs O(N), and for the signs N insertions into a sorted list: 0.4 ms for 300 rounds, so it can be called after
-    each. Raises ValueError for
-    a NaN or infinite difference and for an alpha outside (0, 1).
+    Raises ValueError for a NaN or infinite difference and for an alpha outside (0, 1).
     """
     series = _one_series(d, alpha)
     if not series.size:
         return Interval(math.nan, -math.inf, math.inf, 0)
-    lows, highs = _looks(series, alpha, method)
-    low, high = float(lows.max()), float(highs.min())
-    centre = float(np.median(series) if method == "exact" else series.mean())
+    centre = pseudo_median(series)
+    ends = _ends(series, alpha)
+    low, high = max((low for _, low, _ in ends), default=-math.inf), min((high for *_, high in ends), default=math.inf)
     if low > high:
-        if method == "both":
-            lows, highs = _t_looks(series, alpha / 2)
-        return Interval(centre, float(lows[-1]), float(highs[-1]), series.size, unstable=True)
+        return Interval(centre, *ends[-1][1:], series.size, unstable=True)
     return Interval(min(max(centre, low), high), low, high, series.size)
+
+
+def pseudo_median(values: NDArray[np.float64]) -> float:
+    """The median of the means of all pairs of values, each with itself too (Hodges & Lehmann)."""
+    return float(np.median(_pair_means(values)))
 
 
 def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
@@ -162,95 +211,33 @@ def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
     return Interval(centre, centre - half, centre + half, series.size)
 
 
-def _looks(series: NDArray[np.float64], alpha: float, method: Method) -> tuple[NDArray[np.float64], ...]:
-    if method == "both":
-        t_low, t_high = _t_looks(series, alpha / 2)
-        sign_low, sign_high = _sign_looks(series, alpha / 2)
-        return np.maximum(t_low, sign_low), np.minimum(t_high, sign_high)
-    if method == "t":
-        return _t_looks(series, alpha)
-    if method == "exact":
-        return _sign_looks(series, alpha)
-    raise ValueError(f'method must be "both", "t" or "exact", not {method!r}')
+def _ends(series: NDArray[np.float64], alpha: float) -> list[tuple[int, float, float]]:
+    """Rounds and ends of the interval of each look that the series reached."""
+    return [
+        (look.rounds, *_signed_rank_ends(series[: look.rounds].tobytes(), look.rank))
+        for look in looks_reached(series.size, alpha)
+    ]
 
 
-def _t_looks(series: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each look's own interval, all looks at once."""
-    n = np.arange(1, series.shape[-1] + 1)
-    # Sums of squares are taken about a point inside the data: about 0 they would cancel when the effect is large
-    # and the spread is small.
-    origin = series.mean(axis=-1, keepdims=True)
-    centred = series - origin
-    mean = np.cumsum(centred, axis=-1) / n
-    squares = np.cumsum(centred**2, axis=-1) - n * mean**2
-    sd = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1))
-    half = half_width(n, np.maximum(sd, RESOLUTION), alpha)
-    half[..., : first_look(alpha) - 1] = np.inf
-    mean = mean + origin
-    return mean - half, mean + half
+@lru_cache(maxsize=4096)  # the measuring loop asks again for the same look after each round
+def _signed_rank_ends(values: bytes, rank: int) -> tuple[float, float]:
+    means = _pair_means(np.frombuffer(values))
+    ordered = np.partition(means, (rank - 1, means.size - rank))
+    return float(ordered[rank - 1]) - RESOLUTION, float(ordered[-rank]) + RESOLUTION
 
 
-def _sign_looks(series: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each look's own interval for the median, from the signs of d - m alone.
-
-    Derivation. Let m be the median and S = #(d_i > m) after n rounds. If neither "above" nor "below" has a chance of
-    more than 1/2 given the past, then for every p in [1/2, 1] the product of 2p (above) and 2(1-p) (not above) is a
-    test supermartingale, and so is its average over p uniform on [1/2, 1], E(S). The same holds for the rounds below.
-    Ville's inequality at alpha/2 each rejects m once E(#above) >= 2/alpha or E(#below) >= 2/alpha. Averaged over
-    [0, 1] instead, the product has the closed form F(s) = 2^n s! (n-s)! / (n+1)! = (E(s) + E(n-s)) / 2 (the uniform,
-    that is Beta(1, 1), case of the beta-binomial mixture: Ville 1939, Robbins 1970; for quantiles Howard and Ramdas,
-    "Sequential estimation of quantiles", Bernoulli 2022). E(s) <= 1 where s <= n/2, so F(s) >= 1/alpha + 1/2 implies
-    E(max(s, n-s)) >= 2/alpha. With k_n the largest k <= n/2 with F(k) >= 1/alpha + 1/2, every m above the (k_n+1)th
-    largest difference has n - k_n or more rounds below it and is rejected, and likewise at the other end: the
-    interval runs from the (k_n+1)th smallest to the (k_n+1)th largest. Ties need no special care.
-
-    Why it holds here: both orders of a pair are equally likely by the coin flip, so with two identical sides every
-    difference is above or below 0 with the same chance, whatever the noise does.
-    """
-    ranks = _ranks(series.shape[-1], alpha)
-    silent = ranks.count(0)
-    rows = series.reshape(math.prod(series.shape[:-1]), len(ranks))
-    low, high = np.full(rows.shape, -np.inf), np.full(rows.shape, np.inf)
-    for index, row in enumerate(rows.tolist()):
-        ordered = sorted(row[:silent])
-        lowest, highest = [], []
-        for value, rank in zip(row[silent:], ranks[silent:], strict=True):
-            insort(ordered, value)
-            lowest.append(ordered[rank - 1])
-            highest.append(ordered[-rank])
-        low[index, silent:], high[index, silent:] = lowest, highest
-    # Clock resolution, as for the other sequence: equal differences do not make an interval of width nil.
-    return (low - RESOLUTION).reshape(series.shape), (high + RESOLUTION).reshape(series.shape)
-
-
-def _ranks(rounds: int, alpha: float) -> list[int]:
-    """k_n + 1 for n = 1 to `rounds`: how many differences lie outside at either end; 0 while there is no interval."""
-    _check_alpha(alpha)
-    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, rounds + 2)))]).tolist()
-    threshold = math.log(1 / alpha + 0.5)
-    ranks, rank = [], 0  # it never falls with n
-    for n in range(1, rounds + 1):
-        while (
-            2 * rank <= n
-            and n * math.log(2) + log_factorial[rank] + log_factorial[n - rank] - log_factorial[n + 1] >= threshold
-        ):
-            rank += 1
-        ranks.append(rank)
-    return ranks
-
-
-def _checked(d: ArrayLike) -> NDArray[np.float64]:
-    series = np.asarray(d, dtype=np.float64)
-    if not np.isfinite(series).all():
-        raise ValueError("a difference is NaN or infinite: leave out rounds in which a side has no valid time")
-    return series
+def _pair_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    one, other = np.triu_indices(values.size)
+    return (values[one] + values[other]) / 2
 
 
 def _one_series(d: ArrayLike, alpha: float) -> NDArray[np.float64]:
     _check_alpha(alpha)
-    series = _checked(d)
+    series = np.asarray(d, dtype=np.float64)
     if series.ndim != 1:
         raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
+    if not np.isfinite(series).all():
+        raise ValueError("a difference is NaN or infinite: leave out rounds in which a side has no valid time")
     return series
 
 

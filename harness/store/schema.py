@@ -225,7 +225,7 @@ class Manifest(Shape):
     command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
     seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
     budget_seconds: Annotated[Any, says("time for gates and rounds, seconds")] = None
-    alpha: Annotated[Alpha, JUDGED, says("chance of any false verdict in the whole report")] = 0.01
+    alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     environment: Environment | None = None
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
@@ -297,10 +297,11 @@ class Verdict:
     verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
     reason: Annotated[Text, says("why")]
     alpha: Annotated[
-        Alpha, null_is(math.nan), says("what each effect was judged at: the report's alpha over their number")
+        Alpha, null_is(math.nan), says("what each effect was judged at: 1 - alpha is the confidence of its interval")
     ] = math.nan
     claimed: Annotated[Text, says("`region` in words")] = ""
     region: Ends | None = None
+    together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
     effects: Annotated[tuple[Effect, ...], says("the evidence")]
 
 
