@@ -23,6 +23,7 @@ from llama_workbench.harness.stats.confidence import (
     running_bounds,
     running_interval,
 )
+from tests.simulated_rates import SYMMETRIC, coin, miss, normal
 
 ALPHA = 0.01
 PLANNED = [12, 15, 19, 24, 30, 37, 46, 58, 72, 90, 112, 140, 175, 219, 273, 342]
@@ -214,69 +215,28 @@ def test_the_centre_lies_in_the_interval() -> None:
 TRIALS, ROUNDS = 5000, 219
 
 
-def ever_missed(d: NDArray[np.float64], alpha: float, truth: float = 0.0) -> float:
-    """Share of the series (rows) in which any look leaves out the truth: where its signed-rank sum is in a tail."""
-    missed = np.zeros(len(d), dtype=bool)
-    for look in looks_reached(d.shape[1], alpha):
-        seen = d[:, : look.rounds] - truth
-        ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
-        above = (ranks * (seen > 0)).sum(axis=1)
-        missed |= np.minimum(above, look.rounds * (look.rounds + 1) // 2 - above) < look.rank
-    return float(missed.mean())
-
-
 def test_the_signed_rank_sum_says_what_the_interval_says() -> None:
     for d in np.random.default_rng(3).normal(0.012, 0.02, (40, 30)):
         low, high = (ends[-1] for ends in running_bounds(d, 0.1))
-        assert (ever_missed(d[None], 0.1) == 1.0) == (not low + RESOLUTION <= 0 <= high - RESOLUTION)
+        assert miss(d[None], 0.1)[0] == (not low + RESOLUTION <= 0 <= high - RESOLUTION)
 
 
-def wandering(rng: np.random.Generator, correlation: float) -> NDArray[np.float64]:
-    """Autoregressive series of unit variance."""
-    x = rng.standard_normal((TRIALS, ROUNDS))
-    for k in range(1, ROUNDS):
-        x[:, k] = correlation * x[:, k - 1] + math.sqrt(1 - correlation**2) * x[:, k]
-    return x
-
-
-def coin(rng: np.random.Generator) -> NDArray[np.float64]:
-    return rng.choice(np.array([-1.0, 1.0]), (TRIALS, ROUNDS))
-
-
-def busy(rng: np.random.Generator) -> NDArray[np.float64]:
-    """In units of the quiet spread, 0.5 %: one round in ten is off by 20-50 %, either way."""
-    off = coin(rng) * rng.uniform(40, 100, (TRIALS, ROUNDS))
-    return np.where(rng.random((TRIALS, ROUNDS)) < 0.1, off, rng.standard_normal((TRIALS, ROUNDS)))
-
-
-NOISES = {
-    "normal": lambda rng: rng.standard_normal((TRIALS, ROUNDS)),
-    "heavy tails (t3)": lambda rng: rng.standard_t(3, (TRIALS, ROUNDS)),
-    "busy machine": busy,
-    "busy spells": lambda rng: rng.standard_normal((TRIALS, ROUNDS)) * np.exp(wandering(rng, 0.97)),
-    # What two adjacent calls do not share of a common drift has the sign of their order, which a coin decides.
-    "common drift": lambda rng: 0.2 * wandering(rng, 0.99) * coin(rng) + rng.standard_normal((TRIALS, ROUNDS)),
-    "place in the pair": lambda rng: 2 * coin(rng) + rng.standard_normal((TRIALS, ROUNDS)),
-    "place alone": lambda rng: coin(rng) + 1e-6 * rng.standard_normal((TRIALS, ROUNDS)),
-}
-
-
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", SYMMETRIC)
 def test_stopping_at_any_look_misses_the_truth_in_about_one_percent_at_most(noise: str) -> None:
-    d = 0.005 * NOISES[noise](np.random.default_rng(7)) + math.log(1.02)
-    rate = ever_missed(d, ALPHA, math.log(1.02))
-    assert rate <= ALPHA + 3 * math.sqrt(ALPHA / TRIALS)  # simulated with 100,000 series: 0.9 % each
+    d = 0.005 * SYMMETRIC[noise](np.random.default_rng(7), (TRIALS, ROUNDS)) + math.log(1.02)
+    rate = miss(d, ALPHA, math.log(1.02)).mean()
+    assert rate <= ALPHA + 3 * math.sqrt(ALPHA / TRIALS)  # `tests.simulated_rates`: 0.9 % each
 
 
 def test_alpha_is_spent_and_not_saved() -> None:
-    d = NOISES["normal"](np.random.default_rng(8))
+    d = normal(np.random.default_rng(8), (TRIALS, ROUNDS))
     for alpha in (0.05, ALPHA):
-        assert ever_missed(d, alpha) >= 0.75 * alpha
+        assert miss(d, alpha).mean() >= 0.75 * alpha
 
 
 def test_an_ordinary_interval_at_every_look_would_fail_here() -> None:
     """The error that planned looks are there to prevent, so that the tests above are known to see it."""
-    d = NOISES["normal"](np.random.default_rng(7))
+    d = normal(np.random.default_rng(7), (TRIALS, ROUNDS))
     n = np.arange(1, ROUNDS + 1)
     mean = np.cumsum(d, axis=1) / n
     sd = np.sqrt((np.cumsum(d**2, axis=1) - n * mean**2) / np.maximum(n - 1, 1))
@@ -305,7 +265,7 @@ def test_widths_shrink_as_rounds_grow() -> None:
 def test_gross_outliers_cost_little() -> None:
     rng = np.random.default_rng(11)
     quiet = rng.standard_normal((100, 58))
-    spoilt = np.where(rng.random(quiet.shape) < 0.1, coin(rng)[:100, :58] * 60, quiet)
+    spoilt = np.where(rng.random(quiet.shape) < 0.1, coin(rng, quiet.shape) * 60, quiet)
 
     def width(rows: NDArray[np.float64]) -> float:
         return float(

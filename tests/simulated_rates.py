@@ -1,0 +1,149 @@
+"""Prints METHODOLOGY.md's tables of simulated error rates: `python -m tests.simulated_rates [SERIES]`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.judge.verdicts import shared_alpha
+from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.stats.confidence import looks_reached
+
+ROUNDS = 300
+Noise = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
+
+
+def wandering(rng: np.random.Generator, shape: tuple[int, int], *, correlation: float) -> NDArray[np.float64]:
+    """Autoregressive series of unit variance, rounds along the last axis."""
+    x = rng.standard_normal(shape)
+    for k in range(1, shape[-1]):
+        x[:, k] = correlation * x[:, k - 1] + math.sqrt(1 - correlation**2) * x[:, k]
+    return x
+
+
+def coin(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    return rng.choice(np.array([-1.0, 1.0]), shape)
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    return rng.standard_normal(shape)
+
+
+def busy(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """In units of the quiet spread, 0.5 %: one round in ten is off by 20-50 %, either way."""
+    off = coin(rng, shape) * rng.uniform(40, 100, shape)
+    return np.where(rng.random(shape) < 0.1, off, rng.standard_normal(shape))
+
+
+SYMMETRIC: Mapping[str, Noise] = {
+    "normal": normal,
+    "heavy tails (Student t, 3 degrees of freedom)": lambda rng, shape: rng.standard_t(3, shape),
+    "busy machine (one round in ten off by 20-50 %, either way)": busy,
+    "normal, spread wandering slowly by a factor of e": lambda rng, shape: (
+        rng.standard_normal(shape) * np.exp(wandering(rng, shape, correlation=0.97))
+    ),
+    # What two adjacent calls do not share of a common drift has the sign of their order, which a coin decides.
+    "drift common to both sides, order by coin flip": lambda rng, shape: (
+        0.2 * wandering(rng, shape, correlation=0.99) * coin(rng, shape) + rng.standard_normal(shape)
+    ),
+    "effect of the place in the pair, twice the noise": lambda rng, shape: (
+        2 * coin(rng, shape) + rng.standard_normal(shape)
+    ),
+    "effect of the place in the pair, no noise": lambda rng, shape: (
+        coin(rng, shape) + 1e-6 * rng.standard_normal(shape)
+    ),
+}
+"""What the coin flip makes of a machine's noise; rounds independent, but for slow changes of the spread."""
+
+CORRELATED: Mapping[str, Noise] = {
+    "each round correlated 0.1 with the next": partial(wandering, correlation=0.1),
+    "each round correlated 0.3 with the next": partial(wandering, correlation=0.3),
+}
+
+PSEUDO_MEDIAN_OF_EXPONENTIAL = float(stats.gamma.ppf(0.5, 2)) / 2
+
+
+def miss(d: NDArray[np.float64], alpha: float, truth: float = 0.0) -> NDArray[np.bool_]:
+    """Which series (rows) have a look that leaves out the truth: where its signed-rank sum lies in a tail."""
+    low, high = outside(d, alpha, truth)
+    return low | high
+
+
+def outside(d: NDArray[np.float64], alpha: float, value: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which series (rows) have a look whose interval lies below `value`, and which have one above it."""
+    below, above = np.zeros(len(d), dtype=bool), np.zeros(len(d), dtype=bool)
+    for look in looks_reached(d.shape[1], alpha):
+        seen = d[:, : look.rounds] - value
+        ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
+        positive = (ranks * (seen > 0)).sum(axis=1)
+        below |= positive < look.rank
+        above |= look.rounds * (look.rounds + 1) // 2 - positive < look.rank
+    return below, above
+
+
+def answers(d: NDArray[np.float64], region: Region, alpha: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which series (rows) have their interval inside the region at some look, and which outside it."""
+    never, always = np.zeros(len(d), dtype=bool), np.ones(len(d), dtype=bool)
+    below_low, above_low = outside(d, alpha, region.low) if math.isfinite(region.low) else (never, always)
+    below_high, above_high = outside(d, alpha, region.high) if math.isfinite(region.high) else (always, never)
+    return above_low & below_high, below_low | above_high
+
+
+def wrong_verdicts(
+    truths: list[float], region: Region, *, parts: int, rng: np.random.Generator, shared: float
+) -> dict[str, float]:
+    """Share of simulated parts with a false verdict, by its word. truths: of the part's effects, in standard deviations
+    of a round, as the region; shared: how much of the noise the effects have in common, 0 to 1."""
+    common = rng.standard_normal((parts, 120))
+    own = [rng.standard_normal((parts, 120)) for _ in truths]
+    series = [
+        truth + math.sqrt(shared) * common + math.sqrt(1 - shared) * noise
+        for truth, noise in zip(truths, own, strict=True)
+    ]
+    lies_in = [region.low <= truth <= region.high for truth in truths]
+    yes, no = zip(*(answers(d, region, ALPHA) for d in series), strict=True)
+    supported, refuted = np.logical_and.reduce(yes), np.logical_and.reduce(no)
+    yes, no = zip(*(answers(d, region, shared_alpha(ALPHA, len(truths))) for d in series), strict=True)
+    depends = np.logical_or.reduce(yes) & np.logical_or.reduce(no) & ~supported & ~refuted
+    misplaced = np.logical_or.reduce([no[k] if inside else yes[k] for k, inside in enumerate(lies_in)])
+    return {
+        "supported": 0.0 if all(lies_in) else float(supported.mean()),
+        "refuted": float(refuted.mean()) if any(lies_in) else 0.0,
+        "depends": float((depends & misplaced).mean()),
+    }
+
+
+def main(series: int) -> None:
+    rng = np.random.default_rng(1)
+    print(f"any look of {ROUNDS} rounds misses the truth, at alpha = 0.01 and 0.001 ({series} series a row)")
+    for name, noise in {**SYMMETRIC, **CORRELATED}.items():
+        d = noise(rng, (series, ROUNDS))
+        print(f"  {name}: {miss(d, 0.01).mean():.2%}, {miss(d, 0.001).mean():.3%}", flush=True)
+    d = rng.exponential(1, (series, ROUNDS))
+    for name, truth in (("its pseudo-median", PSEUDO_MEDIAN_OF_EXPONENTIAL), ("its mean", 1.0)):
+        print(f"  exponential, of {name}: {miss(d, 0.01, truth).mean():.2%}", flush=True)
+    print("false verdicts on a part at alpha = 0.01, effects on the edge of what is claimed (120 rounds)")
+    edge = Region(0.0, math.inf)
+    for shared in (0.0, 0.5, 1.0):
+        for name, truths in {
+            "one effect, just outside": [-1e-9],
+            "three effects, all just inside": [0.0] * 3,
+            "three effects, one just outside": [0.0, 0.0, -1e-9],
+            "nine effects, one just outside, others far inside": [1.0] * 8 + [-1e-9],
+            "nine effects, all just outside": [-1e-9] * 9,
+            "nine effects, far on both sides and one on the edge": [1.0] * 4 + [-1.0] * 4 + [-1e-9],
+        }.items():
+            rates = wrong_verdicts(truths, edge, parts=series // 2, rng=rng, shared=shared)
+            said = ", ".join(f"{word} {rate:.2%}" for word, rate in rates.items())
+            print(f"  noise shared {shared:g}; {name}: {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
