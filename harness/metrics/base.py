@@ -130,7 +130,7 @@ class ValueMetric(Metric[V], Generic[V]):
         missing = [effect for effect in effects if effect.verdict == NOT_MEASURABLE]
         if len(missing) == len(effects):
             return Judged(NOT_MEASURABLE, reasons(effects), tuple(effects))
-        verdict, reason = combine([effect for effect in effects if effect not in missing])
+        verdict, reason = combine([effect for effect in effects if effect.verdict != NOT_MEASURABLE])
         return Judged(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, tuple(effects))
 
 
@@ -161,17 +161,17 @@ class IntervalMetric(ValueMetric[V], Generic[V]):
 
 def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
     """The effect of a hypothesis without its value yet; `metric` says of what the value will be."""
-    variant, baseline = getattr(hypothesis, "variant", ""), getattr(hypothesis, "baseline", None) or ""
-    effect = Effect(
+    return Effect(
         workload=workload,
-        variant=variant,
-        baseline=baseline,
+        variant=getattr(hypothesis, "variant", ""),
+        baseline=getattr(hypothesis, "baseline", None) or "",
+        metric=metric,
+        unit=hypothesis.unit,
         rounds=0,
         seconds=0.0,
         verdict=NOT_MEASURABLE,
         warnings=(),
     )
-    return replace(effect, metric=metric, unit=hypothesis.unit)
 
 
 def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect:
@@ -184,12 +184,12 @@ def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect
     if region.excludes(effect.low, effect.high):
         return replace(effect, verdict="refuted", warnings=notes)
     crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
-    told = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
-    return replace(effect, verdict="inconclusive", warnings=(told, *notes))
+    reason = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
+    return replace(effect, verdict="inconclusive", warnings=(reason, *notes))
 
 
 def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
-    """What to tell who asks for a quantity that no pass finds out; empty where it is known."""
+    """Why a hypothesis cannot ask for this quantity; empty where it can."""
     if quantity in known:
         return ""
     near = difflib.get_close_matches(quantity, known, n=1)
@@ -202,11 +202,6 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     is_exact = True
 
-    def subject(self, hypothesis: V, workload: str) -> Subject:
-        """What the hypothesis asks about on a workload."""
-        sides = (getattr(hypothesis, "variant", ""), getattr(hypothesis, "baseline", None) or "")
-        return self.names[0], getattr(hypothesis, "quantity", ""), workload, *sides
-
     def store(self, results: Sequence[ExactResult], context: PassContext) -> None:
         """Add results to findings.json, which all exact metrics share."""
         context.folder.write_json(FINDINGS, [*context.folder.records(FINDINGS), *results])
@@ -218,9 +213,10 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The value; its interval is a point."""
-        subject = self.subject(hypothesis, workload)
-        effect = no_value(hypothesis, workload, subject[1] or subject[0])
-        result: ExactResult | None = evidence.passes.get(self.names[0], {}).get(subject)
+        metric, quantity = self.names[0], getattr(hypothesis, "quantity", "")
+        effect = no_value(hypothesis, workload, quantity or metric)
+        subject = (metric, quantity, workload, effect.variant, effect.baseline)
+        result: ExactResult | None = evidence.passes.get(metric, {}).get(subject)
         if result is None:
             return replace(effect, warnings=("this run has not looked",))
         if math.isnan(result.value):
@@ -251,13 +247,13 @@ def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alp
     timed = [compare_sides(evidence, each, anything, "operations", alpha) for each in wanted]
     if not timed:
         return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
-    open_ = [
+    unsettled = [
         replace(effect, warnings=("too few rounds for an interval",)) if effect.verdict == "supported" else effect
         for effect in timed
-        if not (effect.verdict == "supported" and effect.low > 0 and math.isfinite(effect.high))
+        if effect.verdict != "supported" or effect.low <= 0 or math.isinf(effect.high)
     ]
-    if open_:
-        return Judged("inconclusive", reasons(open_))
+    if unsettled:
+        return Judged("inconclusive", reasons(unsettled))
     gains = []
     for comparison, effect in zip(wanted, timed, strict=True):
         low, high = evidence.allowance(comparison)

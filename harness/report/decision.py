@@ -49,6 +49,9 @@ class Measured(NamedTuple):
 
 UNKNOWN = Measured(math.nan, -math.inf, math.inf)
 
+_share_of, _gain_of = "share of {}".format, "gain of {}".format
+"""Names of quantities."""
+
 Above = Callable[[str, float], bool]
 """(quantity, threshold) → whether it lies above."""
 
@@ -144,14 +147,6 @@ def _by_gain(above: Above) -> Choice:
     return Choice("C", "take the cached masks out again")
 
 
-def _share_of(name: str) -> str:
-    return f"share of {name}"
-
-
-def _gain_of(name: str) -> str:
-    return f"gain of {name}"
-
-
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
 HAND_OFF = "HANDOFF TO TEAM-006: Critical Review & Execution"
 
@@ -206,10 +201,9 @@ def decide(
             if not (math.isnan(value) or (low <= high and 0 <= value <= most)):
                 expected = f"expected (value, low, high), value from 0 to {most:g}, low <= high"
                 raise ValueError(f"{name} = {(value, low, high)}: {expected}")
-    known = {_share_of(name): share for name, share in shares.items() if not math.isnan(share.value)}
-    for name, ratio in effects.items():
-        if not math.isnan(ratio.value):
-            known[_gain_of(name)] = Measured(*(100 * (end - 1) for end in ratio))
+    quantities = {_share_of(name): share for name, share in shares.items()}
+    quantities |= {_gain_of(name): Measured(*(100 * (end - 1) for end in ratio)) for name, ratio in effects.items()}
+    known = {name: measured for name, measured in quantities.items() if not math.isnan(measured.value)}
     return tuple(_apply(rule, known) for rule in rules)
 
 
@@ -268,18 +262,18 @@ def decisions_of(
     `table` has the columns of phases.parquet, `verdicts` the form of verdicts.json. Empty where there are none.
     """
     records = list(verdicts)
-    rows = table[table["variant"] == SHARES_OF]
-    found = {}
-    for workload in dict.fromkeys(rows["workload"].astype(str)):
-        parts = {
-            phase: time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
-            for phase in (MASK_CREATION, CACHE_HANDLING)
-        }
-        shares = {
-            phase: Measured(*(100 * end for end in (part.value, part.low, part.high))) for phase, part in parts.items()
-        }
-        found[workload] = decide(shares, effects_of(records, workload))
-    return found
+
+    def percent(workload: str, phase: str) -> Measured:
+        part = time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
+        return Measured(100 * part.value, 100 * part.low, 100 * part.high)
+
+    return {
+        workload: decide(
+            {phase: percent(workload, phase) for phase in (MASK_CREATION, CACHE_HANDLING)},
+            effects_of(records, workload),
+        )
+        for workload in table.loc[table["variant"] == SHARES_OF, "workload"].astype(str).unique()
+    }
 
 
 def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
@@ -289,8 +283,8 @@ def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
         blocks.append(f"## {workload}")
         for decision in picked:
             rule = decision.rule
-            word = OPTIONS.get(decision.option, "")
-            pick = f"**{decision.option}{f', {word}' if word else ''}** by {rule.team}'s rule: {rule.says}"
+            option = ", ".join(filter(None, (decision.option, OPTIONS.get(decision.option))))
+            pick = f"**{option}** by {rule.team}'s rule: {rule.says}"
             used = (f"- {number.describe()}" for number in decision.used)
             remark = f"- our interpretation: {rule.remark}"
             blocks.append("\n".join([pick, f"({rule.document}, {rule.section})", *used, remark]))

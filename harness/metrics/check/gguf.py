@@ -71,19 +71,13 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
                     folder, Path(temporary) / f"{geometry.name}.gguf", format=form, cache=cache
                 )
                 read = checkpoints.load(file, cache=Path(temporary))
-                theirs = _llama_cpp(file) if form == "F32" else None
-                if theirs is not None:
-                    found = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
-                    cases.append(
-                        (f"{geometry.name} {form} in llama.cpp", *_close(found, expected, TOLERANCE_LLAMA_CPP))
-                    )
+                if form == "F32" and (theirs := _llama_cpp(file)) is not None:
+                    logits = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
+                    cases.append((f"{geometry.name} F32 in llama.cpp", *_close(logits, expected, TOLERANCE_LLAMA_CPP)))
                 passed, detail = _close(_logits(read, tokens), expected, TOLERANCE[form])
                 wrong = _wrong_weight(original, read, form)
-            if read.config != original.config:
-                passed, detail = False, f"config {_first_difference(original.config, read.config)}; {detail}"
-            if wrong:
-                passed, detail = False, f"{wrong}; {detail}"
-            cases.append((f"{geometry.name} {form}", passed, detail))
+            problems = [text for text in (wrong, _first_difference(original.config, read.config)) if text]
+            cases.append((f"{geometry.name} {form}", passed and not problems, "; ".join([*problems, detail])))
     return cases
 
 
@@ -109,9 +103,9 @@ def _llama_cpp_logits(model: Any, tokens: Tensor) -> Tensor:
 def _close(found: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]:
     """Whether logits differ by no more than this share of the largest."""
     difference = (found - expected).abs().max().item() / expected.abs().max().item()
-    detail = f"largest relative error of a logit {difference:.2g}"
     passed = difference <= allowed
-    return passed, detail if passed else f"{detail}, expected at most {allowed:g}"
+    more = "" if passed else f", expected at most {allowed:g}"
+    return passed, f"largest relative error of a logit {difference:.2g}{more}"
 
 
 def _logits(checkpoint: checkpoints.Checkpoint, tokens: Tensor) -> Tensor:
@@ -147,14 +141,9 @@ def rounding(weight: Tensor, form: gguf_files.Format) -> Tensor:
 
 
 def _first_difference(expected: LlamaConfig, found: LlamaConfig) -> str:
-    return next(
-        f"{key} = {vars(found)[key]!r}, expected {value!r}"
-        for key, value in vars(expected).items()
-        if vars(found)[key] != value
-    )
+    pairs = ((key, vars(found)[key], value) for key, value in vars(expected).items())
+    return next((f"config {key} = {ours!r}, expected {value!r}" for key, ours, value in pairs if ours != value), "")
 
-
-# --- the tokenizer ---
 
 EDGE_CASES = {
     "empty": ["", "\u200b", "\ufeff"],
@@ -263,9 +252,5 @@ def _drawn(seed: int) -> Iterator[str]:
     """Short texts of letters from all of Unicode, half of them near ASCII, where the words are."""
     rng = random.Random(f"tokenizer {seed}")
     for _ in range(2000):
-        letters = []
-        for _ in range(rng.randrange(40)):
-            highest = rng.choice((0x7F, 0x7F, 0x3000, 0x10FFFF))
-            code = rng.randint(0, highest)
-            letters.append(chr(code if not 0xD800 <= code <= 0xDFFF else 0x20))
-        yield "".join(letters)
+        codes = [rng.randint(0, rng.choice((0x7F, 0x7F, 0x3000, 0x10FFFF))) for _ in range(rng.randrange(40))]
+        yield "".join(chr(code if not 0xD800 <= code <= 0xDFFF else 0x20) for code in codes)

@@ -12,10 +12,8 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import (
-    perf_counter,  # bound before any foreign code is imported
-    perf_counter_ns,  # bound before any foreign code is imported
-)
+from time import perf_counter  # bound before any foreign code is imported
+from timeit import repeat
 from typing import Any
 
 import torch
@@ -63,11 +61,11 @@ def fastest_read(weight_bytes: int) -> PeakKernel:
     """The fastest way to read a buffer of that size (of float32; see MOST_BYTES), in bytes a second."""
     most = max(MOST_BYTES, 4 * (last_level_cache_bytes() or 0))
     count = max(1, min(weight_bytes, most) // 4)
-    found = [PeakKernel("sum", 4 * count, lambda: torch.ones(count).sum)]
     width = min(WIDTH, count)
     rows = count // width
-    found.append(PeakKernel("matrix-vector product", 4 * rows * width, lambda: _matrix_vector(rows, width)))
-    return _fastest(found)
+    plain_sum = PeakKernel("sum", 4 * count, lambda: torch.ones(count).sum)
+    product = PeakKernel("matrix-vector product", 4 * rows * width, lambda: _matrix_vector(rows, width))
+    return _fastest([plain_sum, product])
 
 
 def _cut(shape: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -95,12 +93,8 @@ def _fastest(kernels: Sequence[PeakKernel]) -> PeakKernel:
     for kernel in kernels:
         call = kernel.build()
         call()
-        taken = []
-        for _ in range(TRIES):
-            start = perf_counter_ns()
-            call()
-            taken.append(perf_counter_ns() - start)
-        timed.append(replace(kernel, call_ns=max(1, min(taken))))
+        best_ns = min(repeat(call, number=1, repeat=TRIES)) * 1e9
+        timed.append(replace(kernel, call_ns=max(1, round(best_ns))))
     return max(timed, key=lambda kernel: kernel.amount / kernel.call_ns)
 
 
@@ -165,10 +159,10 @@ def _round(
     warm_length = warmup_length(work, lengths=lengths)
 
     def build(name: str) -> Runner:
-        is_kernel = name in kernels
-        runner = (
-            PlainRunner(kernels[name].build()) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
-        )
+        if name in kernels:
+            runner: Runner = PlainRunner(kernels[name].build())
+        else:
+            runner = runner_of(worker, bench, bench.subjects[name].variant)
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner
@@ -186,9 +180,8 @@ def _round(
                 if prime:
                     runner.call()
                 spent = worker.device.sample(runner, calls)
-                wall_ns = spent.wall_ns - runner.uncounted_ns
-                repeated = calls * runner.counts_as
-                samples.append(Sample(name, sub_round, position, length, repeated, spent.cpu_ns, wall_ns, 0))
+                times = (spent.cpu_ns, spent.wall_ns - runner.uncounted_ns)
+                samples.append(Sample(name, sub_round, position, length, calls * runner.counts_as, *times, 0))
     return samples
 
 
