@@ -121,12 +121,12 @@ def open_contrasts(
     contrasts: Sequence[Contrast], logs: ArrayLike, *, alpha: float
 ) -> list[tuple[Contrast, NDArray[np.float64]]]:
     """The contrasts that the rounds so far do not settle, with one value a round; `logs` [rounds, cells] of a call."""
-    found = []
+    open_ = []
     for contrast in contrasts:
         values = -np.reshape(np.asarray(logs, dtype=np.float64), (-1, len(contrast.cells))) @ contrast.weights
         if not decided(running_interval(values, alpha), contrast.region):
-            found.append((contrast, values))
-    return found
+            open_.append((contrast, values))
+    return open_
 
 
 def _is_known(interval: Interval, precision: float) -> bool:

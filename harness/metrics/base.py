@@ -60,11 +60,10 @@ class Judged:
 class Metric(ABC, Generic[H]):
     """One metric.
 
-    `names` are the words for `metric = ...` in a claim. `title` says in words what its pass does; empty where it has
-    none, because rounds of timing are all it needs. `needs_cache`: whether its pass writes into the cache. `about`
-    says in a sentence what a claim of this metric is about, `page` which page of the dashboard shows it. `inside`: what
-    of it was timed and can be looked into. `is_exact`: its values are counted or tried. `looks_once`: the number of
-    rounds was fixed beforehand.
+    `names`: the words for `metric = ...` in a claim. `title`: what its pass does; empty where rounds of timing are all
+    it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is about, in a
+    sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked into.
+    `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -79,10 +78,7 @@ class Metric(ABC, Generic[H]):
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:
-        """The verdict, from a run's evidence; what `read` gave is under the first name in `evidence.passes`.
-
-        alpha: of each interval.
-        """
+        """The verdict, each interval at `alpha`; what `read` gave is under the first name in `evidence.passes`."""
 
     def run(self, hypotheses: Sequence[H], context: PassContext) -> None:
         """Make the pass for all hypotheses at once, and write what it gives into the run folder.

@@ -29,10 +29,7 @@ class CountError(ValueError):
 
 
 def sources(variant: str) -> dict[str, str]:
-    """The files behind a variant, its own first: dotted name inside `variants/` → text.
-
-    Raises CountError for a variant that is not of this repository.
-    """
+    """A variant's files, its own first: dotted name in `variants/` → text. Raises CountError for foreign variants."""
     start = getattr(variants.get(variant).build, "module", None)
     if start is None:
         raise CountError(f"variant {variant!r} has no source here to count")

@@ -56,7 +56,7 @@ def quotient(numerator: float, low: float, high: float) -> Quotient:
 
     Fieller's logic: the quotients that the data allow are those whose x lies in the interval. They hold with its
     confidence and need no normal approximation. An interval with 0 inside gives two pieces without bound: a gain that
-    may be nil may have been inflated by any factor. Raises ValueError for other arguments.
+    may be 0 may have been inflated by any factor. Raises ValueError for other arguments.
     """
     if not (low <= high and 0 < numerator < math.inf):
         raise ValueError(f"expected a positive numerator and low <= high, not {numerator}, {low} and {high}")
@@ -69,10 +69,7 @@ def quotient(numerator: float, low: float, high: float) -> Quotient:
 
 @dataclass(frozen=True)
 class Inflation:
-    """How many times too high a claim was: claimed gain over measured gain, for the low and the high end of the claim.
-
-    verdict on "too high by `times`": supported, refuted, depends (on which end of the claim is meant) or inconclusive.
-    """
+    """Claimed gain over measured gain, for both ends of the claim; "depends": on which end of the claim is meant."""
 
     ends: tuple[Quotient, ...]
     verdict: str

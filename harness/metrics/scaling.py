@@ -63,8 +63,7 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
     "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
     falls" alone would be refuted by one dip between neighbours: a rise with a certain fall in it is "depends". Why a
-    margin: a gain that does not change could never be distinguished from one
-    that grows by nothing.
+    margin: a gain that does not change could never be distinguished from one that grows by nothing.
 
     The interval of the rise takes every gain's interval at its worst end: wider than independence would allow (for four
     sizes in equal steps of log size by a factor of 1.8), and valid without it. Raises ValueError for fewer than two
@@ -199,8 +198,7 @@ class Sweep:
 def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
     """Between which sizes an effect leaves or enters a region, say ±1 %.
 
-    `effects` maps size (such as the width of a model) → interval of its log ratio. All brackets hold at once with the
-    confidence that all the intervals have together.
+    `effects`: size (such as the width of a model) → interval of its log ratio. All crossings hold at once if these do.
     """
     sizes = sorted(effects)
     states = {size: _state(effects[size], region) for size in sizes}

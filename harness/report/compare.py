@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 from ..machine.environment import comparable, device_kind
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
-from ..store.schema import Key, RelativeTime, Standings
+from ..store.schema import Key, Standings
 from .standings import YARDSTICK, measure_standings
 from .text import one_text_line
 
@@ -174,6 +174,8 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
     verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
     if before.unstable or today.unstable:
         verdict, reason = "cannot tell", f"the ratio moved while {(old if before.unstable else now).name} was measured"
+    more = fresh.faults - saved.faults
+    faults = f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
     return Row(
         workload=workload,
         variant=variant,
@@ -184,7 +186,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
         low_percent=_percent(low),
         high_percent=_percent(high),
         verdict=verdict,
-        reason="; ".join(part for part in (reason, _faults(saved, fresh)) if part),
+        reason="; ".join(filter(None, (reason, faults))),
     )
 
 
@@ -235,11 +237,6 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
     if old.times[key].clock != now.times[key].clock:
         return "one run has CPU time, the other wall time"
     return ""
-
-
-def _faults(saved: RelativeTime, fresh: RelativeTime) -> str:
-    more = fresh.faults - saved.faults
-    return f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
 
 
 def _saved(interval: Interval) -> Saved:

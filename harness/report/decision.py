@@ -24,8 +24,7 @@ MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
 """Names of the time shares that the rules ask for."""
 
 PROPOSAL, LAYOUT_ALONE, CACHE_ALONE, MASK_ALONE = "proposal", "layout", "cache", "mask"
-"""Names of the effects that the rules ask for: the whole rewrite against the code before it, and the single file, the
-unified cache and the cached mask alone."""
+"""Names of the effects that the rules ask for (EFFECTS)."""
 
 CANNOT_TELL = "cannot tell"
 
@@ -94,8 +93,9 @@ class Used:
         """How its interval lies to the threshold."""
         if math.isnan(self.measured.value):
             return "not measured"
-        low, high = self.threshold < self.measured.low, self.threshold < self.measured.high
-        return "above" if low else "on both sides of" if high else "not above"
+        if self.threshold < self.measured.low:
+            return "above"
+        return "on both sides of" if self.threshold < self.measured.high else "not above"
 
     def describe(self) -> str:
         """In words: "share of cache 2.1 % [1.8, 2.4]: not above 10 %"."""
@@ -109,7 +109,7 @@ class Used:
 @dataclass(frozen=True)
 class Decision:
     """What a rule picks. option: a letter of OPTIONS, or "cannot tell" with the choices that remain possible (a letter
-    may have several). used: the numbers that the pick hangs on."""
+    may have several). used: the numbers that the pick depends on."""
 
     rule: Rule
     option: str
@@ -193,8 +193,8 @@ def decide(
 ) -> tuple[Decision, ...]:
     """Apply the rules to one workload: its time shares (percent) and its effects (ratios t_old / t_new) by name.
 
-    What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share below 0 or
-    above 100, a ratio below 0, or an interval whose ends are the wrong way round.
+    What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share outside 0
+    to 100, a ratio below 0, or an interval whose ends are the wrong way round.
     """
     for numbers, most in ((shares, 100.0), (effects, math.inf)):
         for name, (value, low, high) in numbers.items():
@@ -257,10 +257,7 @@ def effects_of(verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str
 def decisions_of(
     table: pd.DataFrame, verdicts: Iterable[Mapping[str, Any]], alpha: float
 ) -> dict[str, tuple[Decision, ...]]:
-    """What the rules pick on each workload whose time shares were measured for SHARES_OF.
-
-    `table` has the columns of phases.parquet, `verdicts` the form of verdicts.json. Empty where there are none.
-    """
+    """What the rules pick on each workload with time shares of SHARES_OF, from phases.parquet and verdicts.json."""
     records = list(verdicts)
 
     def percent(workload: str, phase: str) -> Measured:

@@ -205,7 +205,7 @@ def _dummy(measured: MeasuredGrid, alpha: float) -> Effect:
 
 
 def _trusted(times: WholeRounds, grid: Grid, alpha: float) -> bool:
-    """Whether rounds enough were valid, and neither side moved while it was measured."""
+    """Whether enough rounds were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
     sides = [contrasts(grid)[name] for name in (ARCHITECTURE, OPERATIONS)]
@@ -299,10 +299,10 @@ class AttributionMetric(Metric[AttributionHypothesis]):
         for workload in hypothesis.workloads:
             if workload not in evidence.measured:
                 continue
-            found = attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
-            words.add(verdict_on(found, hypothesis.quantity))
-            answers.append(f"{workload}: {found.answer} ({found.reason})")
-            effects += found.effects.values()
+            attribution = attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
+            words.add(verdict_on(attribution, hypothesis.quantity))
+            answers.append(f"{workload}: {attribution.answer} ({attribution.reason})")
+            effects += attribution.effects.values()
         if not words:
             return Judged(NOT_MEASURABLE, "this run has no grid")
         both = "depends" if {"supported", "refuted"} <= words else "inconclusive"

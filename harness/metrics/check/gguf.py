@@ -55,9 +55,8 @@ def gguf_geometries() -> list[Geometry]:
 def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
     """Each geometry written in each format and read back: same config, weights and logits as the folder's.
 
-    F32 must be the same to the bit. The others must have every weight within the format's own rounding, and logits
-    within `TOLERANCE` of the largest. llama.cpp sums in another order: its logits of F32 files need only be within
-    `TOLERANCE_LLAMA_CPP`.
+    F32 must be the same to the bit, the others have every weight within the format's own rounding and logits within
+    `TOLERANCE` of the largest. llama.cpp sums in another order: `TOLERANCE_LLAMA_CPP`.
     """
     cases: list[Case] = []
     for geometry in gguf_geometries():
@@ -100,9 +99,9 @@ def _llama_cpp_logits(model: Any, tokens: Tensor) -> Tensor:
     return torch.tensor(model.scores[len(tokens) - 1], dtype=torch.float64)
 
 
-def _close(found: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]:
+def _close(logits: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]:
     """Whether logits differ by no more than this share of the largest."""
-    difference = (found - expected).abs().max().item() / expected.abs().max().item()
+    difference = (logits - expected).abs().max().item() / expected.abs().max().item()
     passed = difference <= allowed
     more = "" if passed else f", expected at most {allowed:g}"
     return passed, f"largest relative error of a logit {difference:.2g}{more}"
@@ -140,8 +139,8 @@ def rounding(weight: Tensor, form: gguf_files.Format) -> Tensor:
     return (step / 2 + 127 * (step * 2.0**-11 + 2.0**-25)).expand(*step.shape[:-1], 32).flatten(-2) * (1 + 1e-6)
 
 
-def _first_difference(expected: LlamaConfig, found: LlamaConfig) -> str:
-    pairs = ((key, vars(found)[key], value) for key, value in vars(expected).items())
+def _first_difference(expected: LlamaConfig, read: LlamaConfig) -> str:
+    pairs = ((key, vars(read)[key], value) for key, value in vars(expected).items())
     return next((f"config {key} = {ours!r}, expected {value!r}" for key, ours, value in pairs if ours != value), "")
 
 
@@ -205,11 +204,11 @@ def sentencepiece_like(size: int) -> str:
     trained.train_from_iterator(tokenizer.text(), trainers.BpeTrainer(vocab_size=size - 262, show_progress=False))
     model = json.loads(trained.to_str())["model"]
     spaces = ["\u2581" * 2**power for power in (1, 2, 3)]
-    found = ["".join(pair) for pair in model["merges"]]
+    merged = ["".join(pair) for pair in model["merges"]]
     specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     letters = [word for word in model["vocab"] if len(word) == 1]
-    vocab = {word: word_id for word_id, word in enumerate(dict.fromkeys([*specials, *spaces, *found, *letters]))}
-    scores = {word: -float(place) for place, word in enumerate(dict.fromkeys([*spaces, *found, *letters]))}
+    vocab = {word: word_id for word_id, word in enumerate(dict.fromkeys([*specials, *spaces, *merged, *letters]))}
+    scores = {word: -float(place) for place, word in enumerate(dict.fromkeys([*spaces, *merged, *letters]))}
     made = Tokenizer(
         models.BPE(vocab, generate_merges(vocab, scores), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )
@@ -226,10 +225,10 @@ def _same_in(model: Any, fast: Tokenizer, texts: list[str]) -> tuple[bool, str]:
     count = 0
     for text in texts:
         expected = fast.encode(text, add_special_tokens=False).ids
-        found = model.tokenize(text.encode(), add_bos=False, special=True)
-        if found != expected:
-            return False, f"{text[:40]!r}: ids {found[:12]}, expected {expected[:12]}"
-        count += len(found)
+        ids = model.tokenize(text.encode(), add_bos=False, special=True)
+        if ids != expected:
+            return False, f"{text[:40]!r}: ids {ids[:12]}, expected {expected[:12]}"
+        count += len(ids)
     return True, f"{len(texts)} texts, {count} ids"
 
 
@@ -237,8 +236,8 @@ def _compared(fast: Tokenizer, ours: Tokenizer, texts: list[str]) -> tuple[bool,
     count, lossless = 0, fast.normalizer is None
     for special in (False, True):
         expected = fast.encode_batch(texts, add_special_tokens=special)
-        found = ours.encode_batch(texts, add_special_tokens=special)
-        for text, theirs, mine in zip(texts, expected, found, strict=True):
+        actual = ours.encode_batch(texts, add_special_tokens=special)
+        for text, theirs, mine in zip(texts, expected, actual, strict=True):
             if mine.ids != theirs.ids:
                 return False, f"{text[:40]!r}: ids {mine.ids[:12]}, expected {theirs.ids[:12]}"
             back, wanted = (made.decode(mine.ids, skip_special_tokens=False) for made in (ours, fast))

@@ -2,12 +2,11 @@
 
 Each check runs in a process of its own (it imports torch, and what it tries may crash) and prints its cases as JSON:
 
-    python -m llama_workbench.harness.metrics.check.metric --cache FOLDER --seed 0 own-unified-cache-correct
+    python -m llama_workbench.harness.metrics.check.metric own-unified-cache-correct CACHE SEED
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import subprocess
@@ -48,7 +47,7 @@ def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Cas
     """The cases of a check, and how many seconds it took. Raises CheckError where it did not come to its end."""
     if name not in CHECKS:
         raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
-    command = [sys.executable, "-P", "-m", __name__, "--cache", str(cache), "--seed", str(seed), name]
+    command = [sys.executable, "-P", "-m", __name__, name, str(cache), str(seed)]
     begun = time.monotonic()
     try:
         with log.open("ab") as errors:
@@ -181,15 +180,5 @@ def _checked(quantity: str, context: PassContext) -> ExactResult:
 METRIC = CheckMetric()
 
 
-def main() -> None:
-    """Run one check and print its cases."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, required=True, help="where checkpoints are kept")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("name", choices=sorted(CHECKS))
-    asked = parser.parse_args()
-    print(json.dumps(list(CHECKS[asked.name](asked.cache, asked.seed))))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(list(CHECKS[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3])))))

@@ -123,7 +123,12 @@ def _rounds(
     first = [(record, "first_tokens") for record in wanted]
     beside = [(record, "first_tokens") for record in records if record not in wanted]
     beside += [(record, "loads") for record in records]
-    costs = _costs(records, ask)
+    costs: dict[str, float] = {}  # seconds of one warm load until the first token, its way into the page cache included
+    for record in records:
+        if record["cache"] == "warm" and record["loader"] != CONTROL and record["reason"] is None:
+            begun = time.monotonic()
+            ask(record, "first_tokens")  # only to size the pass: its times are not kept
+            costs[record["loader"]] = time.monotonic() - begun
     of_first, of_beside = (sum(costs.get(_loader(record), 0.0) for record, _ in part) for part in (first, beside))
     count, fewer = (rounds, rounds) if rounds else plan_rounds(of_first, of_beside, seconds)
     begun = time.monotonic()
@@ -146,20 +151,6 @@ def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> 
         return fit, fit
     left = (seconds - LEAST_ROUNDS * asked_seconds) / max(beside_seconds, 1e-3)
     return LEAST_ROUNDS, int(min(max(left, LEAST_BESIDE), LEAST_ROUNDS))
-
-
-def _costs(records: Sequence[Mapping[str, Any]], ask: Ask) -> dict[str, float]:
-    """Seconds of one warm load until the first token, by loader, bringing the file into the page cache included.
-
-    Its times are thrown away: this only sizes the pass. A cold load takes longer on a slow disk.
-    """
-    costs = {}
-    for record in records:
-        if record["cache"] == "warm" and record["loader"] != CONTROL and record["reason"] is None:
-            begun = time.monotonic()
-            ask(record, "first_tokens")
-            costs[record["loader"]] = time.monotonic() - begun
-    return costs
 
 
 def _round(tasks: Sequence[tuple[dict[str, Any], str]], number: int, rng: random.Random, ask: Ask) -> None:
@@ -245,10 +236,7 @@ LOADING_SECONDS = 60.0
 
 
 class LoadingHypothesis(RangeHypothesis):
-    """How much of the time to first token goes into loading each workload's checkpoint, in percent.
-
-    `quantity` is the loader, `of` the page cache: cold or warm.
-    """
+    """Percent of the time to first token that goes into loading, by the loader `quantity` from a page cache `of`."""
 
     cpu_only = "loading is measured until the weights lie in main memory, and not on to a CUDA device"
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -174,25 +174,21 @@ def forked(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _in_child(work, writer, parent)
+        end_with(parent)
+        try:
+            answer = work()
+        except BaseException as error:
+            answer = {"reason": f"raises {in_one_line(error)}"}
+        os.write(writer, json.dumps(answer).encode())
+        os._exit(0)  # and nothing of the parent's: no exit handlers, no buffers written twice
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as pipe:
         text = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return {"reason": f"kills its process ({signal.Signals(os.WTERMSIG(status)).name})"}
-    answer: dict[str, Any] = json.loads(text or '{"reason": "ends its process"}')
+    answer = json.loads(text or '{"reason": "ends its process"}')
     return answer
-
-
-def _in_child(work: Callable[[], dict[str, Any]], writer: int, parent: int) -> NoReturn:
-    end_with(parent)
-    try:
-        answer = work()
-    except BaseException as error:
-        answer = {"reason": f"raises {in_one_line(error)}"}
-    os.write(writer, json.dumps(answer).encode())
-    os._exit(0)  # and nothing of the parent's: no exit handlers, no buffers written twice
 
 
 COLD_SHARE, WARM_SHARE = 0.01, 0.99

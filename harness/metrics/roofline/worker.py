@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter  # bound before any foreign code is imported
 from timeit import repeat
 from typing import Any
@@ -64,7 +65,9 @@ def fastest_read(weight_bytes: int) -> PeakKernel:
     width = min(WIDTH, count)
     rows = count // width
     plain_sum = PeakKernel("sum", 4 * count, lambda: torch.ones(count).sum)
-    product = PeakKernel("matrix-vector product", 4 * rows * width, lambda: _matrix_vector(rows, width))
+    product = PeakKernel(
+        "matrix-vector product", 4 * rows * width, lambda: partial(torch.mv, torch.ones(rows, width), torch.ones(width))
+    )
     return _fastest([plain_sum, product])
 
 
@@ -75,16 +78,10 @@ def _cut(shape: tuple[int, int, int]) -> tuple[int, int, int]:
 
 def _matmul(rows: int, inner: int, columns: int, dtype: torch.dtype, whose: str) -> PeakKernel:
     def build() -> Callable[[], Tensor]:
-        x = torch.randn(rows, inner).to(dtype)
-        weight = torch.randn(columns, inner).to(dtype)  # [out, in], as a model has them
-        return lambda: torch.nn.functional.linear(x, weight)
+        x, weight = torch.randn(rows, inner), torch.randn(columns, inner)  # [out, in], as a model has them
+        return partial(torch.nn.functional.linear, x.to(dtype), weight.to(dtype))
 
     return PeakKernel(f"{rows} x {inner} x {columns}, {whose}", 2 * rows * inner * columns, build)
-
-
-def _matrix_vector(rows: int, width: int) -> Callable[[], Tensor]:
-    matrix, vector = torch.ones(rows, width), torch.ones(width)
-    return lambda: torch.mv(matrix, vector)
 
 
 def _fastest(kernels: Sequence[PeakKernel]) -> PeakKernel:
@@ -152,7 +149,11 @@ def _round(
     rng = random.Random(f"roofline {bench.seed} {work.name} {worker.process} {number}")
     call_ns = {name: bench.subjects[name].call_ns for name in variants}
     call_ns |= {name: float(kernel.call_ns) for name, kernel in kernels.items()}
-    repeats = _repeats(bench, call_ns, variants)
+    repeats = {name: math.ceil(SAMPLE_NS / each_ns) for name, each_ns in call_ns.items()}
+    if bench.once or work.kind == "generate":
+        repeats |= dict.fromkeys(variants, 1)
+    if work.kind == "decode":
+        repeats |= {name: min(repeats[name], DECODE_ROOM - 2) for name in variants}
     slowest_ns = max(repeats[name] * call_ns[name] for name in call_ns)
     count = 1 if slowest_ns >= SHORT_SAMPLE_NS else 3 if slowest_ns >= FILLED_NS else 5
     lengths = call_lengths(work, round_index=number, count=count, seed=bench.seed)
@@ -183,16 +184,6 @@ def _round(
                 times = (spent.cpu_ns, spent.wall_ns - runner.uncounted_ns)
                 samples.append(Sample(name, sub_round, position, length, calls * runner.counts_as, *times, 0))
     return samples
-
-
-def _repeats(bench: Bench, call_ns: Mapping[str, float], variants: Sequence[str]) -> dict[str, int]:
-    """Calls in a sample."""
-    repeats = {name: math.ceil(SAMPLE_NS / each_ns) for name, each_ns in call_ns.items()}
-    if bench.once or bench.workload.kind == "generate":
-        repeats |= dict.fromkeys(variants, 1)
-    if bench.workload.kind == "decode":
-        repeats |= {name: min(repeats[name], DECODE_ROOM - 2) for name in variants}
-    return repeats
 
 
 VERBS = {"roofline": roofline}

@@ -127,8 +127,8 @@ def run_phases(
         wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
         what = {"rounds": rounds, "wall": wall}
         answer, lost = ask_about(measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, **what)
-        told = {name: {"reason": reason} for name, reason in lost.items()} | (answer["facts"] if answer else {})
-        facts |= {(workload, name): {"rounds": rounds, **fact} for name, fact in told.items()}
+        of_variants = {name: {"reason": reason} for name, reason in lost.items()} | (answer["facts"] if answer else {})
+        facts |= {(workload, name): {"rounds": rounds, **fact} for name, fact in of_variants.items()}
         rows += [
             [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
             for name, round_index, call, tokens, plain_ns, spent in (answer["rows"] if answer else ())

@@ -41,11 +41,7 @@ Log = list[tuple[int, int]]
 
 
 def names_of(variant: Variant) -> Mapping[str, Mapping[str, str]]:
-    """A variant's map (module → function → names); empty where its own source has the names.
-
-    Raises:
-        PhaseError: it has neither, or is compiled.
-    """
+    """A variant's map (module → function → names); empty where its own source has the names. Raises PhaseError."""
     if variant.compiled:
         raise PhaseError(f"{variant.name}: compiled, so that its phases run in kernels they share")
     module = str(getattr(variant.build, "module", None))
@@ -143,8 +139,7 @@ class _Finder(MetaPathFinder):
 def instrument(variant: Variant, tag: str) -> Instrumented:
     """The variant from a private import of its marked source; `tag` (a word) makes the import its own.
 
-    Raises:
-        PhaseError: its source names no phases, or the names and the source differ.
+    Raises PhaseError where its source names no phases, or the names and the source differ.
     """
     map_ = names_of(variant)
     made = Instrumented(variant, [], {})

@@ -28,10 +28,7 @@ CRITICAL, MODERATE = 0.10, 0.05
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole, 0 to 1. `low` to `high`: t interval over `rounds`. `error`: its standard error.
-
-    `seconds`: time of the calls behind it, marked and plain.
-    """
+    """A part of a whole, 0 to 1, with its t interval and standard error. `seconds`: of the calls, marked and plain."""
 
     value: float
     low: float
@@ -46,8 +43,8 @@ def share(
 ) -> Share:
     """Share of `phases` in the denominator `of` (a key of DENOMINATORS), from rows of `RunFolder.read_phases`.
 
-    A phase that never ran counts nothing. Raises ValueError: no rows; a phase or denominator that there is not; a
-    phase outside the denominator; one that a fused attention kernel has swallowed.
+    A phase that never ran counts 0. Raises ValueError: no rows; an unknown phase or denominator; a phase outside the
+    denominator; one that is part of a fused attention kernel.
     """
     part = _interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
     rows = _rows(table, workload, variant)
@@ -157,9 +154,8 @@ class Agreement:
 def sampled_phases(folded: str, lines: Lines) -> Mapping[frozenset[str], int]:
     """Samples of a profile (folded stacks, as the profile pass writes them) by the phases they may belong to.
 
-    Going up from the leaf, the first line that the map knows decides; a line of several phases is narrowed down by the
-    functions between it and the leaf (FRAMES), and stays a set where these say nothing. Samples outside the call (its
-    preparation) are left out.
+    From the leaf upwards, the first line that the map knows decides; a line of several phases is narrowed down by the
+    functions between it and the leaf (FRAMES), if they can. Samples outside the call (its preparation) are left out.
     """
     counts: Counter[frozenset[str]] = Counter()
     for line in folded.splitlines():
@@ -172,17 +168,17 @@ def sampled_phases(folded: str, lines: Lines) -> Mapping[frozenset[str], int]:
 
 
 def _phases_of(frames: Sequence[str], lines: Lines) -> frozenset[str]:
-    said: frozenset[str] | None = None
+    hints: frozenset[str] | None = None
     for depth, frame in enumerate(reversed(frames)):
         function, _, place = frame.rpartition(" (")
         file, _, number = place.rstrip(")").rpartition(":")
         if file in lines and number in lines[file]:
             own, called = (frozenset(part) for part in lines[file][number])
-            narrowed = (own | called) & said if depth and said else frozenset[str]()
+            narrowed = (own | called) & hints if depth and hints else frozenset[str]()
             return narrowed or own or frozenset({OTHER})
         if function in FRAMES:
             hint = frozenset(FRAMES[function])
-            said = hint if said is None else said & hint or said
+            hints = hint if hints is None else hints & hint or hints
     return frozenset({OTHER})
 
 
@@ -195,13 +191,13 @@ def agreements(
     if not total:
         raise ValueError(f"no samples of {variant} on {workload}")
     ran = [frozenset({phase}) for phase in PHASES if rounds[phase].any()]
-    found = []
+    groups = []
     for group in _merged([*ran, *sampled]):
         members = tuple(phase for phase in PHASES if phase in group)
         timed = _interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
         part = sum(count for phases, count in sampled.items() if phases <= group) / total
-        found.append(Agreement(members, timed, part, math.sqrt(part * (1 - part) / total)))
-    return sorted(found, key=lambda agreement: -agreement.timed.value)
+        groups.append(Agreement(members, timed, part, math.sqrt(part * (1 - part) / total)))
+    return sorted(groups, key=lambda agreement: -agreement.timed.value)
 
 
 def _merged(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:

@@ -70,12 +70,12 @@ def phases(worker: Worker, workload: str, variants: Sequence[str], rounds: int, 
         facts[name] = {"reason": None, "readings": timestamps, "lines": made.lines}
     worker.mark(-1)
     cost_ns = timeit(thread_time_ns, number=1000) * 1e6  # of one timestamp
-    dear = any(facts[name]["readings"] * cost_ns > TIMESTAMP_SHARE * bench.subjects[name].call_ns for name in marked)
-    clock = perf_counter_ns if wall or dear else thread_time_ns
+    costly = any(facts[name]["readings"] * cost_ns > TIMESTAMP_SHARE * bench.subjects[name].call_ns for name in marked)
+    clock = perf_counter_ns if wall or costly else thread_time_ns
     for name, made in marked.items():
         made.set_clock(clock)
         facts[name]["clock"] = "thread CPU" if clock is thread_time_ns else "wall"
-    retakes = RETAKES if dear and not wall and bench.workload.lengths == "repeated" else 0
+    retakes = RETAKES if costly and not wall and bench.workload.lengths == "repeated" else 0
     this = _Pass(worker, bench, marked, clock, retakes)
     rows = [row for round_index in range(rounds if marked else 0) for row in _round(this, round_index)]
     return {"rows": rows, "facts": facts}
