@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
+from llama_workbench.harness.judge.stopping import open_contrasts
 from llama_workbench.harness.metrics.attribution.grid import (
     GRID,
     Factor,
@@ -26,15 +27,16 @@ from llama_workbench.harness.metrics.attribution.grid import (
     effect_count,
 )
 from llama_workbench.harness.metrics.attribution.metric import (
+    METRIC,
     Attribution,
     attribute,
     dummy_series,
     judge_factor,
     measured_grid,
-    open_effects,
     refusal,
     verdict_on,
 )
+from llama_workbench.harness.spec.experiments import Contrast
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats import samples as stats
@@ -222,7 +224,7 @@ def test_calling_old_new_turns_the_effects_of_that_factor_over(seed: int, turned
     signs = GRID.signs() * [-1 if factor.name in turned else 1 for factor in GRID.factors]
     order = [int(np.flatnonzero((GRID.signs() == row).all(axis=1))[0]) for row in signs]
     found, other = (
-        {effect.name: effect.values for effect in open_effects(np.median(times, axis=1), alpha=ALPHA)}
+        {name: -np.median(times, axis=1) @ weights for name, weights in contrasts().items()}
         for times in (logs, logs[:, :, order])
     )
     for name in GRID.terms():
@@ -427,23 +429,26 @@ def test_the_loop_stops_by_the_intervals_that_judge() -> None:
     """Fed round by round, an effect is open exactly as long as judging the same rounds says inconclusive."""
     logs = log_times({"ops": 0.3, "layout": 0.02}, rounds=50, sub_rounds=1, sd=0.006)
     samples = frame(logs)
+    same = Region.same_within_percent(1)
+    every = [Contrast(name, CELLS, tuple(weights), same) for name, weights in contrasts().items()]
     for rounds in (0, 1, 8, 16, 24, 32, 50):
         times = grid_times(samples[samples["round"] < rounds], workload="w", clock="cpu")
-        open_ = {effect.name for effect in open_effects(times.logs, alpha=ALPHA)}
+        open_ = {contrast.name for contrast, _ in open_contrasts(every, times.logs, alpha=ALPHA)}
         here = samples[samples["round"] < rounds]
         found = attribute(measured_grid(evidence(here), "w", seed=0), alpha=ALPHA)
         assert open_ == {name for name, effect in found.effects.items() if effect.verdict == "inconclusive"}
     assert open_ == set()
-    assert [effect.name for effect in open_effects([], alpha=ALPHA, wanted=["ops", "cache:layout"])] == [
-        "ops",
-        "layout:cache",
-    ]
+    asked = METRIC.hypothesis(metric="attribution", workloads=("w",), quantity="operations").contrasts()
+    assert [contrast.name for contrast, _ in open_contrasts(asked, [], alpha=ALPHA)] == ["architecture", "operations"]
+    assert {contrast.region for contrast in (*asked, *every)} == {Region.same_within_percent(1)}
 
 
 def test_another_grid_works_alike() -> None:
     assert SMALL.cells() == ("small_a0_o0", "small_a0_o1", "small_a1_o0", "small_a1_o1")
     assert effect_count(SMALL) == 7
     logs = np.random.default_rng(0).normal(0, 0.001, (8, 4)) - [0, 0, 0.1, 0.1]  # too few rounds: all are open
-    values = {effect.name: effect.values.mean() for effect in open_effects(logs, alpha=0.01, grid=SMALL)}
+    same = Region.same_within_percent(1)
+    every = [Contrast(name, SMALL.cells(), tuple(weights), same) for name, weights in contrasts(SMALL).items()]
+    values = {contrast.name: values.mean() for contrast, values in open_contrasts(every, logs, alpha=0.01)}
     assert values["architecture"] == values["a"] == pytest.approx(0.1, abs=1e-3)
     assert values["operations"] == pytest.approx(0, abs=1e-3)

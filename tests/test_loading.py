@@ -15,7 +15,7 @@ import torch
 
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness.metrics.loading import loaders
+from llama_workbench.harness.metrics.loading import worker as loaders
 from llama_workbench.harness.metrics.loading.metric import (
     BASELINE,
     CONTROL,

@@ -18,7 +18,6 @@ from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.metrics.memory.live_tensors import bytes_by_kind, kind_of, live_tensors, tensors_since
 from llama_workbench.harness.metrics.memory.metric import (
     QUANTITIES,
     _short,
@@ -26,7 +25,14 @@ from llama_workbench.harness.metrics.memory.metric import (
     memory_results,
     run_memory,
 )
-from llama_workbench.harness.metrics.memory.worker import memory, memory_held
+from llama_workbench.harness.metrics.memory.worker import (
+    bytes_by_kind,
+    kind_of,
+    live_tensors,
+    memory,
+    memory_held,
+    tensors_since,
+)
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.folder import RunFolder
@@ -149,8 +155,7 @@ def test_each_tensor_of_the_modular_model_gets_its_kind(name: str, tokens: int) 
         model.forward(torch.arange(length)[None] + 1, 0)
     found = tensors_since(before)
     kinds = {
-        place: kind_of(holding.tensor, config, lengths=(tokens, 17), built=place in built)
-        for place, holding in found.items()
+        place: kind_of(tensor, config, lengths=(tokens, 17), built=place in built) for place, tensor in found.items()
     }
     assert kinds == known_parts(model, {address(tensor) for tensor in weights.values()})
 

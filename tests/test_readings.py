@@ -21,8 +21,7 @@ from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.metrics.base import PassContext, subjects
 from llama_workbench.harness.metrics.check import metric as check_metric
-from llama_workbench.harness.metrics.check.checks import Case
-from llama_workbench.harness.metrics.check.metric import CheckHypothesis
+from llama_workbench.harness.metrics.check.metric import Case, CheckHypothesis
 from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..evidence.effect import ALPHA, decided, rounds_needed
 from ..measure.measurement import Remaining
-from ..metrics.attribution.grid import ARCHITECTURE, OPERATIONS
-from ..metrics.attribution.metric import OpenEffect, open_effects
 from ..spec.comparison import Comparison, Metric
-from ..spec.experiments import Experiment
+from ..spec.experiments import Contrast, Experiment
 from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, first_interval, next_look, running_interval
@@ -40,7 +38,7 @@ class StoppingRule:
         self.clocks = clocks
         self.series: dict[Comparison, list[float]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
-        self.grids: dict[str, tuple[tuple[str, ...], list[NDArray[np.float64]]]] = {}
+        self.grids: dict[str, tuple[tuple[str, ...], list[NDArray[np.float64]]]] = {}  # cells, rounds of log times
         for experiment in experiments:
             workload = experiment.workload.name
             pairs = [target.comparison for target in experiment.targets]
@@ -70,13 +68,14 @@ class StoppingRule:
     def remaining(self, experiment: Experiment) -> Remaining:
         """What the experiment still needs."""
         waiting = [target for target in experiment.targets if not self._is_settled(target.comparison, target.region)]
-        open_ = self._open_in_grid(experiment)
+        _, logs = self.grids.get(experiment.workload.name, ((), []))
+        open_ = open_contrasts(experiment.contrasts, logs, alpha=self.alpha)
         rounds = [self._rounds_left(self.series.get(each.comparison, []), each.region) for each in waiting]
-        rounds += [self._rounds_left(effect.values, effect.region) for effect in open_]
+        rounds += [self._rounds_left(values, contrast.region) for contrast, values in open_]
         if not rounds:
             return Remaining((), False, 0.0, 0.0)
         pairs = [target.comparison for target in waiting]
-        counts = [len(self.series.get(pair, [])) for pair in pairs] + [len(effect.values) for effect in open_]
+        counts = [len(self.series.get(pair, [])) for pair in pairs] + [len(values) for _, values in open_]
         missing = first_interval(self.alpha) - min(counts)
         for name in experiment.controls:
             pair = _control_pair(name, experiment)
@@ -89,14 +88,6 @@ class StoppingRule:
         # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
         settles = float(missing) if missing > 0 else min(rounds)
         return Remaining(participants, missing > 0, settles, max(rounds), len(rounds))
-
-    def _open_in_grid(self, experiment: Experiment) -> tuple[OpenEffect, ...]:
-        """The effects of the workload's grid, if it has one, that the rounds so far do not settle."""
-        if not experiment.grid:
-            return ()
-        wanted = (ARCHITECTURE, OPERATIONS)
-        _, logs = self.grids[experiment.workload.name]
-        return open_effects(logs, alpha=self.alpha, wanted=wanted)
 
     def _rounds_left(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
         """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
@@ -113,6 +104,18 @@ class StoppingRule:
     def _is_settled(self, pair: Comparison, region: Region) -> bool:
         interval = running_interval(self.series.get(pair, []), self.alpha)
         return decided(interval, region) and _is_known(interval, PRECISION)
+
+
+def open_contrasts(
+    contrasts: Sequence[Contrast], logs: ArrayLike, *, alpha: float
+) -> list[tuple[Contrast, NDArray[np.float64]]]:
+    """The contrasts that the rounds so far do not settle, with one value a round; `logs` [rounds, cells] of a call."""
+    open_ = []
+    for contrast in contrasts:
+        values = -np.reshape(np.asarray(logs, dtype=np.float64), (-1, len(contrast.cells))) @ contrast.weights
+        if not decided(running_interval(values, alpha), contrast.region):
+            open_.append((contrast, values))
+    return open_
 
 
 def _is_known(interval: Interval, precision: float) -> bool:

@@ -64,11 +64,10 @@ class Judged:
 class Metric(ABC, Generic[H]):
     """One metric.
 
-    `names` are the words for `metric = ...` in a claim. `title` says in words what its pass does; empty where it has
-    none, because rounds of timing are all it needs. `needs_cache`: whether its pass writes into the cache. `about`
-    says in a sentence what a claim of this metric is about, `page` which page of the dashboard shows it. `inside`: what
-    of it was timed and can be looked into. `is_exact`: its values are counted or tried. `looks_once`: the number of
-    rounds was fixed beforehand.
+    `names`: the words for `metric = ...` in a claim. `title`: what its pass does; empty where rounds of timing are all
+    it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is about, in a
+    sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked into.
+    `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -83,10 +82,7 @@ class Metric(ABC, Generic[H]):
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:
-        """The verdict, from a run's evidence; what `read` gave is under the first name in `evidence.passes`.
-
-        alpha: of each interval.
-        """
+        """The verdict, each interval at `alpha`; what `read` gave is under the first name in `evidence.passes`."""
 
     def run(self, hypotheses: Sequence[H], context: PassContext) -> None:
         """Make the pass for all hypotheses at once, and write what it gives into the run folder.
@@ -134,7 +130,7 @@ class ValueMetric(Metric[V], Generic[V]):
         missing = [effect for effect in effects if effect.verdict == NOT_MEASURABLE]
         if len(missing) == len(effects):
             return Judged(NOT_MEASURABLE, reasons(effects), tuple(effects))
-        verdict, reason = combine([effect for effect in effects if effect not in missing])
+        verdict, reason = combine([effect for effect in effects if effect.verdict != NOT_MEASURABLE])
         return Judged(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, tuple(effects))
 
 
@@ -165,17 +161,17 @@ class IntervalMetric(ValueMetric[V], Generic[V]):
 
 def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
     """The effect of a hypothesis without its value yet; `metric` says of what the value will be."""
-    variant, baseline = getattr(hypothesis, "variant", ""), getattr(hypothesis, "baseline", None) or ""
-    effect = Effect(
+    return Effect(
         workload=workload,
-        variant=variant,
-        baseline=baseline,
+        variant=getattr(hypothesis, "variant", ""),
+        baseline=getattr(hypothesis, "baseline", None) or "",
+        metric=metric,
+        unit=hypothesis.unit,
         rounds=0,
         seconds=0.0,
         verdict=NOT_MEASURABLE,
         warnings=(),
     )
-    return replace(effect, metric=metric, unit=hypothesis.unit)
 
 
 def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect:
@@ -188,12 +184,12 @@ def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect
     if region.excludes(effect.low, effect.high):
         return replace(effect, verdict="refuted", warnings=notes)
     crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
-    told = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
-    return replace(effect, verdict="inconclusive", warnings=(told, *notes))
+    reason = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
+    return replace(effect, verdict="inconclusive", warnings=(reason, *notes))
 
 
 def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
-    """What to tell who asks for a quantity that no pass finds out; empty where it is known."""
+    """Why a hypothesis cannot ask for this quantity; empty where it can."""
     if quantity in known:
         return ""
     near = difflib.get_close_matches(quantity, known, n=1)
@@ -206,11 +202,6 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     is_exact = True
 
-    def subject(self, hypothesis: V, workload: str) -> Subject:
-        """What the hypothesis asks about on a workload."""
-        sides = (getattr(hypothesis, "variant", ""), getattr(hypothesis, "baseline", None) or "")
-        return self.names[0], getattr(hypothesis, "quantity", ""), workload, *sides
-
     def store(self, results: Sequence[ExactResult], context: PassContext) -> None:
         """Add results to findings.json, which all exact metrics share."""
         context.folder.write_json(FINDINGS, [*context.folder.records(FINDINGS), *results])
@@ -222,9 +213,10 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The value; its interval is a point."""
-        subject = self.subject(hypothesis, workload)
-        effect = no_value(hypothesis, workload, subject[1] or subject[0])
-        result: ExactResult | None = evidence.passes.get(self.names[0], {}).get(subject)
+        metric, quantity = self.names[0], getattr(hypothesis, "quantity", "")
+        effect = no_value(hypothesis, workload, quantity or metric)
+        subject = (metric, quantity, workload, effect.variant, effect.baseline)
+        result: ExactResult | None = evidence.passes.get(metric, {}).get(subject)
         if result is None:
             return replace(effect, warnings=("this run has not looked",))
         if math.isnan(result.value):
@@ -255,13 +247,13 @@ def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alp
     timed = [compare_sides(evidence, each, anything, "operations", alpha) for each in wanted]
     if not timed:
         return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
-    open_ = [
+    unsettled = [
         replace(effect, warnings=("too few rounds for an interval",)) if effect.verdict == "supported" else effect
         for effect in timed
-        if not (effect.verdict == "supported" and effect.low > 0 and math.isfinite(effect.high))
+        if effect.verdict != "supported" or effect.low <= 0 or math.isinf(effect.high)
     ]
-    if open_:
-        return Judged("inconclusive", reasons(open_))
+    if unsettled:
+        return Judged("inconclusive", reasons(unsettled))
     gains = []
     for comparison, effect in zip(wanted, timed, strict=True):
         low, high = evidence.allowance(comparison)

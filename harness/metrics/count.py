@@ -10,8 +10,7 @@ import ast
 import io
 import math
 import tokenize
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -29,38 +28,29 @@ class CountError(ValueError):
     """Nothing can be counted; the text says why, and what could be."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """One file of a variant: its dotted name inside `variants/` and its text."""
-
-    name: str
-    text: str
-
-
-def sources(variant: str) -> tuple[Source, ...]:
-    """The files behind a variant, its own first. Raises CountError for one that is not of this repository."""
+def sources(variant: str) -> dict[str, str]:
+    """A variant's files, its own first: dotted name in `variants/` → text. Raises CountError for foreign variants."""
     start = getattr(variants.get(variant).build, "module", None)
     if start is None:
         raise CountError(f"variant {variant!r} has no source here to count")
     folder = Path(variants.__file__).parent
-    found: dict[str, Source] = {}
+    texts: dict[str, str] = {}
     queue = [start.lstrip(".")]
     while queue:
         name = queue.pop(0)
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
-        if name in found or name in SHARED or not path.is_file():
-            continue
-        found[name] = Source(name, path.read_text(encoding="utf-8"))
-        queue += _imported(found[name])
-    return tuple(found.values())
+        if name not in texts and name not in SHARED and path.is_file():
+            texts[name] = path.read_text(encoding="utf-8")
+            queue += _imported(name, texts[name])
+    return texts
 
 
-def _imported(source: Source) -> list[str]:
+def _imported(name: str, text: str) -> list[str]:
     """Names, inside `variants/`, of the modules that a file imports by relative imports."""
     names = []
-    for node in ast.walk(ast.parse(source.text)):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level:
-            above = source.name.split(".")[: -node.level]
+            above = name.split(".")[: -node.level]
             module = ".".join([*above, *([node.module] if node.module else [])])
             names += [module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)]
     return names
@@ -68,9 +58,8 @@ def _imported(source: Source) -> list[str]:
 
 def lines(text: str) -> int:
     """Lines that hold code."""
-    tree = ast.parse(text)
     documentation: set[int] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(text)):
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         if documented and ast.get_docstring(node, clean=False) is not None:  # type: ignore[arg-type]
             first = node.body[0]  # type: ignore[attr-defined]
@@ -92,19 +81,18 @@ def units(text: str) -> int:
     return sum(isinstance(node, kinds) and not node.name.startswith("_") for node in ast.parse(text).body)
 
 
-def functions(text: str) -> int:
-    """Functions and methods."""
+def _functions(text: str) -> int:
     return sum(isinstance(node, ast.FunctionDef) for node in ast.walk(ast.parse(text)))
 
 
-QUANTITIES: Mapping[str, Callable[[tuple[Source, ...]], int]] = {
-    "lines": lambda files: sum(lines(file.text) for file in files),
-    "lines_of_the_largest_file": lambda files: max(lines(file.text) for file in files),
-    "functions": lambda files: sum(functions(file.text) for file in files),
-    "units": lambda files: sum(units(file.text) for file in files),
+QUANTITIES: Mapping[str, Callable[[Collection[str]], int]] = {
+    "lines": lambda texts: sum(map(lines, texts)),
+    "lines_of_the_largest_file": lambda texts: max(map(lines, texts)),
+    "functions": lambda texts: sum(map(_functions, texts)),  # and methods
+    "units": lambda texts: sum(map(units, texts)),
     "files": len,
 }
-"""What can be counted, by the name that a claim uses."""
+"""What can be counted, by the name that a claim uses, from the texts of a variant's files."""
 
 
 def count(variant: str, quantity: str) -> tuple[int, str]:
@@ -112,8 +100,8 @@ def count(variant: str, quantity: str) -> tuple[int, str]:
     if quantity not in QUANTITIES:
         raise CountError(f"cannot count {quantity!r}; these can be: {', '.join(QUANTITIES)}")
     files = sources(variant)
-    value = QUANTITIES[quantity](files)
-    return value, f"{variant}: {value} in {', '.join(file.name for file in files)}"
+    value = QUANTITIES[quantity](files.values())
+    return value, f"{variant}: {value} in {', '.join(files)}"
 
 
 class CountHypothesis(RangeHypothesis):

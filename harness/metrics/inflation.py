@@ -34,6 +34,18 @@ class Quotient:
         """True if none of it lies from `low` to `high`."""
         return all(end < low or high < start for start, end in self.pieces)
 
+    def place(self, low: float, high: float) -> str:
+        """Where it lies to `low` and `high`: "inside", "below", "above" or "open".
+
+        A gain that may be 0 or a loss leaves a piece below and one above; what the claim promised was not there, which
+        is more than any factor: "above".
+        """
+        if self.inside(low, high):
+            return "inside"
+        if not self.outside(low, high):
+            return "open"
+        return "below" if self.pieces and 0 <= self.pieces[-1][1] < low else "above"
+
     def describe(self) -> str:
         """In words: "12 to 34", "at least 40, or at most -300"."""
         return ", or ".join(_piece(low, high) for low, high in reversed(self.pieces)) or "beyond all bounds"
@@ -44,26 +56,20 @@ def quotient(numerator: float, low: float, high: float) -> Quotient:
 
     Fieller's logic: the quotients that the data allow are those whose x lies in the interval. They hold with its
     confidence and need no normal approximation. An interval with 0 inside gives two pieces without bound: a gain that
-    may be nil may have been inflated by any factor. Raises ValueError for other arguments.
+    may be 0 may have been inflated by any factor. Raises ValueError for other arguments.
     """
     if not (low <= high and 0 < numerator < math.inf):
         raise ValueError(f"expected a positive numerator and low <= high, not {numerator}, {low} and {high}")
     if low > 0 or high < 0:
         return Quotient(((numerator / high, numerator / low),))
-    pieces = []
-    if low < 0:
-        pieces.append((-math.inf, numerator / low))
-    if high > 0:
-        pieces.append((numerator / high, math.inf))
-    return Quotient(tuple(pieces))
+    below = [(-math.inf, numerator / low)] if low < 0 else []
+    above = [(numerator / high, math.inf)] if high > 0 else []
+    return Quotient((*below, *above))
 
 
 @dataclass(frozen=True)
 class Inflation:
-    """How many times too high a claim was: claimed gain over measured gain, for the low and the high end of the claim.
-
-    verdict on "too high by `times`": supported, refuted, depends (on which end of the claim is meant) or inconclusive.
-    """
+    """Claimed gain over measured gain, for both ends of the claim; "depends": on which end of the claim is meant."""
 
     ends: tuple[Quotient, ...]
     verdict: str
@@ -82,22 +88,13 @@ def inflation(claimed: tuple[float, float], low: float, high: float, times: tupl
     if not 0 < times[0] < times[1]:
         raise ValueError(f"times = {times}: expected 0 < low < high")
     ends = [quotient(ratio - 1, low - 1, high - 1) for ratio in claimed]
-    words = []
-    for end in ends:
-        if end.inside(*times):
-            words.append("inside")
-        elif not end.outside(*times):
-            words.append("open")
-        else:
-            # A gain that may be nil or a loss leaves a piece below and one above; what the claim promised was not
-            # there, which is more than any factor.
-            words.append("below" if end.pieces and 0 <= end.pieces[-1][1] < times[0] else "above")
-    if "open" in words:
-        verdict = "inconclusive"
-    elif words[0] == words[1]:
-        verdict = "supported" if words[0] == "inside" else "refuted"
-    else:
-        verdict = "depends"
+    match [end.place(*times) for end in ends]:
+        case ["open", _] | [_, "open"]:
+            verdict = "inconclusive"
+        case ["inside", "inside"]:
+            verdict = "supported"
+        case [one, other]:
+            verdict = "refuted" if one == other else "depends"
     measured = f"measured gain {_percent(low - 1)} to {_percent(high - 1)}"
     reason = "; ".join(
         f"{ratio:g}x was too high by a factor of {end.describe()}" for ratio, end in zip(claimed, ends, strict=True)
@@ -114,8 +111,6 @@ def _piece(low: float, high: float) -> str:
         return "anything" if math.isinf(high) else f"at most {high:.3g}"
     return f"at least {low:.3g}" if math.isinf(high) else f"{low:.3g} to {high:.3g}"
 
-
-# -- the metric --------------------------------------------------------------------------------------------------------
 
 _AboveOne = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=1)]
 
@@ -163,14 +158,18 @@ class InflationMetric(Metric[InflationHypothesis]):
 def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
     """The factor on one workload, from the measured ratio."""
     assert hypothesis.range is not None
-    found = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
-    pieces = [piece for end in found.ends for piece in end.pieces]
-    effect = no_value(hypothesis, gain.workload, "claimed gain over measured gain")
-    ratio = (sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf
-    low = min((low for low, _ in pieces), default=-math.inf)
-    high = max((high for _, high in pieces), default=math.inf)
-    effect = replace(effect, ratio=ratio, low=low, high=high, rounds=gain.rounds, seconds=gain.seconds)
-    return replace(effect, verdict=found.verdict, warnings=(found.reason,))
+    judged = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
+    pieces = [piece for end in judged.ends for piece in end.pieces]
+    return replace(
+        no_value(hypothesis, gain.workload, "claimed gain over measured gain"),
+        ratio=(sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf,
+        low=min((low for low, _ in pieces), default=-math.inf),
+        high=max((high for _, high in pieces), default=math.inf),
+        rounds=gain.rounds,
+        seconds=gain.seconds,
+        verdict=judged.verdict,
+        warnings=(judged.reason,),
+    )
 
 
 METRIC = InflationMetric()

@@ -14,12 +14,9 @@ from .base import Metric
 @cache
 def metrics() -> tuple[Metric[Any], ...]:
     """All metrics, in alphabetical order of their first names. No torch is imported."""
-    found = []
-    for entry in pkgutil.iter_modules(package.__path__):
-        module = import_module(f"{package.__name__}.{entry.name}{'.metric' if entry.ispkg else ''}")
-        if hasattr(module, "METRIC"):
-            found.append(module.METRIC)
-    return tuple(sorted(found, key=lambda metric: metric.names))
+    names = (f"{entry.name}.metric" if entry.ispkg else entry.name for entry in pkgutil.iter_modules(package.__path__))
+    modules = [import_module(f"{package.__name__}.{name}") for name in names]
+    return tuple(sorted((one.METRIC for one in modules if hasattr(one, "METRIC")), key=lambda metric: metric.names))
 
 
 def names() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from ..evidence.evidence import Evidence
 from ..evidence.numbers import exp
@@ -46,8 +46,7 @@ class Trend:
     """How a gain changes with size.
 
     rise: the fitted ratio at the largest size over that at the smallest, with its interval; above 1 the gain grows.
-    falls: pairs of sizes between which it falls for certain. verdict on "the gain grows": supported, refuted, depends
-    (grows as a whole, falls in between) or inconclusive.
+    falls: pairs of sizes between which it falls for certain. verdict: on "the gain grows".
     """
 
     rise: float
@@ -63,9 +62,8 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
 
     The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
     "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
-    falls" alone is refuted by one dip between neighbours, and supported only by intervals that do not touch; it is the
-    second question: a rise with a certain fall in it is "depends". Why a margin: a gain that does not change could
-    never be told from one that grows by nothing.
+    falls" alone would be refuted by one dip between neighbours: a rise with a certain fall in it is "depends". Why a
+    margin: a gain that does not change could never be distinguished from one that grows by nothing.
 
     The interval of the rise takes every gain's interval at its worst end: wider than independence would allow (for four
     sizes in equal steps of log size by a factor of 1.8), and valid without it. Raises ValueError for fewer than two
@@ -79,9 +77,8 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     logs = [math.log(size) for size in sizes]
     centre = sum(logs) / len(logs)
     scale = (logs[-1] - logs[0]) / sum((x - centre) ** 2 for x in logs)
-    weights = [scale * (x - centre) for x in logs]
-    rise = sum(w * _log(gain.ratio) for w, gain in zip(weights, ordered, strict=True))
-    weighted = [(w, gain) for w, gain in zip(weights, ordered, strict=True) if w]
+    weighted = [(w, gain) for x, gain in zip(logs, ordered, strict=True) if (w := scale * (x - centre))]
+    rise = sum(w * _log(gain.ratio) for w, gain in weighted)
     low = sum(w * _log(gain.low if w > 0 else gain.high) for w, gain in weighted)
     high = sum(w * _log(gain.high if w > 0 else gain.low) for w, gain in weighted)
     falls = tuple(
@@ -130,10 +127,9 @@ def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float,
     """Fit decode time against position, over workloads that differ in the position alone.
 
     `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
-    is up to 64 further on, by about as much on each workload, so it moves the line and hardly turns it. The k-th round
-    of every workload makes the k-th line (least squares through the median times); rounds without partners are left
-    out. Between two variants the difference is taken pair by pair before the fit. Raises ValueError for fewer than two
-    positions.
+    is up to 64 further on, about equally on each workload, which moves the line and hardly turns it. The k-th round of
+    every workload makes the k-th line (least squares through the median times); rounds without partners are left out.
+    Between two variants the difference is taken pair by pair before the fit. Raises ValueError for one position.
     """
     if len(times) < 2:
         raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
@@ -190,12 +186,11 @@ class Sweep:
         settled = [(size, state) for size, state in self.states.items() if state != "open"]
         if not settled:
             return "open at every size"
-        parts = [f"{settled[0][1]} at every size that is settled"]
-        if self.crossings:
-            parts = [f"{self.crossings[0].before} up to {self.crossings[0].low:g}"]
-            parts += [
-                f"{c.after} from {c.high:g} (crosses at about {float(f'{c.estimate:.2g}'):g})" for c in self.crossings
-            ]
+        first = f"up to {self.crossings[0].low:g}" if self.crossings else "at every size that is settled"
+        parts = [f"{settled[0][1]} {first}"]
+        parts += [
+            f"{c.after} from {c.high:g} (crosses at about {float(f'{c.estimate:.2g}'):g})" for c in self.crossings
+        ]
         still_open = [f"{size:g}" for size, state in self.states.items() if state == "open"]
         return ", ".join(parts) + (f"; open at {', '.join(still_open)}" if still_open else "")
 
@@ -203,8 +198,7 @@ class Sweep:
 def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
     """Between which sizes an effect leaves or enters a region, say ±1 %.
 
-    `effects` maps size (such as the width of a model) → interval of its log ratio. All brackets hold at once with the
-    confidence that all the intervals have together.
+    `effects`: size (such as the width of a model) → interval of its log ratio. All crossings hold at once if these do.
     """
     sizes = sorted(effects)
     states = {size: _state(effects[size], region) for size in sizes}
@@ -249,15 +243,6 @@ def _passed(
     return math.exp(math.log(low) + part * (math.log(high) - math.log(low)))
 
 
-# -- the metric --------------------------------------------------------------------------------------------------------
-
-
-def _several(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(names) < 2:
-        raise ValueError("too few")
-    return names
-
-
 class ScalingHypothesis(GainHypothesis):
     """The gain of `variant` over `baseline` rises from the shortest workload to the longest."""
 
@@ -265,9 +250,7 @@ class ScalingHypothesis(GainHypothesis):
     least_workloads = 2
 
     metric: Literal["trend"]
-    workloads: Annotated[
-        Names, AfterValidator(_several), Field(description="a list of two or more names without repeats")
-    ]
+    workloads: Annotated[Names, Field(min_length=2, description="a list of two or more names without repeats")]
 
 
 class ScalingMetric(Metric[ScalingHypothesis]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
 
@@ -91,13 +92,11 @@ class TimeHypothesis(Hypothesis):
 
     def comparisons(self) -> Iterator[Comparison]:
         """Every effect that it takes, baseline by baseline, workload by workload."""
-        for baseline in self.baseline:
-            for workload in self.workloads:
-                yield Comparison(workload, self.variant, baseline, self.metric)
+        pairs = itertools.product(self.baseline, self.workloads)
+        return (Comparison(workload, self.variant, baseline, self.metric) for baseline, workload in pairs)
 
     def targets(self) -> Iterator[Target]:
-        for comparison in self.comparisons():
-            yield Target(comparison, self.region, self.evidence)
+        return (Target(comparison, self.region, self.evidence) for comparison in self.comparisons())
 
     def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.

@@ -18,7 +18,7 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..claims.model import Claim
 from ..spec.comparison import Comparison
-from ..spec.experiments import Experiment, Target, without
+from ..spec.experiments import Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import Region
 from .selection import PlanError, Request, ad_hoc_pairs, added_names, check_evidence, check_variant, selected
@@ -103,11 +103,11 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     looked_at: dict[str, list[str]] = {name: [] for name in workloads}
     for where, variant in (pair for _, part in here for pair in part.subjects()):
         looked_at.setdefault(where, []).append(variant)
-    grids = {name: part.grid() for _, part in here if part.grid() for name in part.workload_names()}
+    contrasts = {name: part.contrasts() for _, part in here if part.contrasts() for name in part.workload_names()}
     experiments = tuple(
-        _experiment(workload, targets[name], looked_at[name], grids.get(name, ()), shapes)
+        _experiment(workload, targets[name], looked_at[name], contrasts.get(name, ()), shapes)
         for name, workload in workloads.items()
-        if targets[name] or name in grids or looked_at[name]
+        if targets[name] or name in contrasts or looked_at[name]
     )
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
@@ -185,10 +185,11 @@ def _experiment(
     workload: Workload,
     targets: Sequence[Target],
     looked_at: Sequence[str],
-    grid: tuple[str, ...],
+    contrasts: tuple[Contrast, ...],
     shapes: Mapping[str, Geometry],
 ) -> Experiment:
     names = tuple(dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant)))
+    grid = contrasts[0].cells if contrasts else ()
     names = tuple(dict.fromkeys((*names, *looked_at, *grid)))
     if not targets and not grid:  # nothing is timed against anything
         return Experiment(workload, names, names[0], (), ())
@@ -204,4 +205,4 @@ def _experiment(
             controls.append(f"{other}@copy")
         if YARDSTICK not in names:
             controls.append(YARDSTICK)
-    return Experiment(workload, names, baseline, tuple(controls), tuple(targets), grid)
+    return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts)

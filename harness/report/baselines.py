@@ -1,7 +1,6 @@
 """Runs that are kept: a baseline is a whole, judged run folder under a name that people chose.
 
-A baseline is meant to be committed and read years later on other machines, so what cannot be read is not saved, and a
-name that is taken stays taken unless asked otherwise.
+A baseline is meant to be committed and read years later on other machines, so what cannot be read is not saved.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
     """Copy a complete, judged run to `under`/`name` and return the copy.
 
     The copy is read in full before it gets its name. Left out are links (they lead out of the folder), hidden files and
-    the workers' logs, which name paths of the machine. With `force` an earlier baseline of that name is replaced, but
-    nothing that is no run.
+    the workers' logs, which name paths of the machine. With `force` an earlier baseline of that name is replaced.
 
     Raises ValueError for a name that is no plain folder name, and RunError where the run cannot be read, is not
     complete or not judged, or the name is taken.

@@ -12,8 +12,8 @@ where low and high are the ends of the two confidence intervals. The answer is
 - *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance).
 - *cannot tell* otherwise, with the reason.
 
-Every interval stands at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by
-timing old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
+Every interval is at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by timing
+old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
 component) is compared by the ratio of its pair, which cannot say which of its sides moved; the row says so.
 """
 
@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 from ..machine.environment import comparable, device_kind
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
-from ..store.schema import Key, RelativeTime, Standings
+from ..store.schema import Key, Standings
 from .standings import YARDSTICK, measure_standings
 from .text import one_text_line
 
@@ -90,28 +90,27 @@ class Comparison:
     @property
     def verdict(self) -> Answer:
         """The answer for all rows together: the worst of them, "cannot tell" where there are none."""
-        answers = {row.verdict for row in self.rows} or {"cannot tell"}
-        worst: tuple[Answer, ...] = ("regression", "cannot tell")
-        return next((answer for answer in worst if answer in answers), "no regression")
+        answers = {row.verdict for row in self.rows}
+        if "regression" in answers:
+            return "regression"
+        return "cannot tell" if "cannot tell" in answers or not answers else "no regression"
 
     @property
     def exit_code(self) -> int:
-        """0 no regression, 1 a regression, 2 cannot tell."""
+        """Of the command."""
         return {"regression": 1, "cannot tell": 2}.get(self.verdict, 0)
 
     def summary(self) -> str:
         """The answer in one sentence."""
         counts = {word: sum(row.verdict == word for row in self.rows) for word in get_args(Answer)}
-        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        if not self.rows:
-            return f"{self.new} against {self.base}: cannot tell: the two runs have nothing in common"
-        return f"{self.new} against {self.base}: {self.verdict} ({told})"
+        parts = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        answer = f"{self.verdict} ({parts})" if self.rows else "cannot tell: the two runs have nothing in common"
+        return f"{self.new} against {self.base}: {answer}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; the form is described by `workbench compare --help`."""
-        told = {"format": 1, "base": self.base, "new": self.new, "verdict": self.verdict, "exit_code": self.exit_code}
-        limits = {"threshold_percent": self.threshold_percent, "tolerance_percent": self.tolerance_percent}
-        return {**told, **limits, "same_machine": self.same_machine, **asdict(self)}
+        answer = {"format": 1, "verdict": self.verdict, "exit_code": self.exit_code, "same_machine": self.same_machine}
+        return answer | asdict(self)
 
 
 def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRESHOLD_PERCENT) -> Comparison:
@@ -145,9 +144,6 @@ def compare_standings(
     )
 
 
-# -- one row -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Limits:
     threshold: float  # log units
@@ -157,12 +153,12 @@ class _Limits:
 
 def _notes_on(run: Standings) -> list[str]:
     """What a reader should know about a run as a whole."""
-    found = []
+    notes = []
     if run.status != "complete":
-        found.append(f"{run.name} did not run to its end: compared are the rounds that it finished")
+        notes.append(f"{run.name} did not run to its end: compared are the rounds that it finished")
     if run.fired:
-        found.append(f"{run.name}: controls fired ({', '.join(run.fired)}); tolerance is widened by what they show")
-    return found
+        notes.append(f"{run.name}: controls fired ({', '.join(run.fired)}); tolerance is widened by what they show")
+    return notes
 
 
 def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
@@ -178,6 +174,8 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
     verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
     if before.unstable or today.unstable:
         verdict, reason = "cannot tell", f"the ratio moved while {(old if before.unstable else now).name} was measured"
+    more = fresh.faults - saved.faults
+    faults = f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
     return Row(
         workload=workload,
         variant=variant,
@@ -188,7 +186,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
         low_percent=_percent(low),
         high_percent=_percent(high),
         verdict=verdict,
-        reason="; ".join(part for part in (reason, _faults(saved, fresh)) if part),
+        reason="; ".join(filter(None, (reason, faults))),
     )
 
 
@@ -215,15 +213,13 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
 
 
 def why_not(key: Key, old: Standings, now: Standings) -> str:
-    """Why the numbers of a variant in two runs cannot be put against each other, whatever the machine; empty where
-    they can."""
-    workload, _ = key
+    """Why the numbers of a variant in two runs cannot be compared, whatever the machine; empty where they can."""
     ours, theirs = device_kind(now.environment), device_kind(old.environment)
     if ours != theirs:
         return f"{old.name} measured on {theirs}, {now.name} on {ours}"
     if key in now.reasons:
         return f"{now.name} has no number for it: {one_text_line(now.reasons[key], 160)}"
-    before, today = old.workloads[workload], now.workloads[workload]
+    before, today = old.workloads[key[0]], now.workloads[key[0]]
     # Descriptions are for people, and do not change what is measured.
     changed = sorted(
         name
@@ -241,11 +237,6 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
     if old.times[key].clock != now.times[key].clock:
         return "one run has CPU time, the other wall time"
     return ""
-
-
-def _faults(saved: RelativeTime, fresh: RelativeTime) -> str:
-    more = fresh.faults - saved.faults
-    return f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
 
 
 def _saved(interval: Interval) -> Saved:

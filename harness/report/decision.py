@@ -24,8 +24,7 @@ MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
 """Names of the time shares that the rules ask for."""
 
 PROPOSAL, LAYOUT_ALONE, CACHE_ALONE, MASK_ALONE = "proposal", "layout", "cache", "mask"
-"""Names of the effects that the rules ask for: the whole rewrite against the code before it, and the single file, the
-unified cache and the cached mask alone."""
+"""Names of the effects that the rules ask for (EFFECTS)."""
 
 CANNOT_TELL = "cannot tell"
 
@@ -48,6 +47,9 @@ class Measured(NamedTuple):
 
 
 UNKNOWN = Measured(math.nan, -math.inf, math.inf)
+
+_share_of, _gain_of = "share of {}".format, "gain of {}".format
+"""Names of quantities."""
 
 Above = Callable[[str, float], bool]
 """(quantity, threshold) → whether it lies above."""
@@ -91,8 +93,9 @@ class Used:
         """How its interval lies to the threshold."""
         if math.isnan(self.measured.value):
             return "not measured"
-        low, high = self.threshold < self.measured.low, self.threshold < self.measured.high
-        return "above" if low else "on both sides of" if high else "not above"
+        if self.threshold < self.measured.low:
+            return "above"
+        return "on both sides of" if self.threshold < self.measured.high else "not above"
 
     def describe(self) -> str:
         """In words: "share of cache 2.1 % [1.8, 2.4]: not above 10 %"."""
@@ -106,7 +109,7 @@ class Used:
 @dataclass(frozen=True)
 class Decision:
     """What a rule picks. option: a letter of OPTIONS, or "cannot tell" with the choices that remain possible (a letter
-    may have several). used: the numbers that the pick hangs on."""
+    may have several). used: the numbers that the pick depends on."""
 
     rule: Rule
     option: str
@@ -142,14 +145,6 @@ def _by_gain(above: Above) -> Choice:
     if above(_gain_of(MASK_ALONE), 10):
         return Choice("B", "keep the cached masks")
     return Choice("C", "take the cached masks out again")
-
-
-def _share_of(name: str) -> str:
-    return f"share of {name}"
-
-
-def _gain_of(name: str) -> str:
-    return f"gain of {name}"
 
 
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
@@ -198,18 +193,17 @@ def decide(
 ) -> tuple[Decision, ...]:
     """Apply the rules to one workload: its time shares (percent) and its effects (ratios t_old / t_new) by name.
 
-    What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share below 0 or
-    above 100, a ratio below 0, or an interval whose ends are the wrong way round.
+    What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share outside 0
+    to 100, a ratio below 0, or an interval whose ends are the wrong way round.
     """
     for numbers, most in ((shares, 100.0), (effects, math.inf)):
         for name, (value, low, high) in numbers.items():
             if not (math.isnan(value) or (low <= high and 0 <= value <= most)):
                 expected = f"expected (value, low, high), value from 0 to {most:g}, low <= high"
                 raise ValueError(f"{name} = {(value, low, high)}: {expected}")
-    known = {_share_of(name): share for name, share in shares.items() if not math.isnan(share.value)}
-    for name, ratio in effects.items():
-        if not math.isnan(ratio.value):
-            known[_gain_of(name)] = Measured(*(100 * (end - 1) for end in ratio))
+    quantities = {_share_of(name): share for name, share in shares.items()}
+    quantities |= {_gain_of(name): Measured(*(100 * (end - 1) for end in ratio)) for name, ratio in effects.items()}
+    known = {name: measured for name, measured in quantities.items() if not math.isnan(measured.value)}
     return tuple(_apply(rule, known) for rule in rules)
 
 
@@ -263,23 +257,20 @@ def effects_of(verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str
 def decisions_of(
     table: pd.DataFrame, verdicts: Iterable[Mapping[str, Any]], alpha: float
 ) -> dict[str, tuple[Decision, ...]]:
-    """What the rules pick on each workload whose time shares were measured for SHARES_OF.
-
-    `table` has the columns of phases.parquet, `verdicts` the form of verdicts.json. Empty where there are none.
-    """
+    """What the rules pick on each workload with time shares of SHARES_OF, from phases.parquet and verdicts.json."""
     records = list(verdicts)
-    rows = table[table["variant"] == SHARES_OF]
-    found = {}
-    for workload in dict.fromkeys(rows["workload"].astype(str)):
-        parts = {
-            phase: time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
-            for phase in (MASK_CREATION, CACHE_HANDLING)
-        }
-        shares = {
-            phase: Measured(*(100 * end for end in (part.value, part.low, part.high))) for phase, part in parts.items()
-        }
-        found[workload] = decide(shares, effects_of(records, workload))
-    return found
+
+    def percent(workload: str, phase: str) -> Measured:
+        part = time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
+        return Measured(100 * part.value, 100 * part.low, 100 * part.high)
+
+    return {
+        workload: decide(
+            {phase: percent(workload, phase) for phase in (MASK_CREATION, CACHE_HANDLING)},
+            effects_of(records, workload),
+        )
+        for workload in table.loc[table["variant"] == SHARES_OF, "workload"].astype(str).unique()
+    }
 
 
 def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
@@ -289,8 +280,8 @@ def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
         blocks.append(f"## {workload}")
         for decision in picked:
             rule = decision.rule
-            word = OPTIONS.get(decision.option, "")
-            pick = f"**{decision.option}{f', {word}' if word else ''}** by {rule.team}'s rule: {rule.says}"
+            option = ", ".join(filter(None, (decision.option, OPTIONS.get(decision.option))))
+            pick = f"**{option}** by {rule.team}'s rule: {rule.says}"
             used = (f"- {number.describe()}" for number in decision.used)
             remark = f"- our interpretation: {rule.remark}"
             blocks.append("\n".join([pick, f"({rule.document}, {rule.section})", *used, remark]))

@@ -44,10 +44,7 @@ class Consumer:
 
 
 def profiling_markdown(forms: Mapping[tuple[str, str], Iterable[Consumer]]) -> str:
-    """A form for each (workload, variant), as the plan lays them out, for `workbench report --profiling`.
-
-    Raises ValueError for numbers that are not shares in percent.
-    """
+    """A form for each (workload, variant), as the plan has it. Raises ValueError for what is no share in percent."""
     blocks = ["# Profiling results"]
     for (workload, variant), consumers in forms.items():
         rows = sorted(consumers, key=lambda consumer: (-consumer.share, consumer.phase))
@@ -81,21 +78,16 @@ def _numbered(lines: Iterable[str]) -> str:
 
 
 def _bottlenecks(consumers: Sequence[Consumer]) -> list[str]:
-    titles = {
+    titles: dict[tuple[str, ...], str] = {
         ("critical",): f"Critical (above {100 * CRITICAL:g} %)",
         ("moderate",): f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)",
         ("minor",): f"Minor (below {100 * MODERATE:g} %)",
         (): "Cannot tell (the interval includes a limit)",
     }
-    lines = []
-    for levels, title in titles.items():
-        if levels:
-            names = [each.phase for each in consumers if each.levels == levels]
-        else:
-            names = [f"{each.phase} ({' or '.join(each.levels)})" for each in consumers if len(each.levels) > 1]
-        if names or levels == ("critical",):
-            lines.append(f"**{title}:** {', '.join(names) or 'none'}")
-    return lines
+    names = {levels: [each.phase for each in consumers if each.levels == levels] for levels in titles}
+    names[()] = [f"{each.phase} ({' or '.join(each.levels)})" for each in consumers if len(each.levels) > 1]
+    shown = [levels for levels in titles if names[levels] or levels == ("critical",)]
+    return [f"**{titles[levels]}:** {', '.join(names[levels]) or 'none'}" for levels in shown]
 
 
 def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha: float) -> str:
@@ -106,12 +98,9 @@ def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha:
         estimates = [_estimate_text(each) for each in (row.call_ms, row.share, row.gflops, row.gbytes)]
         facts = [str(row.rounds), row.binds, short(row.intensity)]
         table.append([markdown_cell(row.workload), markdown_cell(row.variant), *estimates[:2], *facts, *estimates[2:]])
-        fits = {True: "fit in the last-level cache: GB/s are the cache's", False: "do not fit in the last-level cache"}
-        where = fits[row.in_cache] if row.in_cache is not None else "may fit in a cache, whose size is not known here"
         compute, memory = map(markdown_text, row.kernels)
-        kernels[markdown_text(row.workload)] = (
-            f"GFLOP/s by a matrix product ({compute}), GB/s by a {memory}; its weights {where}"
-        )
+        by = f"GFLOP/s by a matrix product ({compute}), GB/s by a {memory}; its weights {FITS[row.in_cache]}"
+        kernels[markdown_text(row.workload)] = by
     notes = [f"{name}: {text}." for name, text in kernels.items()]
     if rows:
         notes.append(
@@ -119,12 +108,15 @@ def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha:
             f"same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
         )
     notes += [f"Not measured: {markdown_text(line)}" for line in missing]
-    return (
-        "\n\n".join(["# What this machine can do, and what is reached of it", markdown_rows(COLUMNS, table), *notes])
-        + "\n"
-    )
+    title = "# What this machine can do, and what is reached of it"
+    return "\n\n".join([title, markdown_rows(COLUMNS, table), *notes]) + "\n"
 
 
+FITS = {
+    True: "fit in the last-level cache: GB/s are the cache's",
+    False: "do not fit in the last-level cache",
+    None: "may fit in a cache, whose size is not known here",
+}
 COLUMNS = (
     "workload", "variant", "ms a call", "share of the roof, %", "rounds", "binds", "FLOP a byte", "GFLOP/s", "GB/s",
 )  # fmt: skip

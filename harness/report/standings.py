@@ -27,8 +27,7 @@ YARDSTICK = "yardstick"
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
     """Take the relative times from a run's samples; with `workloads`, the intervals of these alone.
 
-    Subjects are the variants with a number: no yardstick, no controls, none that failed a gate. Raises RunError where
-    the run cannot be read.
+    Subjects are the variants with a number: no yardstick, no controls, none that failed a gate. Raises RunError.
     """
     manifest = folder.read_manifest()
     samples = folder.read_samples()
@@ -70,10 +69,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
 
 
 def write_standings(folder: RunFolder) -> None:
-    """Put standings.json beside a run that has samples, made from these samples, and its checksum into run.json.
-
-    Raises RunError.
-    """
+    """Put standings.json beside a run that has samples, and its checksum into run.json. Raises RunError."""
     digest = folder.digest()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # the judge of this run just warned of the same
@@ -83,10 +79,7 @@ def write_standings(folder: RunFolder) -> None:
 
 
 def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
-    """The relative times of a run: from its standings.json where that fits the run, else from its samples.
-
-    Raises RunError where the run cannot be read.
-    """
+    """The same, from a run's standings.json where that fits the run, else from its samples. Raises RunError."""
     try:
         if (folder.path / STANDINGS).exists():
             stored: Standings = FORM.validate_python(folder.read_json(STANDINGS))

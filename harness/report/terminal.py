@@ -1,4 +1,4 @@
-"""Verdicts on the terminal. Every number stands with its interval and its rounds, every colour beside its word."""
+"""Verdicts on the terminal. Every number has its interval and its rounds, every colour beside its word."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _can_write(text: str, encoding: str) -> bool:
 
 
 WITH_REASON = ("depends", "inconclusive")
-"""Verdicts whose reason is told; of the others the effects show it."""
+"""Verdicts whose reason is shown; of the others the effects show it."""
 
 
 def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
@@ -61,7 +61,8 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
             ("verdict · claim · who said it", "bold"), "\n    workload, effect [interval], its verdict, rounds, seconds"
         )
     ]
-    widths = _widths(verdicts)
+    effects = [effect for verdict in verdicts for effect in verdict["effects"]]
+    widths = [max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS]  # all line up
     before: tuple[str, Sequence[Json]] = "", ()
     for verdict in verdicts:
         blocks += ["", *_heading(verdict)]
@@ -99,7 +100,7 @@ def _heading(verdict: Json) -> Iterator[RenderableType]:
 
 
 def _effects(verdict: Json, widths: Sequence[int]) -> Iterator[RenderableType]:
-    """A claim's effects by what they compare. A note that several share is told once, before them; what the verdict's
+    """A claim's effects by what they compare. A note that several share comes once, before them; what the verdict's
     reason says already is not repeated."""
     effects = verdict["effects"]
     reason = verdict.get("reason") or "" if verdict["verdict"] in WITH_REASON else ""
@@ -169,9 +170,3 @@ JUSTIFY: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "right
 """Of the columns behind the first."""
 
 INDENT, GAP, LEAST_NAME = 4, 2, 12
-
-
-def _widths(verdicts: Sequence[Json]) -> tuple[int, ...]:
-    """Widths of the columns, so that the effects of all verdicts line up."""
-    effects = [effect for verdict in verdicts for effect in verdict["effects"]]
-    return tuple(max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS)

@@ -79,12 +79,9 @@ def duration_text(seconds: float) -> str:
     """Seconds as people say them: "0.4 s", "42 s", "8 min 30 s", "2 h 5 min"."""
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min" if whole % 3600 // 60 else f"{whole // 3600} h"
+    minutes, left = divmod(round(seconds), 60)
+    sizes = ((minutes, "min"), (left, "s")) if minutes < 60 else ((minutes // 60, "h"), (minutes % 60, "min"))
+    return " ".join(f"{size} {unit}" for size, unit in sizes if size)
 
 
 def claim_text(verdict: Json) -> str:
@@ -140,5 +137,4 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
 
 def _counts(verdicts: Iterable[Json]) -> str:
     counts = Counter(verdict["verdict"] for verdict in verdicts)
-    order = [*STYLES, *(word for word in counts if word not in STYLES)]
-    return ", ".join(f"{counts[word]} {word}" for word in order if word in counts)
+    return ", ".join(f"{counts[word]} {word}" for word in dict.fromkeys([*STYLES, *counts]) if word in counts)

@@ -21,6 +21,17 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """An effect that many variants have a part in, and where it must lie: `weights` of the log speed-ups of `cells`,
+    which are all timed in the same rounds."""
+
+    name: str
+    cells: tuple[str, ...]
+    weights: tuple[float, ...]
+    region: Region
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One workload, its variants (controls and yardstick not among them), and the effects it must settle."""
 
@@ -29,7 +40,12 @@ class Experiment:
     baseline: str
     controls: tuple[str, ...]
     targets: tuple[Target, ...]
-    grid: tuple[str, ...] = ()  # cells that are all timed in the same rounds, for attribution
+    contrasts: tuple[Contrast, ...] = ()  # all over the same cells
+
+    @property
+    def grid(self) -> tuple[str, ...]:
+        """The variants that its contrasts compare, all in the same rounds."""
+        return self.contrasts[0].cells if self.contrasts else ()
 
     def entered(self) -> tuple[str, ...]:
         """Everything that is built and timed."""
@@ -45,5 +61,5 @@ def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
         variants=tuple(name for name in experiment.variants if name not in lost),
         controls=tuple(name for name in experiment.controls if name not in lost),
         targets=tuple(each for each in experiment.targets if not lost & each.comparison.sides),
-        grid=() if lost & {*experiment.grid} else experiment.grid,  # a grid is worth nothing without all its cells
+        contrasts=() if lost & {*experiment.grid} else experiment.contrasts,  # these need all their cells
     )

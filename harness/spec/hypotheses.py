@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from .comparison import Comparison
-from .experiments import Target
+from .experiments import Contrast, Target
 from .regions import Range, Region
 
 Device = Literal["cpu", "cuda"]
@@ -119,8 +119,8 @@ class Hypothesis(BaseModel):
         """Every (workload, variant) that its pass looks at: they take part in the run, untimed."""
         return ()
 
-    def grid(self) -> tuple[str, ...]:
-        """Variants that are timed in the same rounds on each of its workloads."""
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """What the measuring loop must settle among many variants at once, on each of its workloads."""
         return ()
 
     def intervals(self) -> frozenset[Hashable]:

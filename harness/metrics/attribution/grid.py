@@ -2,20 +2,20 @@
 
     samples --grid_times--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> Effect
 
-A ladder of presets gives each thing credit for what it does beside one setting of the others. A full factorial has
-every setting: each effect is a contrast over *all* cells, half of them against the other half, so every cell's time
-serves every effect (Fisher 1935; Box, Hunter and Hunter, "Statistics for Experimenters", chapter 5), and whether
-effects add up is seen and not assumed.
+A ladder of presets credits each thing with what it does beside one setting of the others. A full factorial has every
+setting: each effect is a contrast of half the cells against the other half, so every cell's time serves every effect
+(Fisher 1935; Box, Hunter and Hunter, "Statistics for Experimenters", chapter 5), and whether effects add up is seen and
+not assumed.
 
 Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up:
-minus the median, over the round's sub-rounds, of the log time of a call. Common drift cancels, because the signs of a
-contrast sum to nil. The series goes through the same confidence sequence as any other comparison. The estimates are
-those of least squares on the log times (a test holds it against statsmodels); the intervals are not, because least
-squares takes residuals for independent that share a round, and allows one look only.
+minus the median, over the round's sub-rounds, of the log time of a call. Common drift cancels, because the signs sum to
+0. The series goes through the same confidence sequence as any other comparison. The estimates are those of least
+squares on the log times (a test compares them with statsmodels); the intervals are not, because least squares takes
+residuals that share a round for independent, and allows one look only.
 
 Scale. An effect is the log of t_old / t_new: above 1 the new level is faster, on the geometric mean over the settings
-of the other factors. An interaction of two factors is half the difference between the effects of the one with the other
-new and old: above 1 both new levels together gain more than each alone would have it.
+of the other factors. An interaction of two factors is half the difference between the effects of one with the other new
+and old: above 1 both new levels together gain more than the sum of each alone.
 
 The split. With L the log speed-up of a cell over the all-old one, the total is L(new, new), for architecture and
 operations new. Changing architecture first gains L(new, old), changing it last L(new, new) - L(old, new); the mean of
@@ -25,7 +25,7 @@ Only the four corners enter, so it has twice the standard error of an effect.
 
 The dummy. A random half of the cells against the rest, drawn anew for every round, has no effect whatever the cells do;
 times enter as deviations from their cell's mean, else real effects would make it noisy. It is a control of this
-analysis and not of the measuring: that is what `@aa` is for.
+analysis; `@aa` is the control of the measuring.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
 
 DUMMY = "dummy"
 
-Kind = Literal["architecture", "operations"]
-
 
 @dataclass(frozen=True)
 class Factor:
@@ -53,7 +51,7 @@ class Factor:
     name: str
     old: str
     new: str
-    kind: Kind
+    kind: Literal["architecture", "operations"]
 
     def change(self) -> str:
         """The step in words: "modular → single_file"."""
@@ -97,9 +95,7 @@ GRIDS: Mapping[str, Grid] = {GRID.name: GRID}
 
 
 def effect_count(grid: Grid = GRID) -> int:
-    """Number of intervals that a grid gives on one workload, for the divisor of alpha: all effects, the split, and the
-    dummy.
-    """
+    """Number of intervals that a grid gives on one workload, to divide alpha by: all effects, the split, the dummy."""
     return len(grid.terms()) + 4
 
 
@@ -127,12 +123,10 @@ def canonical(name: str, grid: Grid = GRID) -> str:
 
     Raises ValueError that lists the names there are.
     """
-    asked = name.split(":")
-    term = ":".join(factor.name for factor in grid.factors if factor.name in asked)
-    if term and sorted(asked) == sorted(term.split(":")):
+    asked = sorted(name.split(":"))
+    names = (*grid.terms(), ARCHITECTURE, OPERATIONS, TOTAL)
+    if term := next((term for term in names if sorted(term.split(":")) == asked), None):
         return term
-    if name in (ARCHITECTURE, OPERATIONS, TOTAL):
-        return name
     factors = ", ".join(factor.name for factor in grid.factors)
     raise ValueError(
         f'factor = "{name}": grid "{grid.name}" has {factors}, interactions of them such as '

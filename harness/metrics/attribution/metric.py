@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pydantic import Field
 
-from ...evidence.effect import INVALID_SHARE_LIMIT, decided, judge_effect
+from ...evidence.effect import INVALID_SHARE_LIMIT, judge_effect
 from ...evidence.evidence import Evidence
 from ...evidence.verdict import time_to_settle
 from ...spec.comparison import Comparison
+from ...spec.experiments import Contrast
 from ...spec.hypotheses import Names, ValueHypothesis
 from ...spec.regions import Region
 from ...stats.confidence import running_interval
 from ...stats.samples import Clock, Differences, WholeRounds, whole_rounds
 from ...store.schema import Effect
 from ..base import NOT_MEASURABLE, Judged, Metric
-from .grid import (
-    ARCHITECTURE,
-    DUMMY,
-    GRID,
-    OPERATIONS,
-    TOTAL,
-    Grid,
-    canonical,
-    contrasts,
-    effect_count,
-)
+from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts, effect_count
 
 MARGIN_PERCENT = 1.0
 """An effect within this much either way counts as none."""
+
+_SAME = Region.same_within_percent(MARGIN_PERCENT)
 
 
 def dummy_series(times: WholeRounds, seed: int) -> NDArray[np.float64]:
@@ -56,51 +49,16 @@ def factor_of(variant: str, baseline: str) -> str:
     return name if (variant, baseline) == (f"{name} new", f"{name} old") else ""
 
 
-# -- when to stop ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OpenEffect:
-    """An effect that the rounds so far do not settle, with its series and what it is asked against."""
-
-    name: str
-    values: NDArray[np.float64]
-    region: Region
-
-
-def open_effects(
-    logs: ArrayLike, *, alpha: float, grid: Grid = GRID, wanted: Iterable[str] = ()
-) -> tuple[OpenEffect, ...]:
-    """Which effects still need rounds: asked after each round, empty once the loop may stop.
-
-    `logs` are the whole rounds so far, [rounds, cells]; `alpha` and the margin are those of `attribute`. `wanted` names
-    the effects to wait for; without any, all.
-    """
-    times = np.reshape(np.asarray(logs, dtype=np.float64), (-1, len(grid.cells())))
-    weights = contrasts(grid)
-    region = Region.same_within_percent(MARGIN_PERCENT)
-    open_ = []
-    for name in dict.fromkeys(canonical(name, grid) for name in wanted or weights):
-        values = -times @ weights[name]
-        if not values.size or not decided(running_interval(values, alpha), region):
-            open_.append(OpenEffect(name, values, region))
-    return tuple(open_)
-
-
-# -- effects and the split ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Attribution:
     """What a grid says on one workload.
 
-    effects: by name: architecture, operations and total, then main effects, interactions by order, and the dummy.
-    Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 % either way),
-    inconclusive or not evidence; of the dummy passed or fired. The reason for a verdict is its first warning.
-    architecture + operations = total, as logs. share: of the total that architecture has, as a fraction with an
-    interval (it may lie outside 0 to 1, where one side gains and the other loses); None where the total may be nil or
-    a loss, for then there is nothing to share. answer: architecture, operations, both, neither (which of them gains
-    more than 1 %), inconclusive, or not evidence.
+    effects: by name: architecture, operations and total (their product), main effects, interactions by order, and the
+    dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 % either
+    way), inconclusive or not evidence; of the dummy passed or fired. The first warning is the reason.
+    share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
+    other loses); None where the total may be 0 or a loss. answer: which side gains more than 1 %: architecture,
+    operations, both, neither, inconclusive or not evidence.
     """
 
     effects: Mapping[str, Effect]
@@ -129,31 +87,32 @@ class MeasuredGrid:
 def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
     """Why a grid on this workload is not evidence; None where it is.
 
-    All cells must have been measured and none may have fallen out: the effects of an incomplete factorial are mixed up
-    with each other. Cells that differ in architecture alone must run the same operations, or what they differ by
-    would be booked on the wrong side.
+    All cells must have been measured and none excluded: the effects of an incomplete factorial are mixed up with each
+    other. Cells that differ in architecture alone must run the same operations, or what they differ by would be booked
+    on the wrong side.
     """
     cells = grid.cells()
     measured = evidence.measured.get(workload, ())
     if missing := [name for name in cells if name not in measured]:
-        return f"this run has {len(cells) - len(missing)} of the grid's {len(cells)} cells; missing: {_few(missing)}"
-    if fallen := [name for name in cells if (workload, name) in evidence.unusable]:
-        reason = evidence.unusable[workload, fallen[0]]
-        others = f" (and {len(fallen) - 1} more)" if len(fallen) > 1 else ""
-        return f"a grid needs all its cells; {fallen[0]} was excluded{others}: {reason}"
+        named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        return f"this run has {len(cells) - len(missing)} of the grid's {len(cells)} cells; missing: {named}"
+    if excluded := [name for name in cells if (workload, name) in evidence.unusable]:
+        reason = evidence.unusable[workload, excluded[0]]
+        others = f" (and {len(excluded) - 1} more)" if len(excluded) > 1 else ""
+        return f"a grid needs all its cells; {excluded[0]} was excluded{others}: {reason}"
     operations = [index for index, factor in enumerate(grid.factors) if factor.kind == "operations"]
     first: dict[tuple[float, ...], str] = {}
     for name, signs in zip(cells, grid.signs(), strict=True):
         reference = first.setdefault(tuple(signs[operations]), name)
-        if name == reference:
-            continue
-        if difference := evidence.not_evidence(Comparison(workload, name, reference), ARCHITECTURE):
+        if name != reference and (
+            difference := evidence.not_evidence(Comparison(workload, name, reference), ARCHITECTURE)
+        ):
             return f"{name} against {reference}: {difference}"
     return None
 
 
 def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = GRID) -> MeasuredGrid:
-    """Read a grid off a run's evidence (see `judge.evidence_from_manifest`); `seed` is the run's."""
+    """Take a grid's times from a run's evidence; `seed` is the run's."""
     cells = grid.cells()
     clock, times = evidence.clocks.of(workload, *cells), whole_rounds(evidence.times(workload, *cells))
     trust = (refusal(evidence, workload, grid), evidence.bias(workload), evidence.fault_cost_ns)
@@ -163,11 +122,10 @@ def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = 
 def judge_factor(
     measured: MeasuredGrid, name: str, region: Region, *, alpha: float, confounds: Sequence[str] = ()
 ) -> Effect:
-    """Judge one effect of a grid (a factor, an interaction, or architecture, operations or total) against what a claim
-    says.
+    """Judge one effect of a grid (a factor, an interaction, or architecture, operations or total) against a claim.
 
-    Gives supported, refuted, inconclusive or not evidence. Page faults and the session's bias stretch the interval as
-    in any comparison: each side of a contrast is a mean of cells. Raises ValueError for an unknown name.
+    Page faults and the session's bias stretch the interval as in any comparison: each side of a contrast is a mean of
+    cells. Raises ValueError for an unknown name.
     """
     grid, times = measured.grid, measured.times
     name = canonical(name, grid)
@@ -203,21 +161,19 @@ def judge_factor(
 def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
     """All effects of a grid, and how the total speed-up divides between architecture and operations.
 
-    `alpha` is what each interval is judged at: a report's alpha over the number of its effects, to which every workload
-    of a grid adds `effect_count(grid)`. Then all hold at once, and the share, which is what they allow, needs none of
-    its own.
+    `alpha` is that of each interval: a report's alpha over the number of its effects, to which every workload of a grid
+    adds `effect_count(grid)`. All hold at once then, and the share, which follows from them, needs none of its own.
     """
     grid, times = measured.grid, measured.times
     dummy = _dummy(measured, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
-    region = Region.same_within_percent(MARGIN_PERCENT)
     incomplete: tuple[str, ...] = ()
     if times.incomplete:
         rounds = times.incomplete + times.invalid + len(times.logs)
         incomplete = (f"{times.incomplete} of {rounds} rounds lack a cell",)
     effects: dict[str, Effect] = {}
     for name in (ARCHITECTURE, OPERATIONS, TOTAL, *grid.terms()):
-        effect = judge_factor(measured, name, region, alpha=alpha, confounds=confounds)
+        effect = judge_factor(measured, name, _SAME, alpha=alpha, confounds=confounds)
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
         verdict, warnings = words.get(effect.verdict, effect.verdict), effect.warnings + incomplete
         effects[name] = replace(effect, baseline=f"{name} old", seconds=0.0, verdict=verdict, warnings=warnings)
@@ -229,8 +185,7 @@ def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
 
 
 def verdict_on(attribution: Attribution, claimed: str) -> str:
-    """The verdict on "the speed-up is due to `claimed`" (architecture, operations, both or neither): supported where
-    that is the answer, refuted where it is another, and inconclusive or not evidence where there is none."""
+    """The verdict on "the speed-up is due to `claimed`": architecture, operations, both or neither."""
     if claimed not in (ARCHITECTURE, OPERATIONS, "both", "neither"):
         raise ValueError(f'"{claimed}": expected {ARCHITECTURE}, {OPERATIONS}, both or neither')
     if attribution.answer in ("inconclusive", "not evidence"):
@@ -241,22 +196,20 @@ def verdict_on(attribution: Attribution, claimed: str) -> str:
 def _dummy(measured: MeasuredGrid, alpha: float) -> Effect:
     interval = running_interval(dummy_series(measured.times, measured.seed), alpha)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
-    verdict, variant, baseline = "fired" if fired else "passed", f"{DUMMY} new", f"{DUMMY} old"
-    effect = Effect(
-        workload=measured.workload, variant=variant, baseline=baseline, rounds=interval.n, seconds=0.0,
-        verdict=verdict, warnings=(),
-    )  # fmt: skip
     ratio, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
-    return replace(effect, metric=f"{measured.clock} time", ratio=ratio, low=low, high=high)
+    return Effect(
+        workload=measured.workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=f"{measured.clock} time",
+        ratio=ratio, low=low, high=high, rounds=interval.n, seconds=0.0, verdict="fired" if fired else "passed",
+        warnings=(),
+    )  # fmt: skip
 
 
 def _trusted(times: WholeRounds, grid: Grid, alpha: float) -> bool:
-    """Whether rounds enough were valid, and neither side moved while it was measured."""
+    """Whether enough rounds were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
-    weights = contrasts(grid)
-    sides = (ARCHITECTURE, OPERATIONS)
-    return not any(running_interval(-times.logs @ weights[name], alpha).unstable for name in sides)
+    sides = [contrasts(grid)[name] for name in (ARCHITECTURE, OPERATIONS)]
+    return not any(running_interval(-times.logs @ weights, alpha).unstable for weights in sides)
 
 
 def _share(architecture: Effect, operations: Effect, bias: float) -> tuple[float, float, float] | None:
@@ -265,14 +218,14 @@ def _share(architecture: Effect, operations: Effect, bias: float) -> tuple[float
     a / (a + o) is monotone in a and in o wherever a + o > 0, so over the rectangle of both intervals, which holds the
     truth whenever both do, its extremes lie in corners.
     """
-    if not (
-        architecture.low * operations.low > math.exp(2 * bias) and math.isfinite(architecture.high * operations.high)
-    ):
+    if min(architecture.low, operations.low) <= 0 or math.isinf(max(architecture.high, operations.high)):
         return None
     ours, theirs = (
         [math.log(side.ratio), math.log(side.low) - bias, math.log(side.high) + bias]
         for side in (architecture, operations)
     )
+    if ours[1] + theirs[1] <= 1e-9:  # the total may be 0 but for rounding
+        return None
     corners = [a / (a + o) for a in ours[1:] for o in theirs[1:]]
     return ours[0] / (ours[0] + theirs[0]), min(corners), max(corners)
 
@@ -285,12 +238,13 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
     parts = [f"{_described(name, side)} ({side.verdict})" for name, side in sides.items()]
     if share is not None:
         parts.append("architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share))
-    mixed = {name: one for name, one in effects.items() if ":" in name and one.verdict in ("faster", "slower")}
+    mixed = [(name, one) for name, one in effects.items() if ":" in name and one.verdict in ("faster", "slower")]
     if mixed:
-        parts.append("effects do not just add up: " + ", ".join(_described(*entry) for entry in mixed.items()))
-    if open_ := {name: side for name, side in sides.items() if side.verdict == "inconclusive"}:
-        for name, side in open_.items():
-            parts.append(f"{name}: {'; '.join(filter(None, (side.warnings[0], time_to_settle([side]))))}")
+        parts.append("effects do not just add up: " + ", ".join(_described(*each) for each in mixed))
+    if open_ := [(name, side) for name, side in sides.items() if side.verdict == "inconclusive"]:
+        parts += [
+            f"{name}: {'; '.join(filter(None, (side.warnings[0], time_to_settle([side]))))}" for name, side in open_
+        ]
         return "inconclusive", "; ".join(parts)
     gaining = [name for name, side in sides.items() if side.verdict == "faster"]
     return "both" if len(gaining) == 2 else gaining[0] if gaining else "neither", "; ".join(parts)
@@ -300,10 +254,6 @@ def _described(name: str, effect: Effect) -> str:
     if math.isinf(effect.high) or not effect.low > 0:
         return f"{name}: no interval yet"
     return f"{name} {effect.ratio:.4g}× [{effect.low:.4g}, {effect.high:.4g}]"
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class AttributionHypothesis(ValueHypothesis):
@@ -324,8 +274,9 @@ class AttributionHypothesis(ValueHypothesis):
     def describe(self) -> str:
         return f"the speed-up is due to {self.quantity}"
 
-    def grid(self) -> tuple[str, ...]:
-        return GRID.cells()
+    def contrasts(self) -> tuple[Contrast, ...]:
+        weights, cells = contrasts(), GRID.cells()
+        return tuple(Contrast(name, cells, tuple(weights[name]), _SAME) for name in (ARCHITECTURE, OPERATIONS))
 
     def intervals(self) -> frozenset[Hashable]:
         return frozenset((self.metric, name, number) for name in self.workloads for number in range(effect_count()))
@@ -348,10 +299,10 @@ class AttributionMetric(Metric[AttributionHypothesis]):
         for workload in hypothesis.workloads:
             if workload not in evidence.measured:
                 continue
-            found = attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
-            words.add(verdict_on(found, hypothesis.quantity))
-            answers.append(f"{workload}: {found.answer} ({found.reason})")
-            effects += found.effects.values()
+            attribution = attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
+            words.add(verdict_on(attribution, hypothesis.quantity))
+            answers.append(f"{workload}: {attribution.answer} ({attribution.reason})")
+            effects += attribution.effects.values()
         if not words:
             return Judged(NOT_MEASURABLE, "this run has no grid")
         both = "depends" if {"supported", "refuted"} <= words else "inconclusive"

@@ -55,9 +55,8 @@ def gguf_geometries() -> list[Geometry]:
 def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
     """Each geometry written in each format and read back: same config, weights and logits as the folder's.
 
-    F32 must be the same to the bit. The others must have every weight within the format's own rounding, and logits
-    within `TOLERANCE` of the largest. llama.cpp sums in another order: its logits of F32 files need only be within
-    `TOLERANCE_LLAMA_CPP`.
+    F32 must be the same to the bit, the others have every weight within the format's own rounding and logits within
+    `TOLERANCE` of the largest. llama.cpp sums in another order: `TOLERANCE_LLAMA_CPP`.
     """
     cases: list[Case] = []
     for geometry in gguf_geometries():
@@ -71,19 +70,13 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
                     folder, Path(temporary) / f"{geometry.name}.gguf", format=form, cache=cache
                 )
                 read = checkpoints.load(file, cache=Path(temporary))
-                theirs = _llama_cpp(file) if form == "F32" else None
-                if theirs is not None:
-                    found = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
-                    cases.append(
-                        (f"{geometry.name} {form} in llama.cpp", *_close(found, expected, TOLERANCE_LLAMA_CPP))
-                    )
+                if form == "F32" and (theirs := _llama_cpp(file)) is not None:
+                    logits = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
+                    cases.append((f"{geometry.name} F32 in llama.cpp", *_close(logits, expected, TOLERANCE_LLAMA_CPP)))
                 passed, detail = _close(_logits(read, tokens), expected, TOLERANCE[form])
                 wrong = _wrong_weight(original, read, form)
-            if read.config != original.config:
-                passed, detail = False, f"config {_first_difference(original.config, read.config)}; {detail}"
-            if wrong:
-                passed, detail = False, f"{wrong}; {detail}"
-            cases.append((f"{geometry.name} {form}", passed, detail))
+            problems = [text for text in (wrong, _first_difference(original.config, read.config)) if text]
+            cases.append((f"{geometry.name} {form}", passed and not problems, "; ".join([*problems, detail])))
     return cases
 
 
@@ -106,12 +99,12 @@ def _llama_cpp_logits(model: Any, tokens: Tensor) -> Tensor:
     return torch.tensor(model.scores[len(tokens) - 1], dtype=torch.float64)
 
 
-def _close(found: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]:
+def _close(logits: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]:
     """Whether logits differ by no more than this share of the largest."""
-    difference = (found - expected).abs().max().item() / expected.abs().max().item()
-    detail = f"largest relative error of a logit {difference:.2g}"
+    difference = (logits - expected).abs().max().item() / expected.abs().max().item()
     passed = difference <= allowed
-    return passed, detail if passed else f"{detail}, expected at most {allowed:g}"
+    more = "" if passed else f", expected at most {allowed:g}"
+    return passed, f"largest relative error of a logit {difference:.2g}{more}"
 
 
 def _logits(checkpoint: checkpoints.Checkpoint, tokens: Tensor) -> Tensor:
@@ -146,15 +139,10 @@ def rounding(weight: Tensor, form: gguf_files.Format) -> Tensor:
     return (step / 2 + 127 * (step * 2.0**-11 + 2.0**-25)).expand(*step.shape[:-1], 32).flatten(-2) * (1 + 1e-6)
 
 
-def _first_difference(expected: LlamaConfig, found: LlamaConfig) -> str:
-    return next(
-        f"{key} = {vars(found)[key]!r}, expected {value!r}"
-        for key, value in vars(expected).items()
-        if vars(found)[key] != value
-    )
+def _first_difference(expected: LlamaConfig, read: LlamaConfig) -> str:
+    pairs = ((key, vars(read)[key], value) for key, value in vars(expected).items())
+    return next((f"config {key} = {ours!r}, expected {value!r}" for key, ours, value in pairs if ours != value), "")
 
-
-# --- the tokenizer ---
 
 EDGE_CASES = {
     "empty": ["", "\u200b", "\ufeff"],
@@ -216,11 +204,11 @@ def sentencepiece_like(size: int) -> str:
     trained.train_from_iterator(tokenizer.text(), trainers.BpeTrainer(vocab_size=size - 262, show_progress=False))
     model = json.loads(trained.to_str())["model"]
     spaces = ["\u2581" * 2**power for power in (1, 2, 3)]
-    found = ["".join(pair) for pair in model["merges"]]
+    merged = ["".join(pair) for pair in model["merges"]]
     specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     letters = [word for word in model["vocab"] if len(word) == 1]
-    vocab = {word: word_id for word_id, word in enumerate(dict.fromkeys([*specials, *spaces, *found, *letters]))}
-    scores = {word: -float(place) for place, word in enumerate(dict.fromkeys([*spaces, *found, *letters]))}
+    vocab = {word: word_id for word_id, word in enumerate(dict.fromkeys([*specials, *spaces, *merged, *letters]))}
+    scores = {word: -float(place) for place, word in enumerate(dict.fromkeys([*spaces, *merged, *letters]))}
     made = Tokenizer(
         models.BPE(vocab, generate_merges(vocab, scores), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )
@@ -237,10 +225,10 @@ def _same_in(model: Any, fast: Tokenizer, texts: list[str]) -> tuple[bool, str]:
     count = 0
     for text in texts:
         expected = fast.encode(text, add_special_tokens=False).ids
-        found = model.tokenize(text.encode(), add_bos=False, special=True)
-        if found != expected:
-            return False, f"{text[:40]!r}: ids {found[:12]}, expected {expected[:12]}"
-        count += len(found)
+        ids = model.tokenize(text.encode(), add_bos=False, special=True)
+        if ids != expected:
+            return False, f"{text[:40]!r}: ids {ids[:12]}, expected {expected[:12]}"
+        count += len(ids)
     return True, f"{len(texts)} texts, {count} ids"
 
 
@@ -248,8 +236,8 @@ def _compared(fast: Tokenizer, ours: Tokenizer, texts: list[str]) -> tuple[bool,
     count, lossless = 0, fast.normalizer is None
     for special in (False, True):
         expected = fast.encode_batch(texts, add_special_tokens=special)
-        found = ours.encode_batch(texts, add_special_tokens=special)
-        for text, theirs, mine in zip(texts, expected, found, strict=True):
+        actual = ours.encode_batch(texts, add_special_tokens=special)
+        for text, theirs, mine in zip(texts, expected, actual, strict=True):
             if mine.ids != theirs.ids:
                 return False, f"{text[:40]!r}: ids {mine.ids[:12]}, expected {theirs.ids[:12]}"
             back, wanted = (made.decode(mine.ids, skip_special_tokens=False) for made in (ours, fast))
@@ -263,9 +251,5 @@ def _drawn(seed: int) -> Iterator[str]:
     """Short texts of letters from all of Unicode, half of them near ASCII, where the words are."""
     rng = random.Random(f"tokenizer {seed}")
     for _ in range(2000):
-        letters = []
-        for _ in range(rng.randrange(40)):
-            highest = rng.choice((0x7F, 0x7F, 0x3000, 0x10FFFF))
-            code = rng.randint(0, highest)
-            letters.append(chr(code if not 0xD800 <= code <= 0xDFFF else 0x20))
-        yield "".join(letters)
+        codes = [rng.randint(0, rng.choice((0x7F, 0x7F, 0x3000, 0x10FFFF))) for _ in range(rng.randrange(40))]
+        yield "".join(chr(code if not 0xD800 <= code <= 0xDFFF else 0x20) for code in codes)

@@ -1,16 +1,130 @@
-"""Whether something works, tried case by case."""
+"""Whether something works, yes or no, case by case.
+
+Each check runs in a process of its own (it imports torch, and what it tries may crash) and prints its cases as JSON:
+
+    python -m llama_workbench.harness.metrics.check.metric own-unified-cache-correct CACHE SEED
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from typing import Literal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, NamedTuple
 
+from ...machine.environment import child_environment
+from ...machine.lifeline import tied
 from ...spec.hypotheses import Quantity, ValueHypothesis
 from ...spec.regions import Range
 from ...store.pass_schema import ExactResult
 from ..base import ExactMetric, PassContext, no_such_quantity
-from .checks import CHECKS, CheckError, run_check
+
+CHECK_SECONDS = 300.0
+
+
+class Case(NamedTuple):
+    """One thing that was tried."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+Check = Callable[[Path, int], Iterable[tuple[str, bool, str]]]
+"""From a cache directory and a seed to cases."""
+
+
+class CheckError(Exception):
+    """A check could not be carried out; the text says why."""
+
+
+def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Case], float]:
+    """The cases of a check, and how many seconds it took. Raises CheckError where it did not come to its end."""
+    if name not in CHECKS:
+        raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
+    command = [sys.executable, "-P", "-m", __name__, name, str(cache), str(seed)]
+    begun = time.monotonic()
+    try:
+        with log.open("ab") as errors:
+            done = subprocess.run(
+                tied(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, timeout=CHECK_SECONDS,
+                env=child_environment(), check=True,
+            )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise CheckError(f"no end after {CHECK_SECONDS:.0f} s") from error
+    except subprocess.CalledProcessError as error:
+        raise CheckError(f"ends with exit code {error.returncode} (its output lies in {log.name})") from error
+    return [Case(*case) for case in json.loads(done.stdout)], time.monotonic() - begun
+
+
+def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
+    """The modular code with its own shared cache, against the library: every case of the logits gate on its own."""
+    import torch
+
+    from llama_workbench import variants
+
+    from ...worker.gates.logits import judge_logits, run_cases
+    from ...worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+
+    for geometry, config in small_geometries().items():
+        weights = small_weights(config, torch.float64)
+        library, ours = (
+            variants.get(name).build(config, weights, max_length=SMALL_LENGTH)
+            for name in ("transformers_eager", "team005_hybrid")
+        )
+        for case in small_cases(config):
+            gate = judge_logits([case], run_cases(ours, [case]), run_cases(library, [case]), torch.float64)
+            detail = gate.detail if not gate.passed else f"logits within {gate.max_error:.0e} of the largest"
+            yield Case(f"{case.name} ({geometry})", gate.passed, detail)
+
+
+def _of_gguf(function: str) -> Check:
+    """A check in `gguf`, which imports torch."""
+    return lambda cache, seed: getattr(import_module(".gguf", __package__), function)(cache, seed)
+
+
+STREAMED = ("team006_before", "team006_after", "team005_hybrid", "team005_proposal", "candle", "fast")
+
+
+def _streaming(cache: Path, seed: int) -> Iterator[Case]:
+    """Each token of a generation comes after exactly one more forward, and is the library's most likely one."""
+    from unittest.mock import Mock
+
+    import torch
+
+    from llama_workbench import variants
+    from llama_workbench.variants.generation import generate
+
+    from ...worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
+
+    config = small_geometries()["plain"]
+    weights = small_weights(config, torch.float64)
+    prompt = torch.randint(0, config.vocab_size, (1, 9), generator=torch.Generator().manual_seed(seed))
+    wanted = SMALL_LENGTH - 9
+    library = variants.get("transformers_eager").build(config, weights, max_length=SMALL_LENGTH)
+    with torch.inference_mode():
+        expected = [int(token) for token in generate(library, prompt, wanted)]
+        for name in STREAMED:
+            counted = Mock(wraps=variants.get(name).build(config, weights, max_length=SMALL_LENGTH))
+            streamed = [(int(token), counted.forward.call_count) for token in generate(counted, prompt, wanted)]
+            tokens, forwards = map(list, zip(*streamed, strict=True))
+            stepwise = forwards == list(range(1, wanted + 1))
+            yield Case(f"{name}: one forward a token", stepwise, f"forwards when each token came: {forwards}")
+            yield Case(f"{name}: the library's tokens", tokens == expected, f"{tokens} for {expected}")
+
+
+CHECKS: Mapping[str, Check] = {
+    "gguf-loads": _of_gguf("check_gguf_loads"),
+    "own-unified-cache-correct": _unified_cache_correct,
+    "streaming": _streaming,
+    "tokenizer-matches": _of_gguf("check_tokenizer_matches"),
+}
+"""By the name that a claim uses."""
 
 
 class CheckHypothesis(ValueHypothesis):
@@ -31,7 +145,7 @@ class CheckHypothesis(ValueHypothesis):
 
 
 class CheckMetric(ExactMetric[CheckHypothesis]):
-    """Each check runs in a process of its own; its value is the percentage of cases that pass."""
+    """Its value is the percentage of cases that pass."""
 
     names = ("check",)
     about = "Whether something works, tried case by case; nothing was timed."
@@ -64,3 +178,7 @@ def _checked(quantity: str, context: PassContext) -> ExactResult:
 
 
 METRIC = CheckMetric()
+
+
+if __name__ == "__main__":
+    print(json.dumps(list(CHECKS[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3])))))

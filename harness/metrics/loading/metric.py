@@ -1,18 +1,19 @@
 """The loading pass: how long weights take from their file, in rounds of all loaders in random order, and what it means.
 
-A pass of its own and not a workload: it compares loaders by wall time, each load needs a process that has loaded
-nothing, and the page cache must be brought into a known state before each. A load of a large checkpoint takes seconds,
-too long for the rounds that a confidence sequence needs. So the number of rounds is fixed before the first one, by what
-a load of each format costs and never by what comes out, and an ordinary t interval holds.
+Loaders are compared by wall time. Each load needs a process that has loaded nothing, and a page cache in a known state.
+A load of a large checkpoint takes seconds, too long for the rounds that a confidence sequence needs. So the number of
+rounds is fixed before the first one, by what a load of each format costs, and an ordinary t interval holds.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,12 +31,9 @@ from ...store.folder import RunFolder
 from ...store.schema import Effect
 from ..base import IntervalMetric, PassContext
 
-LOADED_INTO = "fast"
-"""The variant that stands for "a model"."""
-
 BASELINE = "safetensors-mmap"
 CONTROL = f"{BASELINE}@aa"
-PROMPT_TOKENS = 128
+LOADED_INTO, PROMPT_TOKENS = "fast", 128
 """Time to first token is that of this variant after a prompt of this length: what a program pays before it answers."""
 
 LEAST_ROUNDS, MOST_ROUNDS = 15, 30
@@ -58,58 +56,56 @@ def measure_loading(
     seconds: float,
     progress: Progress,
     asked: Collection[tuple[str, str]] | None = None,
-    variant: str = LOADED_INTO,
     prompt_tokens: int = PROMPT_TOKENS,
     rounds: int | None = None,
 ) -> list[dict[str, Any]]:
     """Measure every loader on a checkpoint folder, with cold and with warm page cache: the records of loading.json.
 
-    `reason` of a record is None, or why there are no (further) numbers, such as a page cache that cannot be emptied
-    here; never is a warm load passed off as a cold one. `loads` and `first_tokens` hold a dict a round: {"round",
-    "position"} and the keys that `worker.measure_load` describes.
+    `reason` of a record is None, or why there are no (further) numbers, such as a page cache that cannot be emptied;
+    a warm load is never given as a cold one. `loads` and `first_tokens` hold a dict a round: {"round", "position"} and
+    the keys that `worker.measure_load` describes.
 
-    The files of the formats are written to a temporary folder in `cache` and removed. `asked` are the (loader, cache)
-    whose share of the time to first token a claim is about (None: all): they come first where a round of everything,
-    LEAST_ROUNDS times, would not fit into about `seconds` (see `plan_rounds`; `rounds` sets their number instead). Runs
-    in a process of its own (its output goes to `log`). Raises WorkerFailed where that cannot be started.
+    `asked` are the (loader, cache) whose share of the time to first token a claim is about (None: all): they come first
+    where LEAST_ROUNDS rounds of everything would not fit into about `seconds` (see `plan_rounds`; `rounds` sets their
+    number instead). Raises WorkerFailed where the process that loads, whose output goes to `log`, cannot be started.
     """
     rng = random.Random(f"loading {seed}")
     cache.mkdir(parents=True, exist_ok=True)
-    process = WorkerProcess(threads=1, cache=cache, log=log)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".partial-loading-", dir=cache) as scratch:
-            common: dict[str, Any] = {"scratch": scratch, "folder": str(folder), "variant": variant}
-            facts: dict[str, dict[str, Any]] = process.ask("prepare_loads", PREPARE_SECONDS, **common)
-            process.ask("freeze", LOAD_SECONDS)
-            records = _records(facts, folder.name, variant, prompt_tokens)
+    with (
+        closing(WorkerProcess(threads=1, cache=cache, log=log)) as process,
+        tempfile.TemporaryDirectory(prefix=".partial-loading-", dir=cache) as scratch,
+    ):
+        common: dict[str, Any] = {"scratch": scratch, "folder": str(folder), "variant": LOADED_INTO}
+        facts: dict[str, dict[str, Any]] = process.ask("prepare_loads", PREPARE_SECONDS, **common)
+        process.ask("freeze", LOAD_SECONDS)
 
-            def ask(record: Mapping[str, Any], key: str) -> dict[str, Any]:
-                kind = {"loader": record["loader"].partition("@")[0], "cold": record["cache"] == "cold"}
-                first = {"first_token": key == "first_tokens", "tokens": prompt_tokens}
-                try:
-                    found: dict[str, Any] = process.ask("load", LOAD_SECONDS, **common, **kind, **first)
-                except WorkerFailed as failure:
-                    return {"reason": failure.reason}
-                return found
+        def ask(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+            kind = {"loader": _loader(record), "cold": record["cache"] == "cold"}
+            first = {"first_token": key == "first_tokens", "tokens": prompt_tokens}
+            try:
+                return dict(process.ask("load", LOAD_SECONDS, **common, **kind, **first))
+            except WorkerFailed as failure:
+                return {"reason": failure.reason}
 
-            _rounds(records, ask, rng, asked=asked, seconds=seconds, rounds=rounds, progress=progress)
-            return records
-    finally:
-        process.close()
+        name = next((fact["checkpoint"] for fact in facts.values() if "checkpoint" in fact), folder.name)
+        of_all = {"checkpoint": name, "variant": LOADED_INTO, "prompt_tokens": prompt_tokens}
+        records = [of_all | record for record in _records(facts)]
+        _rounds(records, ask, rng, asked=asked, seconds=seconds, rounds=rounds, progress=progress)
+        return records
 
 
-def _records(
-    facts: Mapping[str, Mapping[str, Any]], folder: str, variant: str, prompt_tokens: int
-) -> list[dict[str, Any]]:
+def _loader(record: Mapping[str, Any]) -> str:
+    """What loads the file of a record; the control's is the baseline's."""
+    return str(record["loader"]).partition("@")[0]
+
+
+def _records(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """An empty record for each loader, the control among them, with a cold and with a warm page cache."""
-    name = next((fact["checkpoint"] for fact in facts.values() if "checkpoint" in fact), folder)
-    records: list[dict[str, Any]] = []
     for loader in (*facts, CONTROL):
         fact = facts[loader.partition("@")[0]]
-        common = {"checkpoint": name, "loader": loader, "variant": variant, "prompt_tokens": prompt_tokens}
-        of_file = {"file_bytes": fact.get("bytes"), "reason": fact.get("reason")}
-        records += [common | of_file | {"cache": state, "loads": [], "first_tokens": []} for state in ("cold", "warm")]
-    return records
+        of_file = {"loader": loader, "file_bytes": fact.get("bytes"), "reason": fact.get("reason")}
+        for state in ("cold", "warm"):
+            yield {**of_file, "cache": state, "loads": [], "first_tokens": []}
 
 
 def _rounds(
@@ -123,18 +119,18 @@ def _rounds(
     progress: Progress,
 ) -> None:
     """Fill in the records, round by round; what claims ask about is in all rounds, the rest where there is time."""
-    tasks = [(record, key) for record in records for key in ("loads", "first_tokens")]
-    first: list[tuple[dict[str, Any], str]] = []
-    beside: list[tuple[dict[str, Any], str]] = []
-    for record, key in tasks:
-        wanted = asked is None or (record["loader"], record["cache"]) in asked
-        (first if key == "first_tokens" and wanted else beside).append((record, key))
-    costs = _costs(records, ask)
-
-    def cost(part: Sequence[tuple[dict[str, Any], str]]) -> float:
-        return sum(costs.get(record["loader"].partition("@")[0], 0.0) for record, _ in part)
-
-    count, fewer = (rounds, rounds) if rounds else plan_rounds(cost(first), cost(beside), seconds)
+    wanted = [record for record in records if asked is None or (record["loader"], record["cache"]) in asked]
+    first = [(record, "first_tokens") for record in wanted]
+    beside = [(record, "first_tokens") for record in records if record not in wanted]
+    beside += [(record, "loads") for record in records]
+    costs: dict[str, float] = {}  # seconds of one warm load until the first token, its way into the page cache included
+    for record in records:
+        if record["cache"] == "warm" and record["loader"] != CONTROL and record["reason"] is None:
+            begun = time.monotonic()
+            ask(record, "first_tokens")  # only to size the pass: its times are not kept
+            costs[record["loader"]] = time.monotonic() - begun
+    of_first, of_beside = (sum(costs.get(_loader(record), 0.0) for record, _ in part) for part in (first, beside))
+    count, fewer = (rounds, rounds) if rounds else plan_rounds(of_first, of_beside, seconds)
     begun = time.monotonic()
     for number in range(count):
         with_all = (number + 1) * fewer // count > number * fewer // count
@@ -146,9 +142,8 @@ def _rounds(
 def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> tuple[int, int]:
     """How many rounds of what a claim asks about, and how many of them with everything else too.
 
-    From what a round of each costs, before any round. As many of both as fit into `seconds`, up to MOST_ROUNDS. Where
-    that is less than LEAST_ROUNDS, what is asked gets LEAST_ROUNDS however long they take, and the rest what is left,
-    at least LEAST_BESIDE.
+    From what a round of each costs: as many of both as fit into `seconds`, up to MOST_ROUNDS. Where that is less than
+    LEAST_ROUNDS, what is asked gets LEAST_ROUNDS however long they take, the rest what is left, at least LEAST_BESIDE.
     """
     whole = max(asked_seconds + beside_seconds, 1e-3)
     fit = int(min(seconds / whole, MOST_ROUNDS))
@@ -158,34 +153,17 @@ def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> 
     return LEAST_ROUNDS, int(min(max(left, LEAST_BESIDE), LEAST_ROUNDS))
 
 
-def _costs(records: Sequence[Mapping[str, Any]], ask: Ask) -> dict[str, float]:
-    """Seconds of one warm load until the first token, by loader, bringing the file into the page cache included.
-
-    Its times are thrown away: this only sizes the pass. A cold load takes longer on a slow disk.
-    """
-    costs = {}
-    for record in records:
-        if record["cache"] == "warm" and record["loader"] != CONTROL and record["reason"] is None:
-            begun = time.monotonic()
-            ask(record, "first_tokens")
-            costs[record["loader"]] = time.monotonic() - begun
-    return costs
-
-
 def _round(tasks: Sequence[tuple[dict[str, Any], str]], number: int, rng: random.Random, ask: Ask) -> None:
-    """Every task that stands, in random order: a loader and state, for its load or for the first token."""
-    standing = [(record, key) for record, key in tasks if record["reason"] is None]
-    for position, (record, key) in enumerate(rng.sample(standing, len(standing))):
+    """Every task that has not failed, in random order: a loader and state, for its load or for the first token."""
+    left = [(record, key) for record, key in tasks if record["reason"] is None]
+    for position, (record, key) in enumerate(rng.sample(left, len(left))):
         if record["reason"] is not None:  # since this round began
             continue
-        found = ask(record, key)
-        if "reason" in found:
-            record["reason"] = found["reason"]
+        sample = ask(record, key)
+        if "reason" in sample:
+            record["reason"] = sample["reason"]
         else:
-            record[key].append({"round": number, "position": position, **found})
-
-
-# -- what it means: pure functions of the records ----------------------------------------------------------------------
+            record[key].append({"round": number, "position": position, **sample})
 
 
 @dataclass(frozen=True)
@@ -210,48 +188,47 @@ class LoadEffect:
 
 def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[LoadEffect]:
     """Every loader against BASELINE, by cache state and metric; `alpha` is divided by the number of effects."""
-    pairs = [
-        (record, base, metric)
-        for record in records
-        for base in records
-        if record["loader"] != BASELINE and base["loader"] == BASELINE
-        if (base["checkpoint"], base["cache"]) == (record["checkpoint"], record["cache"])
-        for metric in METRICS
-    ]
+    bases = {(base["checkpoint"], base["cache"]): base for base in records if base["loader"] == BASELINE}
+    others = [record for record in records if record["loader"] != BASELINE]
+    others = [record for record in others if (record["checkpoint"], record["cache"]) in bases]
     effects = []
-    for record, base, metric in pairs:
+    for record, metric in itertools.product(others, METRICS):
+        base = bases[record["checkpoint"], record["cache"]]
         ours, theirs = _times(record, metric), _times(base, metric)
-        common = sorted(ours.keys() & theirs.keys())
-        values = [math.log(theirs[number]) - math.log(ours[number]) for number in common]
-        interval = fixed_interval(values, alpha / len(pairs))
-        subject: tuple[str, str, str, str] = (record["checkpoint"], record["cache"], record["loader"], metric)
+        values = [math.log(theirs[number] / ours[number]) for number in sorted(ours.keys() & theirs.keys())]
+        interval = fixed_interval(values, alpha / (len(others) * len(METRICS)))
         ratio, low, high = (exp(end) for end in (interval.centre, interval.low, interval.high))
-        effects.append(LoadEffect(*subject, ratio, low, high, interval.n, record["reason"] or base["reason"]))
+        effects.append(
+            LoadEffect(
+                record["checkpoint"], record["cache"], record["loader"], metric, ratio, low, high, interval.n,
+                record["reason"] or base["reason"],
+            )
+        )  # fmt: skip
     return effects
 
 
 def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[Interval]:
-    """Of each record, the share (0 to 1) of the time to first token that goes if the weights are in memory already.
+    """Of each record, the share (0 to 1) of the time to first token that is saved if the weights are in memory already.
 
     That is opening the file, and all that building the model and the first prefill take longer than they do a second
-    time: a mapped file is read there. Starting Python and importing torch count for neither. `alpha` is divided by the
+    time: a mapped file is read there. Starting Python and importing torch are in neither. `alpha` is divided by the
     number of records.
     """
     shares = []
     for record in records:
-        samples = record["first_tokens"]
-        again = [sample["build_again_ns"] + sample["first_again_ns"] for sample in samples]
-        values = [1 - warm / whole for warm, whole in zip(again, _times(record, "first_token").values(), strict=True)]
-        shares.append(fixed_interval(values, alpha / len(records)))
+        whole = _times(record, "first_token")
+        again = {one["round"]: one["build_again_ns"] + one["first_again_ns"] for one in record["first_tokens"]}
+        shares.append(fixed_interval([1 - again[number] / whole[number] for number in whole], alpha / len(records)))
     return shares
 
 
 def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
     """Nanoseconds by round."""
-    first = metric == "first_token"
-    parts = ("open_ns", "build_ns", "first_ns") if first else (f"{metric}_ns",)
-    samples = record["first_tokens" if first else "loads"]
-    return {sample["round"]: float(sum(sample[part] for part in parts)) for sample in samples}
+    if metric == "first_token":
+        return {
+            one["round"]: float(one["open_ns"] + one["build_ns"] + one["first_ns"]) for one in record["first_tokens"]
+        }
+    return {one["round"]: float(one[f"{metric}_ns"]) for one in record["loads"]}
 
 
 LOADING_SECONDS = 60.0
@@ -259,10 +236,7 @@ LOADING_SECONDS = 60.0
 
 
 class LoadingHypothesis(RangeHypothesis):
-    """How much of the time to first token goes into loading each workload's checkpoint, in percent.
-
-    `quantity` is the loader, `of` the page cache: cold or warm.
-    """
+    """Percent of the time to first token that goes into loading, by the loader `quantity` from a page cache `of`."""
 
     cpu_only = "loading is measured until the weights lie in main memory, and not on to a CUDA device"
 
@@ -297,12 +271,16 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
             for book in context.measurement.books
             if book.experiment.workload.name in wanted and book.folder is not None
         }
-        asked = {(hypothesis.quantity, hypothesis.of) for hypothesis in hypotheses}
         records: list[dict[str, Any]] = []
         for folder in folders.values():
-            log, progress, seed = context.log("loading"), context.progress, context.seed
             records += measure_loading(
-                folder, cache=context.cache, log=log, seed=seed, seconds=LOADING_SECONDS, progress=progress, asked=asked
+                folder,
+                cache=context.cache,
+                log=context.log("loading"),
+                seed=context.seed,
+                seconds=LOADING_SECONDS,
+                progress=context.progress,
+                asked={(hypothesis.quantity, hypothesis.of) for hypothesis in hypotheses},
             )
             context.folder.write_json(LOADING, records)
 
@@ -321,13 +299,13 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
         ]
         if not records:
             raise ValueError("this run has not loaded it")
-        [found] = load_shares(records, alpha=alpha)
-        if (reason := records[0]["reason"]) or not found.n:
+        [share] = load_shares(records, alpha=alpha)
+        if (reason := records[0]["reason"]) or not share.n:
             raise ValueError(reason or "no rounds")
-        few = f"too few rounds for an interval ({found.n} of about {LEAST_ROUNDS})"
-        warnings = (few,) if math.isinf(found.low) else ()
-        value, low, high = (100 * end for end in (found.centre, found.low, found.high))
-        return replace(effect, ratio=value, low=low, high=high, rounds=found.n, warnings=warnings)
+        few = f"too few rounds for an interval ({share.n} of about {LEAST_ROUNDS})"
+        warnings = (few,) if math.isinf(share.low) else ()
+        value, low, high = (100 * end for end in (share.centre, share.low, share.high))
+        return replace(effect, ratio=value, low=low, high=high, rounds=share.n, warnings=warnings)
 
 
 METRIC = LoadingMetric()

@@ -11,30 +11,35 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import mmap
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.checkpoints import check, load, synthesize
+from llama_workbench.datasets.checkpoints import Checkpoint, check, load, synthesize, write_gguf
+from llama_workbench.datasets.gguf import files as gguf_files
+from llama_workbench.datasets.gguf.metadata import is_gguf
 from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.generation import generate
 
 from ...machine.lifeline import end_with
 from ...worker.channel import in_one_line
 from ...worker.state import Worker
-from . import loaders
-from .loaders import Loader, evict, stored, warm
 
 SMALL, SMALL_PROMPT = "tiny-gqa", 4
 """Geometry, and tokens of the prompt, that a process is made ready with."""
@@ -49,7 +54,7 @@ def prepare_loads(worker: Worker, folder: str, scratch: str, variant: str) -> di
     small_folder = synthesize(small, cache=worker.cache)
     files = Path(scratch)
     facts: dict[str, Any] = {}
-    for name, loader in loaders.loaders().items():
+    for name, loader in loaders().items():
         try:
             # Imports and first-time work of every loader and of the model, so that no measured load pays for them.
             path = files / f"small{loader.suffix}"
@@ -79,23 +84,23 @@ def measure_load(
 ) -> dict[str, Any]:
     """One load in a process of its own, by wall time (a load waits for its disk, which CPU time does not show).
 
-    Without `first_token`: `open_ns` until the loader returned, and `touched_ns` until every byte had been read once as
-    well, because a mapped file is read only then. `peak_bytes` is resident memory above what there was before. At the
-    end `private_bytes` of it are in memory of its own and `mapped_bytes` in pages of the file, which other processes
-    share and which the kernel may drop. `major_faults` waited for the disk.
+    Without `first_token`: `open_ns` until the loader returned, `touched_ns` until every byte had been read once too (a
+    mapped file is read only then), `peak_bytes` of resident memory above what there was before, `private_bytes` of it
+    at the end in memory of its own and `mapped_bytes` in pages of the file, which other processes share and the kernel
+    may drop, and `major_faults` that waited for the disk.
 
     With `first_token`: `open_ns`, then `build_ns` of a variant and `first_ns` until its first token after a prompt of
     `tokens`; and `build_again_ns`, `first_again_ns` of the same once all weights are in memory.
 
     Only `reason` where the page cache cannot be brought into the wanted state, or the load fails.
     """
-    chosen = loaders.loaders()[loader]
+    chosen = loaders()[loader]
     path = Path(scratch) / f"weights{chosen.suffix}"
     config = check(folder, cache=worker.cache)
     if reason := (evict(path) if cold else warm(path)):
         return {"reason": reason}
 
-    def ready() -> None:
+    def work() -> dict[str, Any]:
         # A fork finds the pages of the libraries unmapped; each would cost a fault (11 MB of them for a small file).
         small = chosen.load(Path(scratch) / f"small{chosen.suffix}")
         _read(small)
@@ -103,27 +108,27 @@ def measure_load(
         del small
         with contextlib.suppress(AttributeError):  # not in every C library
             ctypes.CDLL(None).malloc_trim(0)  # freed heap that is filled again would not show as memory of the load
-
-    def work() -> dict[str, Any]:
-        ready()
         return _until_first_token(chosen, path, config, variant, tokens) if first_token else _touched(chosen, path)
 
     return forked(work)
 
 
 def _touched(loader: Loader, path: Path) -> dict[str, Any]:
-    before, faults = _memory(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    before, faults_before = _memory(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     start = time.perf_counter_ns()
     weights = loader.load(path)
     opened = time.perf_counter_ns()
     _read(weights)
     touched = time.perf_counter_ns()
     after = _memory()
-    private_bytes, mapped_bytes = (after[kind] - before[kind] for kind in ("RssAnon", "RssFile"))
-    held = {"private_bytes": private_bytes, "mapped_bytes": mapped_bytes}
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults
-    times = {"open_ns": opened - start, "touched_ns": touched - start}
-    return {**times, "peak_bytes": after["VmHWM"] - before["VmRSS"], **held, "major_faults": faults}
+    return {
+        "open_ns": opened - start,
+        "touched_ns": touched - start,
+        "peak_bytes": after["VmHWM"] - before["VmRSS"],
+        "private_bytes": after["RssAnon"] - before["RssAnon"],
+        "mapped_bytes": after["RssFile"] - before["RssFile"],
+        "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults_before,
+    }
 
 
 def _read(weights: Mapping[str, Tensor]) -> None:
@@ -136,10 +141,9 @@ def _until_first_token(loader: Loader, path: Path, config: LlamaConfig, variant:
     start = time.perf_counter_ns()
     weights = loader.load(path)
     opened = time.perf_counter_ns()
-    build, first = _first_token(variant, config, weights, tokens)
-    build_again, first_again = _first_token(variant, config, weights, tokens)
-    again = {"build_again_ns": build_again, "first_again_ns": first_again}
-    return {"open_ns": opened - start, "build_ns": build, "first_ns": first, **again}
+    once, again = (_first_token(variant, config, weights, tokens) for _ in range(2))
+    times = {"build_ns": once[0], "first_ns": once[1], "build_again_ns": again[0], "first_again_ns": again[1]}
+    return {"open_ns": opened - start, **times}
 
 
 def _first_token(variant: str, config: LlamaConfig, weights: Mapping[str, Tensor], tokens: int) -> tuple[int, int]:
@@ -170,25 +174,127 @@ def forked(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _in_child(work, writer, parent)
+        end_with(parent)
+        try:
+            answer = work()
+        except BaseException as error:
+            answer = {"reason": f"raises {in_one_line(error)}"}
+        os.write(writer, json.dumps(answer).encode())
+        os._exit(0)  # and nothing of the parent's: no exit handlers, no buffers written twice
     os.close(writer)
-    with os.fdopen(reader, encoding="utf-8") as answer:
-        text = answer.read()
+    with os.fdopen(reader, encoding="utf-8") as pipe:
+        text = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return {"reason": f"kills its process ({signal.Signals(os.WTERMSIG(status)).name})"}
-    found: dict[str, Any] = json.loads(text or '{"reason": "ends its process"}')
-    return found
+    answer = json.loads(text or '{"reason": "ends its process"}')
+    return answer
 
 
-def _in_child(work: Callable[[], dict[str, Any]], writer: int, parent: int) -> NoReturn:
-    end_with(parent)
+COLD_SHARE, WARM_SHARE = 0.01, 0.99
+"""A file counts as cold while at most this share of it is in the page cache, and as warm from this share on."""
+
+EVICTIONS = 5
+"""Pages that are just being written or read survive the first try."""
+
+
+@dataclass(frozen=True)
+class Loader:
+    """One file format and one way to read it.
+
+    `write` makes the file from a checkpoint's folder, in float32 (its last argument: cache of `checkpoints.load`);
+    loaders with the same `suffix` share one. `load` gives the weights under their Hugging Face names (a tied head may
+    be left out). That they come back with their shapes is checked, and where `exact` (no format with fewer bits) that
+    they do so bit for bit.
+    """
+
+    suffix: str
+    write: Callable[[Path, Path, Path], None]
+    load: Callable[[Path], Mapping[str, Tensor]]
+    exact: bool = True
+
+
+def loaders() -> dict[str, Loader]:
+    """All loaders by name; the first is what the others are compared with. Another format is another line here."""
+
+    def write_torch(folder: Path, path: Path, cache: Path) -> None:
+        torch.save(stored(load(folder, cache=cache)), path)
+
+    return {
+        "safetensors-mmap": Loader(
+            ".safetensors", lambda folder, path, cache: save_file(stored(load(folder, cache=cache)), path), load_file
+        ),
+        "torch-load": Loader(".pt", write_torch, lambda path: torch.load(path, weights_only=True, mmap=False)),
+        "torch-load-mmap": Loader(".pt", write_torch, lambda path: torch.load(path, weights_only=True, mmap=True)),
+        "gguf": Loader(".gguf", _write_gguf, _load_gguf),
+    }
+
+
+def stored(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """What a file holds: a tied head is not stored twice."""
+    tied = checkpoint.config.tie_word_embeddings
+    return {name: tensor for name, tensor in checkpoint.weights.items() if not (tied and name == "lm_head.weight")}
+
+
+def _write_gguf(folder: Path, path: Path, cache: Path) -> None:
+    if is_gguf(folder):
+        shutil.copyfile(folder, path)
+    else:
+        write_gguf(folder, path, cache=cache)
+
+
+def _load_gguf(path: Path) -> Mapping[str, Tensor]:
+    model = gguf_files.opened(path)
+    return {name: model.tensor(name) for name in model.entries}
+
+
+def cached_share(path: Path) -> float:
+    """Share of a file's pages (0 to 1) that this machine holds in its page cache. OSError where it cannot be asked.
+
+    The kernel says it only of files that this user owns or may write; of others it says that all pages are there.
+    """
+    size = path.stat().st_size
+    pages = -(-size // mmap.PAGESIZE)
+    flags = np.zeros(pages, dtype=np.uint8)
+    libc = ctypes.CDLL(None, use_errno=True)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        view = np.frombuffer(mapped, dtype=np.uint8)
+        address, vector = ctypes.c_void_p(view.ctypes.data), ctypes.c_void_p(flags.ctypes.data)
+        failed = libc.mincore(address, ctypes.c_size_t(size), vector)
+        del view  # or the mapping could not be closed
+    if failed:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return float((flags & 1).mean())
+
+
+def evict(path: Path) -> str | None:
+    """Put a file out of the page cache; None once its pages are seen to be gone, else why they are not.
+
+    A cache behind the file system (the disk's, or the host's of a virtual machine) is out of reach and may still help.
+    """
     try:
-        found = work()
-    except BaseException as error:
-        found = {"reason": f"raises {in_one_line(error)}"}
-    os.write(writer, json.dumps(found).encode())
-    os._exit(0)  # and nothing of the parent's: no exit handlers, no buffers written twice
+        with path.open("rb") as file:
+            os.fsync(file.fileno())  # pages that are not written yet would stay
+            for _ in range(EVICTIONS):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                if (share := cached_share(path)) <= COLD_SHARE:
+                    return None
+                time.sleep(0.02)
+    except (OSError, AttributeError) as error:  # no such call on this system
+        return f"the page cache cannot be emptied here ({error})"
+    return f"{share:.0%} of the file stay in the page cache (a file system in memory, or another process maps the file)"
+
+
+def warm(path: Path) -> str | None:
+    """Read a file into the page cache; None once it is there, else why it is not."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 22):
+                pass
+        share = cached_share(path)
+    except (OSError, AttributeError) as error:
+        return f"the page cache cannot be looked at here ({error})"
+    return None if share >= WARM_SHARE else f"only {share:.0%} of the file stay in the page cache: too little memory"
 
 
 VERBS = {"prepare_loads": prepare_loads, "load": measure_load}

@@ -2,11 +2,10 @@
 
     (workload, variant) --run_memory--> memory_sweep.json --memory_results--> exact results, in percent
 
-Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. In the
-first nothing looks on: it loads and reads the weights, builds the variant and serves the lengths, and its peak resident
-memory is noted after each step (what a variant imports, and what the allocator keeps, included). The second counts
-tensors (`live_tensors`), as they are and after a `reset`, beside what the policies say there must be, and then the peak
-of a single warmed-up call.
+Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. The
+first loads and reads the weights, builds the variant and serves the lengths; its peak resident memory is noted after
+each step (what a variant imports, and what the allocator keeps, included). The second counts tensors, as they are and
+after a `reset`, beside what the policies say there must be, and then the peak of a single warmed-up call.
 
 The lengths are spread evenly up to the workload's longest. Masks grow with their squares: N lengths up to T hold about
 N/3 times the largest mask, so each doubling of N doubles them in the end.
@@ -57,13 +56,13 @@ def run_memory(
         call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
         left = (len(pairs) - index) * (2 * START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
         progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
-        record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": None}
+        record: dict[str, Any] = {
+            "workload": workload,
+            "variant": variant,
+            "reason": _unfit(measurement, book, variant),
+        }
         begun = time.monotonic()
-        if group is None or book is None:
-            record["reason"] = "the workload is not in this run"
-        elif reason := _unfit(measurement, book, variant):
-            record["reason"] = reason
-        else:
+        if group is not None and book is not None and record["reason"] is None:
             _sweep(measurement, group, book, variant, record)
         record["seconds"] = round(time.monotonic() - begun, 3)
         if record["reason"]:
@@ -73,8 +72,10 @@ def run_memory(
     return records
 
 
-def _unfit(measurement: Measurement, book: ExperimentState, variant: str) -> str | None:
+def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
     """Why there is nothing to sweep."""
+    if book is None:
+        return "the workload is not in this run"
     if book.experiment.workload.kind != "prefill":
         return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
     if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
@@ -84,18 +85,17 @@ def _unfit(measurement: Measurement, book: ExperimentState, variant: str) -> str
 
 def _sweep(measurement: Measurement, group: Group, book: ExperimentState, variant: str, record: dict[str, Any]) -> None:
     """Fill in the record, step by step; what a step finds stays when a later one fails."""
-    seconds = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
-    name = book.experiment.workload.name
-
+    limit = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
+    what = {"workload": book.experiment.workload.name, "variant": variant}
     try:
         with (
             closing(measurement.another(group, book, "memory.log")) as resident,
             closing(measurement.another(group, book, "memory.log")) as counted,
         ):
-            peaks = resident.begin("memory_peak", seconds, workload=name, variant=variant)
+            peaks = resident.begin("memory_peak", limit, **what)
             try:
-                record.update(counted.ask("memory_held", seconds, workload=name, variant=variant))
-                record["transients"] = counted.ask("memory_transients", seconds, workload=name, variant=variant)
+                record.update(counted.ask("memory_held", limit, **what))
+                record["transients"] = counted.ask("memory_transients", limit, **what)
             except WorkerFailed as failure:
                 record["reason"] = failure.reason
             record.update(peaks.result())
@@ -105,14 +105,11 @@ def _sweep(measurement: Measurement, group: Group, book: ExperimentState, varian
 
 
 def _short(record: Mapping[str, Any]) -> str | None:
-    """Said where either process stopped before all lengths were served, because memory got short."""
+    """Whether either process stopped before all lengths were served, because memory got short; None where none did."""
     served = min(len(record["served"]), len(record["steps"][-1]["lengths"]))
     if served == record["planned_lengths"]:
         return None
     return f"memory gets short: {served} of {record['planned_lengths']} different lengths served"
-
-
-# -- results ---------------------------------------------------------------------------------------------------------
 
 
 def memory_results(rows: Sequence[Mapping[str, Any]]) -> list[ExactResult]:
@@ -120,25 +117,22 @@ def memory_results(rows: Sequence[Mapping[str, Any]]) -> list[ExactResult]:
 
     What a record does not hold, or holds for fewer lengths than planned, is a result with the record's reason.
     """
-    found = []
-    for row in rows:
-        for quantity, (series, whole, what) in QUANTITIES.items():
-            subject = ("memory", quantity, str(row["workload"]), str(row["variant"]), "")
-            seconds = float(row["seconds"])
-            sizes = series(row)
-            if not sizes:
-                found.append(ExactResult(*subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds))
-                continue
-            served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
-            peak = "resident memory" if row.get("device", "cpu") == "cpu" else "memory of tensors on the device"
-            detail = (
-                f"{sizes[-1]:,} bytes {what.format(served, peak=peak)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
-            )
-            if "steps" in row and (said := disagreement(row["steps"][-1])):
-                detail += f"; {said}"
-            value = 100 * sizes[-1] / row[whole]
-            found.append(ExactResult(*subject, value, row["planned_lengths"], detail=detail, seconds=seconds))
-    return found
+    return [_result(row, quantity) for row in rows for quantity in QUANTITIES]
+
+
+def _result(row: Mapping[str, Any], quantity: str) -> ExactResult:
+    series, whole, what = QUANTITIES[quantity]
+    subject = ("memory", quantity, str(row["workload"]), str(row["variant"]), "")
+    seconds = float(row["seconds"])
+    sizes = series(row)
+    if not sizes:
+        return ExactResult(*subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds)
+    served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
+    peak = "resident memory" if row.get("device", "cpu") == "cpu" else "memory of tensors on the device"
+    detail = f"{sizes[-1]:,} bytes {what.format(served, peak=peak)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
+    if "steps" in row and (difference := disagreement(row["steps"][-1])):
+        detail += f"; {difference}"
+    return ExactResult(*subject, 100 * sizes[-1] / row[whole], row["planned_lengths"], detail=detail, seconds=seconds)
 
 
 def _by_step(state: str, *kinds: str) -> Callable[[Mapping[str, Any]], list[int]]:
@@ -164,15 +158,17 @@ def _transient(row: Mapping[str, Any]) -> list[int]:
     return [row["transients"][0]["peak_bytes"]] if row.get("transients") else []
 
 
-def _caches(state: str) -> Callable[[Mapping[str, Any]], list[int]]:
-    return _by_step(state, "kv", "rope", "mask")
-
+_CACHES = ("kv", "rope", "mask")
 
 QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, str]] = {
     "masks_of_weights": (_by_step("held", "mask"), "weights_bytes", "of masks after {}"),
     "masks_of_kv": (_by_step("held", "mask"), "kv_bytes", "of masks after {}"),
-    "cache_of_weights": (_caches("held"), "weights_bytes", "of KV, RoPE tables and masks after {}"),
-    "kept_of_weights": (_caches("kept"), "weights_bytes", "of KV, RoPE tables and masks after {} and a reset"),
+    "cache_of_weights": (_by_step("held", *_CACHES), "weights_bytes", "of KV, RoPE tables and masks after {}"),
+    "kept_of_weights": (
+        _by_step("kept", *_CACHES),
+        "weights_bytes",
+        "of KV, RoPE tables and masks after {} and a reset",
+    ),
     "repacked_of_weights": (_by_step("held", "repacked"), "weights_bytes", "of weights in another order after {}"),
     "transient_of_weights": (_transient, "weights_bytes", "at the peak of one warmed-up call of the longest of {}"),
     "resident_of_weights": (_resident, "weights_bytes", "of peak {peak} above weights loaded and read, after {}"),
@@ -186,7 +182,7 @@ _WHOLE = {"weights_bytes": "weights", "kv_bytes": "keys and values of the longes
 
 
 def _growth(sizes: Sequence[int]) -> str:
-    """By how much each doubling of the number of lengths multiplied them, where they are not nil."""
+    """By how much each doubling of the number of lengths multiplied them; empty where they are 0."""
     if len(sizes) < 2 or min(sizes) <= 0:
         return ""
     if len(set(sizes)) == 1:
@@ -199,16 +195,12 @@ def disagreement(step: Mapping[str, Any]) -> str:
     """Where a step's measured bytes are not the computed ones, in words; "" where they agree."""
     if step["computed"] is None:
         return "nothing to compare with: the policies of this variant are not known"
-    said = [
+    return "; ".join(
         f"{state}: {step[state][kind]:,} bytes of {kind}, computed {step['computed'][state][kind]:,}"
         for state in ("held", "kept")
         for kind in KINDS
         if step[state][kind] != step["computed"][state][kind]
-    ]
-    return "; ".join(said)
-
-
-# -- the metric --------------------------------------------------------------------------------------------------------
+    )
 
 
 class MemoryHypothesis(VariantHypothesis):

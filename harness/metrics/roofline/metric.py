@@ -16,20 +16,19 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 from pydantic import ValidationError
 
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
 from ...measure.measurement import PASS_SECONDS, Measurement, ask_about, measured_by
-from ...measure.participants import ExperimentState, Group, Progress
+from ...measure.participants import Progress
+from ...stats.confidence import fixed_interval
 from ...store.files import ROOFLINE
 from ...store.folder import RunFolder
 from ...store.pass_schema import CallSample, Roof, RoofSample
 from ...store.pass_schema import Roofline as Record
 from ...store.schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
-from ..share.shares import t_interval
 from .work import Work, least_seconds
 
 MATMUL: Literal["matmul"] = "matmul"
@@ -71,13 +70,13 @@ class Reached:
 def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *, alpha: float) -> Reached:
     """Share of the roof that the variant reaches, from the records of roofline.json.
 
-    Raises ValueError: no such record, a record that cannot be one, or the reason why it holds no numbers.
+    Raises ValueError: no such record, a damaged one, or the reason why it holds no numbers.
     """
-    found = next((record for record in records if record.get("workload") == workload), None)
-    if found is None:
+    plain = next((record for record in records if record.get("workload") == workload), None)
+    if plain is None:
         raise ValueError("this run has not measured it")
     try:
-        record = Record.model_validate(found)
+        record = Record.model_validate(plain)
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(str(step) for step in fault["loc"])
@@ -91,12 +90,12 @@ def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *
 
 def pairs(records: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Every (workload, variant) that the records speak of, those without numbers too, in their order."""
-    found = []
-    for record in records:
-        variants = record.get("variants")
-        if isinstance(variants, Mapping):
-            found += [(str(record.get("workload")), str(name)) for name in variants]
-    return found
+    return [
+        (str(record.get("workload")), str(name))
+        for record in records
+        if isinstance(variants := record.get("variants"), Mapping)
+        for name in variants
+    ]
 
 
 def all_reached(records: Sequence[Mapping[str, Any]], *, alpha: float) -> tuple[list[Reached], list[str]]:
@@ -116,29 +115,22 @@ def _reached(record: Record, variant: str, clock: Literal["cpu", "wall"], alpha:
         raise ValueError(f"roofline.json is damaged: nothing about {', '.join(map(str, sorted(lacking, key=str)))}")
     spent: list[float] = []
     logs: dict[str, list[float]] = {name: [] for name in ("share", "call", MATMUL, MEMORY)}
-    bound = {"computing": 0.0, "memory": 0.0}
+    compute_seconds = memory_seconds = 0.0
     for number in sorted({row.round for row in rows}):
         roofs = [sample for sample in record.roof_samples if sample.round == number]
         mine = [row for row in rows if row.round == number]
         rates = {
-            name: _rate(record.roofs[name], [sample for sample in roofs if sample.roof == name], clock)
-            for name in record.roofs
+            name: _rate(roof, [one for one in roofs if one.roof == name], clock) for name, roof in record.roofs.items()
         }
         if not all(rates.values()) or not all(_seconds(row, clock) > 0 for row in mine):
             continue
         lengths = sorted({row.tokens for row in mine})
         times = [statistics.median(_seconds(row, clock) for row in mine if row.tokens == n) for n in lengths]
-        least = [
-            least_seconds(
-                [Work(*forward) for forward in record.work[length]],
-                flops_per_second=rates[MATMUL],
-                bytes_per_second=rates[MEMORY],
-            )
-            for length in lengths
-        ]
-        bound["computing"] += sum(compute for compute, _ in least)
-        bound["memory"] += sum(memory for _, memory in least)
-        logs["share"].append(math.log(sum(map(sum, least)) / sum(times)))
+        work = [Work(*forward) for length in lengths for forward in record.work[length]]
+        compute, memory = least_seconds(work, flops_per_second=rates[MATMUL], bytes_per_second=rates[MEMORY])
+        compute_seconds += compute
+        memory_seconds += memory
+        logs["share"].append(math.log((compute + memory) / sum(times)))
         logs["call"].append(math.log(statistics.fmean(times)))
         for name, rate in rates.items():
             logs[name].append(math.log(rate))
@@ -154,7 +146,7 @@ def _reached(record: Record, variant: str, clock: Literal["cpu", "wall"], alpha:
         call_ms=_estimate(logs["call"], alpha, 1e3),
         gflops=_estimate(logs[MATMUL], alpha, 1e-9),
         gbytes=_estimate(logs[MEMORY], alpha, 1e-9),
-        binds="computing" if bound["computing"] >= bound["memory"] else "memory",
+        binds="computing" if compute_seconds >= memory_seconds else "memory",
         intensity=sum(flops for flops, _ in forwards) / sum(nbytes for _, nbytes in forwards),
         in_cache=None if record.cache_bytes is None else record.weight_bytes <= record.cache_bytes,
         kernels=(record.roofs[MATMUL].kernel, record.roofs[MEMORY].kernel),
@@ -176,8 +168,8 @@ def _rate(roof: Roof, samples: Sequence[RoofSample], clock: Literal["cpu", "wall
 
 
 def _estimate(logs: Sequence[float], alpha: float, unit: float) -> Estimate:
-    found = t_interval(np.asarray(logs), alpha, least=-math.inf, most=math.inf)
-    return Estimate(*(unit * math.exp(end) for end in (found.value, found.low, found.high)))
+    interval = fixed_interval(logs, alpha)
+    return Estimate(*(unit * math.exp(end) for end in (interval.centre, interval.low, interval.high)))
 
 
 ROOFLINE_SECONDS, ROOFLINE_CALLS = 12.0, 2000
@@ -218,18 +210,16 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
         records = evidence.passes.get("roofline")
         if not records:
             raise ValueError("this run has not measured the roofline")
-        found = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
-        value, low, high = found.share
+        row = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
+        value, low, high = row.share
         above = ("more than the roof: what it is measured with does not reach this machine's peak",)
-        metric = f"share of the roofline ({found.binds} binds)"
-        effect = replace(effect, metric=metric, warnings=above if low > 100 else ())
-        return replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
+        effect = replace(
+            effect, metric=f"share of the roofline ({row.binds} binds)", warnings=above if low > 100 else ()
+        )
+        return replace(effect, ratio=value, low=low, high=high, rounds=row.rounds, seconds=row.seconds)
 
 
 METRIC = RooflineMetric()
-
-
-# -- the pass ----------------------------------------------------------------------------------------------------------
 
 
 def run_roofline(
@@ -251,38 +241,24 @@ def run_roofline(
     for index, (workload, asked) in enumerate(names.items()):
         left = (len(names) - index) * seconds
         progress.step(f"roofline {workload}: {', '.join(asked)}", index / len(names), left)
-        record: dict[str, Any] = {"workload": workload, "reason": None, "variants": {}}
         group, book = places.get(workload, (None, None))
+        gone = measurement.excluded | (book.excluded if book else {})
+        entries: dict[str, dict[str, Any]]
+        entries = {name: {"reason": gone.get(name, "it is not measured in this run")} for name in asked}
+        record: dict[str, Any] = {"workload": workload, "reason": None, "variants": entries}
         if group is None or book is None:
             record["reason"] = "the workload is not in this run"
         elif book.experiment.workload.kind == "component":
             record["reason"] = "a component has no roofline: only the work of whole forwards is counted"
         else:
-            record |= _measured(measurement, group, book, asked, progress, seconds)
-        gone = measurement.excluded | (book.excluded if book else {})
-        for name in asked:
-            record["variants"].setdefault(name, {"reason": gone.get(name, "it is not measured in this run")})
+            here = [name for name in asked if name in book.remaining().variants]
+            limit, what = PASS_SECONDS + seconds, {"seconds": seconds}
+            answer, lost = ask_about(measurement, group, book, here, "roofline", limit, ROOFLINE_CALLS, **what)
+            for name, reason in lost.items():
+                progress.note(f"roofline of {name} on {workload}: {reason}")
+            for name in here:
+                wall = book.experiment.workload.threads > 1 or name in book.wall_variants
+                entries[name] = {"clock": "wall" if wall else "cpu", "reason": lost.get(name)}
+            record |= {"cache_bytes": last_level_cache_bytes(), **(answer or {})}
         records.append(record)
         folder.write_json(ROOFLINE, records)
-
-
-def _measured(
-    measurement: Measurement,
-    group: Group,
-    book: ExperimentState,
-    asked: Sequence[str],
-    progress: Progress,
-    seconds: float,
-) -> dict[str, Any]:
-    """What a workload's record holds, from rounds of all its variants."""
-    workload = book.experiment.workload
-    names = [name for name in asked if name in book.remaining().variants]
-    wall = {name for name in names if workload.threads > 1 or name in book.wall_variants}
-    entries: dict[str, dict[str, Any]]
-    entries = {name: {"clock": "wall" if name in wall else "cpu", "reason": None} for name in names}
-    limit = PASS_SECONDS + seconds
-    found, lost = ask_about(measurement, group, book, names, "roofline", limit, ROOFLINE_CALLS, seconds=seconds)
-    for name, reason in lost.items():
-        entries[name]["reason"] = reason
-        progress.note(f"roofline of {name} on {workload.name}: {reason}")
-    return {"cache_bytes": last_level_cache_bytes(), **(found or {}), "variants": entries}

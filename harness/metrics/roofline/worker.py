@@ -12,10 +12,9 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import (
-    perf_counter,  # bound before any foreign code is imported
-    perf_counter_ns,  # bound before any foreign code is imported
-)
+from functools import partial
+from time import perf_counter  # bound before any foreign code is imported
+from timeit import repeat
 from typing import Any
 
 import torch
@@ -63,11 +62,13 @@ def fastest_read(weight_bytes: int) -> PeakKernel:
     """The fastest way to read a buffer of that size (of float32; see MOST_BYTES), in bytes a second."""
     most = max(MOST_BYTES, 4 * (last_level_cache_bytes() or 0))
     count = max(1, min(weight_bytes, most) // 4)
-    found = [PeakKernel("sum", 4 * count, lambda: torch.ones(count).sum)]
     width = min(WIDTH, count)
     rows = count // width
-    found.append(PeakKernel("matrix-vector product", 4 * rows * width, lambda: _matrix_vector(rows, width)))
-    return _fastest(found)
+    plain_sum = PeakKernel("sum", 4 * count, lambda: torch.ones(count).sum)
+    product = PeakKernel(
+        "matrix-vector product", 4 * rows * width, lambda: partial(torch.mv, torch.ones(rows, width), torch.ones(width))
+    )
+    return _fastest([plain_sum, product])
 
 
 def _cut(shape: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -77,16 +78,10 @@ def _cut(shape: tuple[int, int, int]) -> tuple[int, int, int]:
 
 def _matmul(rows: int, inner: int, columns: int, dtype: torch.dtype, whose: str) -> PeakKernel:
     def build() -> Callable[[], Tensor]:
-        x = torch.randn(rows, inner).to(dtype)
-        weight = torch.randn(columns, inner).to(dtype)  # [out, in], as a model has them
-        return lambda: torch.nn.functional.linear(x, weight)
+        x, weight = torch.randn(rows, inner), torch.randn(columns, inner)  # [out, in], as a model has them
+        return partial(torch.nn.functional.linear, x.to(dtype), weight.to(dtype))
 
     return PeakKernel(f"{rows} x {inner} x {columns}, {whose}", 2 * rows * inner * columns, build)
-
-
-def _matrix_vector(rows: int, width: int) -> Callable[[], Tensor]:
-    matrix, vector = torch.ones(rows, width), torch.ones(width)
-    return lambda: torch.mv(matrix, vector)
 
 
 def _fastest(kernels: Sequence[PeakKernel]) -> PeakKernel:
@@ -95,12 +90,8 @@ def _fastest(kernels: Sequence[PeakKernel]) -> PeakKernel:
     for kernel in kernels:
         call = kernel.build()
         call()
-        taken = []
-        for _ in range(TRIES):
-            start = perf_counter_ns()
-            call()
-            taken.append(perf_counter_ns() - start)
-        timed.append(replace(kernel, call_ns=max(1, min(taken))))
+        best_ns = min(repeat(call, number=1, repeat=TRIES)) * 1e9
+        timed.append(replace(kernel, call_ns=max(1, round(best_ns))))
     return max(timed, key=lambda kernel: kernel.amount / kernel.call_ns)
 
 
@@ -158,17 +149,21 @@ def _round(
     rng = random.Random(f"roofline {bench.seed} {work.name} {worker.process} {number}")
     call_ns = {name: bench.subjects[name].call_ns for name in variants}
     call_ns |= {name: float(kernel.call_ns) for name, kernel in kernels.items()}
-    repeats = _repeats(bench, call_ns, variants)
+    repeats = {name: math.ceil(SAMPLE_NS / each_ns) for name, each_ns in call_ns.items()}
+    if bench.once or work.kind == "generate":
+        repeats |= dict.fromkeys(variants, 1)
+    if work.kind == "decode":
+        repeats |= {name: min(repeats[name], DECODE_ROOM - 2) for name in variants}
     slowest_ns = max(repeats[name] * call_ns[name] for name in call_ns)
     count = 1 if slowest_ns >= SHORT_SAMPLE_NS else 3 if slowest_ns >= FILLED_NS else 5
     lengths = call_lengths(work, round_index=number, count=count, seed=bench.seed)
     warm_length = warmup_length(work, lengths=lengths)
 
     def build(name: str) -> Runner:
-        is_kernel = name in kernels
-        runner = (
-            PlainRunner(kernels[name].build()) if is_kernel else runner_of(worker, bench, bench.subjects[name].variant)
-        )
+        if name in kernels:
+            runner: Runner = PlainRunner(kernels[name].build())
+        else:
+            runner = runner_of(worker, bench, bench.subjects[name].variant)
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner
@@ -186,20 +181,9 @@ def _round(
                 if prime:
                     runner.call()
                 spent = worker.device.sample(runner, calls)
-                wall_ns = spent.wall_ns - runner.uncounted_ns
-                repeated = calls * runner.counts_as
-                samples.append(Sample(name, sub_round, position, length, repeated, spent.cpu_ns, wall_ns, 0))
+                times = (spent.cpu_ns, spent.wall_ns - runner.uncounted_ns)
+                samples.append(Sample(name, sub_round, position, length, calls * runner.counts_as, *times, 0))
     return samples
-
-
-def _repeats(bench: Bench, call_ns: Mapping[str, float], variants: Sequence[str]) -> dict[str, int]:
-    """Calls in a sample."""
-    repeats = {name: math.ceil(SAMPLE_NS / each_ns) for name, each_ns in call_ns.items()}
-    if bench.once or bench.workload.kind == "generate":
-        repeats |= dict.fromkeys(variants, 1)
-    if bench.workload.kind == "decode":
-        repeats |= {name: min(repeats[name], DECODE_ROOM - 2) for name in variants}
-    return repeats
 
 
 VERBS = {"roofline": roofline}

@@ -17,7 +17,7 @@ COMMENT = re.compile(r"# phase: (.*)")
 
 
 class PhaseError(Exception):
-    """A variant's phases cannot be told apart. The text names the file, the line or the op, and the fix."""
+    """A variant's phases cannot be separated. The text names the file, the line or the op, and the fix."""
 
 
 @dataclass
@@ -48,14 +48,14 @@ class Name:
         """The phase of an expression that is named on its own."""
         match node:
             case ast.Call():
-                found = ast.unparse(node.func)
+                called = ast.unparse(node.func)
             case ast.BinOp(op=ast.MatMult()):
-                found = "@"
+                called = "@"
             case ast.BinOp(op=ast.Div()):
-                found = "/"
+                called = "/"
             case _:
                 return None
-        name = next((name for name in self.parts if f".{found}".endswith(f".{name}")), None)
+        name = next((name for name in self.parts if f".{called}".endswith(f".{name}")), None)
         if name is None:
             return None
         self.used.add(name)
@@ -70,17 +70,13 @@ class Name:
 
 
 def with_comments(source: str, functions: Mapping[str, str]) -> str:
-    """A source that has no names of phases, with those of a map (see `phase_map`) as comments behind its lines.
-
-    Raises:
-        PhaseError: the source has no such function or statement.
-    """
-    lines, found = source.splitlines(), dict(_functions(ast.parse(source)))
-    problems = [f"there is no function {name}" for name in functions if name not in found]
-    for name in functions.keys() & found.keys():
+    """A source with the names of a map (see `phase_map`) as comments behind its lines. Raises PhaseError for others."""
+    lines, nodes = source.splitlines(), dict(_functions(ast.parse(source)))
+    problems = [f"there is no function {name}" for name in functions if name not in nodes]
+    for name in functions.keys() & nodes.keys():
         for rule in functions[name].strip().splitlines():
             words, text = re.split(r"\s{2,}", rule.strip(), maxsplit=1)
-            fitting = [line for line in _lines(found[name]) if _begins(lines[line - 1], text)]
+            fitting = [line for line in _lines(nodes[name]) if _begins(lines[line - 1], text)]
             problems += [] if fitting else [f"{name} has no {text!r}"]
             for line in fitting:
                 lines[line - 1] += f"  # phase: {words}"
@@ -109,7 +105,7 @@ class Marker:
             text = with_comments(source.decode(), functions) if functions else source.decode()
             self.lines = text.splitlines()
             comments = ((line, COMMENT.search(text)) for line, text in enumerate(self.lines, 1))
-            self.names = {line: Name.parse(found[1], line) for line, found in comments if found}
+            self.names = {line: Name.parse(comment[1], line) for line, comment in comments if comment}
         except PhaseError as error:
             self._fail(file, str(error))
         self.tree = ast.parse(text)
@@ -135,10 +131,10 @@ class Marker:
         beside = [self.names[line] for line in _lines(node) if line in self.names]
         if len(beside) > 1:
             self.problems.append(f"line {node.lineno}, {ast.unparse(node)!r}, has two phases")
-        found = beside[0] if beside else self._above(node)
-        if found is not None:
-            found.used.add("")
-        return found
+        name = beside[0] if beside else self._above(node)
+        if name is not None:
+            name.used.add("")
+        return name
 
     def _above(self, node: ast.stmt) -> Name | None:
         """The comment on a line of its own that names what follows in its block, to the next one or an empty line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
@@ -12,8 +13,8 @@ from pydantic import AfterValidator, Field, model_validator
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
-from ...measure.measurement import PASS_SECONDS, Measurement, ask_about
-from ...measure.participants import ExperimentState, Group, Progress
+from ...measure.measurement import PASS_SECONDS, Measurement, ask_about, measured_by
+from ...measure.participants import Progress
 from ...spec.hypotheses import Name, no_repeats
 from ...store.files import PHASE_FACTS
 from ...store.folder import RunFolder
@@ -85,15 +86,12 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         table = evidence.passes.get("share")
         if table is None:
             raise ValueError("this run has no phases")
-        found = share(table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
-        value, low, high = (100 * part for part in (found.value, found.low, found.high))
-        return replace(effect, ratio=value, low=low, high=high, rounds=found.rounds, seconds=found.seconds)
+        part = share(table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
+        value, low, high = (100 * end for end in (part.value, part.low, part.high))
+        return replace(effect, ratio=value, low=low, high=high, rounds=part.rounds, seconds=part.seconds)
 
 
 METRIC = ShareMetric()
-
-
-# -- the pass ----------------------------------------------------------------------------------------------------------
 
 
 def run_phases(
@@ -106,43 +104,34 @@ def run_phases(
     """Time the phases of each wanted (workload, variant); those of a workload take turns, in every round.
 
     Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
-    else the clock, the readings of a call, and which lines of the source belong to which phase.
+    else the clock, the number of timestamps in a call, and which lines of the source belong to which phase.
     """
     rows: list[list[Any]] = []
-    facts: list[dict[str, Any]] = []
+    facts: dict[tuple[str, str], dict[str, Any]] = {
+        (workload, name): {"rounds": 0, "reason": "it is not measured in this run, or was excluded"}
+        for workload, name in wanted
+    }
+
+    def write() -> None:
+        folder.write_phases(rows)
+        folder.write_json(PHASE_FACTS, [{"workload": w, "variant": v, **fact} for (w, v), fact in facts.items()])
+
+    write()
     work = [
-        (group, book, names)
-        for group in measurement.groups
-        for book in group.books
-        if (names := [n for n in book.remaining().variants if (book.experiment.workload.name, n) in wanted])
+        (workload, group, book, names)
+        for workload, (group, book) in measured_by(measurement).items()
+        if (names := [name for name in book.remaining().variants if (workload, name) in facts])
     ]
-    for index, (group, book, names) in enumerate(work):
-        workload = book.experiment.workload.name
-        progress.step(f"phases {workload}: {len(names)} variants", index / len(work), float("nan"))
-        taken, said = _phases(measurement, group, book, names, rounds)
+    for index, (workload, group, book, names) in enumerate(work):
+        progress.step(f"phases {workload}: {len(names)} variants", index / len(work), math.nan)
+        wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
+        what = {"rounds": rounds, "wall": wall}
+        answer, lost = ask_about(measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, **what)
+        of_variants = {name: {"reason": reason} for name, reason in lost.items()} | (answer["facts"] if answer else {})
+        facts |= {(workload, name): {"rounds": rounds, **fact} for name, fact in of_variants.items()}
         rows += [
             [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
-            for name, round_index, call, tokens, plain_ns, spent in taken
+            for name, round_index, call, tokens, plain_ns, spent in (answer["rows"] if answer else ())
             for phase, ns in spent.items()
         ]
-        facts += [{"workload": workload, "variant": name, "rounds": rounds, **fact} for name, fact in said.items()]
-        folder.write_phases(rows)
-        folder.write_json(PHASE_FACTS, facts)
-    told = {(fact["workload"], fact["variant"]) for fact in facts}
-    reason = "it is not measured in this run, or was excluded"
-    for workload, name in dict.fromkeys(wanted):
-        if (workload, name) not in told:
-            facts.append({"workload": workload, "variant": name, "rounds": 0, "reason": reason})
-    folder.write_phases(rows)
-    folder.write_json(PHASE_FACTS, facts)
-
-
-def _phases(
-    measurement: Measurement, group: Group, book: ExperimentState, names: Sequence[str], rounds: int
-) -> tuple[list[list[Any]], dict[str, dict[str, Any]]]:
-    """Rows and facts of one workload."""
-    wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
-    what = {"rounds": rounds, "wall": wall}
-    found, lost = ask_about(measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, **what)
-    facts = {name: {"reason": reason} for name, reason in lost.items()}
-    return (found["rows"], facts | found["facts"]) if found else ([], facts)
+        write()

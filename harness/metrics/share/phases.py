@@ -5,19 +5,16 @@ names for the two sources that take none). A private import gets one more statem
 (phase, time) to a list. The phases of a call are the differences of neighbouring timestamps, so they sum to the call.
 
 Why the source and not wrappers around methods: masks, scores, softmax and residual additions are statements inside
-functions, and the inlined code has one function in all. A timestamp costs a list append and a clock; a wrapper costs a
-Python call, and a wrapped `nn.Module` a slower path through torch. The same names tell a profiler's lines apart.
-
-Bias. Each timestamp lies inside the time it measures. The caller measures what that costs by calling the untouched
-variant as well.
+functions. A timestamp costs a list append and a clock; a wrapper costs a Python call, and a wrapped `nn.Module` a
+slower path through torch. Each timestamp lies inside the time it measures: the worker calls the plain variant as well.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -44,11 +41,7 @@ Log = list[tuple[int, int]]
 
 
 def names_of(variant: Variant) -> Mapping[str, Mapping[str, str]]:
-    """A variant's map (module → function → names); empty where its own source has the names.
-
-    Raises:
-        PhaseError: it has neither, or is compiled.
-    """
+    """A variant's map (module → function → names); empty where its own source has the names. Raises PhaseError."""
     if variant.compiled:
         raise PhaseError(f"{variant.name}: compiled, so that its phases run in kernels they share")
     module = str(getattr(variant.build, "module", None))
@@ -60,9 +53,6 @@ def names_of(variant: Variant) -> Mapping[str, Mapping[str, str]]:
     if spec is None or spec.origin is None or not COMMENT.search(Path(spec.origin).read_text(encoding="utf-8")):
         raise PhaseError(f"{variant.name}: its source names no phases (comments like '# phase: {PHASES[1]}')")
     return {}
-
-
-# --- the private import --------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -87,10 +77,9 @@ class Instrumented:
 
 def durations(log: Log, end_ns: int) -> dict[str, int]:
     """Nanoseconds in each phase that occurred, from the first timestamp to `end_ns`; they sum to that span."""
-    spent: dict[str, int] = {}
+    spent: Counter[str] = Counter()
     for (phase, start), (_, end) in pairwise([*log, (0, end_ns)]):
-        name = PHASES[phase]
-        spent[name] = spent.get(name, 0) + end - start
+        spent[PHASES[phase]] += end - start
     return spent
 
 
@@ -126,11 +115,8 @@ class _FromTwins(ast.NodeTransformer):
         self.twins = twins
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
-        out: list[ast.stmt] = []
-        for alias in node.names:
-            module = self.twins.get(f"{node.module}.{alias.name}", node.module)
-            out.append(ast.copy_location(ast.ImportFrom(module, [alias], node.level), node))
-        return out
+        modules = {alias: self.twins.get(f"{node.module}.{alias.name}", node.module) for alias in node.names}
+        return [ast.copy_location(ast.ImportFrom(modules[alias], [alias], node.level), node) for alias in node.names]
 
 
 class _Finder(MetaPathFinder):
@@ -150,20 +136,10 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-@contextmanager
-def _finding(finder: MetaPathFinder) -> Iterator[None]:
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-
-
 def instrument(variant: Variant, tag: str) -> Instrumented:
     """The variant from a private import of its marked source; `tag` (a word) makes the import its own.
 
-    Raises:
-        PhaseError: its source names no phases, or the names and the source differ.
+    Raises PhaseError where its source names no phases, or the names and the source differ.
     """
     map_ = names_of(variant)
     made = Instrumented(variant, [], {})
@@ -177,27 +153,26 @@ def instrument(variant: Variant, tag: str) -> Instrumented:
         twin = f"{LIBRARY_MODEL}__{tag}"
         load(twin, LIBRARY_MODEL)
         twins |= {"transformers.LlamaForCausalLM": twin, f"{LIBRARY_MODEL}.LlamaRotaryEmbedding": twin}
-    with _finding(_Finder(tag, made)):
+    finder = _Finder(tag, made)
+    sys.meta_path.insert(0, finder)
+    try:
         return replace(made, variant=with_private_source(variant, tag, load))
-
-
-# --- does each phase run what it should? ---------------------------------------------------------------------------
+    finally:
+        sys.meta_path.remove(finder)
 
 
 class _OpsOfPhases(TorchDispatchMode):
     def __init__(self, log: Log) -> None:
         super().__init__()
         self.log = log
-        self.ops: dict[str, dict[str, int]] = {}
+        self.ops: dict[str, Counter[str]] = defaultdict(Counter)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        ops = self.ops.setdefault(PHASES[self.log[-1][0]], {})
-        name = func.overloadpacket.__name__
-        ops[name] = ops.get(name, 0) + 1
+        self.ops[PHASES[self.log[-1][0]]][func.overloadpacket.__name__] += 1
         return func(*args, **(kwargs or {}))
 
 
-def ops_of_phases(made: Instrumented, call: Callable[[], Tensor]) -> tuple[dict[str, dict[str, int]], Tensor]:
+def ops_of_phases(made: Instrumented, call: Callable[[], Tensor]) -> tuple[Mapping[str, Mapping[str, int]], Tensor]:
     """ATen ops that `call` (of a model built outside inference mode) dispatches, and what it gives.
 
     The ops: phase → op → how many. Under inference mode composite ops would stay whole, and their parts not show.
@@ -207,21 +182,21 @@ def ops_of_phases(made: Instrumented, call: Callable[[], Tensor]) -> tuple[dict[
     recorder = _OpsOfPhases(made.log)
     with torch.inference_mode(False), torch.no_grad(), recorder:
         out = call()
-    return recorder.ops, out
+    return dict(recorder.ops), out
 
 
 def check_ops(ops: Mapping[str, Mapping[str, int]]) -> None:
     """Raises PhaseError where a phase ran an op that is not its own, or lacks the one that makes it what it is."""
-    problems = []
-    for phase, found in ops.items():
-        foreign = sorted(set(found) - VIEWS - MAY_RUN[phase])
-        if foreign:
-            problems.append(f"{phase} runs {', '.join(foreign)}")
-    fused = "attention_fused" in ops
-    for phase, wanted in MUST_RUN.items():
-        if fused and phase in ("scores", "softmax", "output"):
-            continue
-        if not wanted & set(ops.get(phase, {})):
-            problems.append(f"{phase} runs none of {', '.join(sorted(wanted))}")
+    problems = [
+        f"{phase} runs {', '.join(foreign)}"
+        for phase, ran in ops.items()
+        if (foreign := sorted(set(ran) - VIEWS - MAY_RUN[phase]))
+    ]
+    in_one_kernel = ("scores", "softmax", "output") if "attention_fused" in ops else ()
+    problems += [
+        f"{phase} runs none of {', '.join(sorted(wanted))}"
+        for phase, wanted in MUST_RUN.items()
+        if phase not in in_one_kernel and not wanted & set(ops.get(phase, {}))
+    ]
     if problems:
         raise PhaseError(f"{'; '.join(problems)}: a line has the name of a wrong phase")

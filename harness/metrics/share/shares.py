@@ -8,6 +8,7 @@ summed. Rounds rebuild the models and are the unit; their number is fixed before
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,10 +28,7 @@ CRITICAL, MODERATE = 0.10, 0.05
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole, 0 to 1. `low` to `high`: t interval over `rounds`. `error`: its standard error.
-
-    `seconds`: time of the calls behind it, marked and plain.
-    """
+    """A part of a whole, 0 to 1, with its t interval and standard error. `seconds`: of the calls, marked and plain."""
 
     value: float
     low: float
@@ -45,13 +43,13 @@ def share(
 ) -> Share:
     """Share of `phases` in the denominator `of` (a key of DENOMINATORS), from rows of `RunFolder.read_phases`.
 
-    A phase that never ran counts nothing. Raises ValueError: no rows; a phase or denominator that there is not; a
-    phase outside the denominator; one that a fused attention kernel has swallowed.
+    A phase that never ran counts 0. Raises ValueError: no rows; an unknown phase or denominator; a phase outside the
+    denominator; one that is part of a fused attention kernel.
     """
-    found = t_interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
+    part = _interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
     rows = _rows(table, workload, variant)
     plain_ns = rows.groupby(["process", "round", "call"], observed=True)["plain_ns"].first().sum()
-    return replace(found, seconds=float(rows["ns"].sum() + plain_ns) / 1e9)
+    return replace(part, seconds=float(rows["ns"].sum() + plain_ns) / 1e9)
 
 
 def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = ALPHA) -> Share:
@@ -59,7 +57,7 @@ def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = AL
     rows = _rows(table, workload, variant)
     calls = rows.groupby(["process", "round", "call"], observed=True).agg(ns=("ns", "sum"), plain=("plain_ns", "first"))
     rounds = calls.groupby(["process", "round"], observed=True).median()
-    return t_interval((rounds["ns"] / rounds["plain"]).to_numpy(np.float64), alpha, most=math.inf)
+    return _interval((rounds["ns"] / rounds["plain"]).to_numpy(np.float64), alpha, most=math.inf)
 
 
 def times_ns(table: pd.DataFrame, workload: str, variant: str) -> dict[str, float]:
@@ -78,8 +76,8 @@ def top_consumers(
     """The share of every phase that ran, largest first."""
     rounds = _rounds(table, workload, variant)
     ran = [phase for phase in DENOMINATORS[of] if rounds[phase].any()]
-    found = {phase: t_interval(_shares_of_rounds(rounds, [phase], of), alpha) for phase in ran}
-    return dict(sorted(found.items(), key=lambda item: -item[1].value))
+    parts = {phase: _interval(_shares_of_rounds(rounds, [phase], of), alpha) for phase in ran}
+    return dict(sorted(parts.items(), key=lambda item: -item[1].value))
 
 
 def grade(value: float) -> str:
@@ -116,22 +114,18 @@ def _shares_of_rounds(rounds: pd.DataFrame, phases: Sequence[str], of: str) -> N
     wanted = FUSED_PARTS & set(phases)
     if wanted and wanted != FUSED_PARTS and rounds["attention_fused"].any():
         raise ValueError(f"attention is one kernel here: {', '.join(sorted(wanted))} cannot be told apart in it")
-    columns = list(dict.fromkeys(phases))
-    if wanted:
-        columns.append("attention_fused")
-    top = rounds[list(dict.fromkeys(columns))].sum(axis=1)
+    columns = dict.fromkeys((*phases, *(["attention_fused"] if wanted else [])))
+    top = rounds[list(columns)].sum(axis=1)
     shares: NDArray[np.float64] = (top / rounds[list(whole)].sum(axis=1)).to_numpy(np.float64)
     return shares
 
 
-def t_interval(values: NDArray[np.float64], alpha: float, least: float = 0.0, most: float = 1.0) -> Share:
+def _interval(values: NDArray[np.float64], alpha: float, most: float = 1.0) -> Share:
     """t interval for the mean; with fewer than two rounds it is everything that could be."""
-    found = fixed_interval(values, alpha)
-    error = float(np.std(values, ddof=1)) / math.sqrt(found.n) if found.n > 1 else math.inf
-    return Share(found.centre, max(least, found.low), min(most, found.high), found.n, error)
+    interval = fixed_interval(values, alpha)
+    error = float(np.std(values, ddof=1)) / math.sqrt(interval.n) if interval.n > 1 else math.inf
+    return Share(interval.centre, max(0.0, interval.low), min(most, interval.high), interval.n, error)
 
-
-# --- the same from a profiler's samples ----------------------------------------------------------------------------
 
 Lines = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
 """File (as harness/machine/places.py names it) → line → [phases of its own code, phases of what it calls]."""
@@ -157,36 +151,34 @@ class Agreement:
         return self.apart <= 2.576 * self.sampled_error + self.timed.high - self.timed.value
 
 
-def sampled_phases(folded: str, lines: Lines) -> dict[frozenset[str], int]:
+def sampled_phases(folded: str, lines: Lines) -> Mapping[frozenset[str], int]:
     """Samples of a profile (folded stacks, as the profile pass writes them) by the phases they may belong to.
 
-    Going up from the leaf, the first line that the map knows decides; a line of several phases is narrowed down by the
-    functions between it and the leaf (FRAMES), and stays a set where these say nothing. Samples outside the call (its
-    preparation) are left out.
+    From the leaf upwards, the first line that the map knows decides; a line of several phases is narrowed down by the
+    functions between it and the leaf (FRAMES), if they can. Samples outside the call (its preparation) are left out.
     """
-    found: dict[frozenset[str], int] = {}
+    counts: Counter[frozenset[str]] = Counter()
     for line in folded.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = stack.split(";")
         if not count.isdigit() or frames[0].startswith("_profiled_call ") or ".prepare " in f"{frames[0]} ":
             continue
-        phases = _phases_of(frames, lines)
-        found[phases] = found.get(phases, 0) + int(count)
-    return found
+        counts[_phases_of(frames, lines)] += int(count)
+    return counts
 
 
 def _phases_of(frames: Sequence[str], lines: Lines) -> frozenset[str]:
-    said: frozenset[str] | None = None
+    hints: frozenset[str] | None = None
     for depth, frame in enumerate(reversed(frames)):
         function, _, place = frame.rpartition(" (")
         file, _, number = place.rstrip(")").rpartition(":")
         if file in lines and number in lines[file]:
             own, called = (frozenset(part) for part in lines[file][number])
-            narrowed = (own | called) & said if depth and said else frozenset[str]()
+            narrowed = (own | called) & hints if depth and hints else frozenset[str]()
             return narrowed or own or frozenset({OTHER})
         if function in FRAMES:
             hint = frozenset(FRAMES[function])
-            said = hint if said is None else said & hint or said
+            hints = hint if hints is None else hints & hint or hints
     return frozenset({OTHER})
 
 
@@ -199,13 +191,13 @@ def agreements(
     if not total:
         raise ValueError(f"no samples of {variant} on {workload}")
     ran = [frozenset({phase}) for phase in PHASES if rounds[phase].any()]
-    found = []
+    groups = []
     for group in _merged([*ran, *sampled]):
         members = tuple(phase for phase in PHASES if phase in group)
-        timed = t_interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
+        timed = _interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
         part = sum(count for phases, count in sampled.items() if phases <= group) / total
-        found.append(Agreement(members, timed, part, math.sqrt(part * (1 - part) / total)))
-    return sorted(found, key=lambda agreement: -agreement.timed.value)
+        groups.append(Agreement(members, timed, part, math.sqrt(part * (1 - part) / total)))
+    return sorted(groups, key=lambda agreement: -agreement.timed.value)
 
 
 def _merged(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
+from timeit import timeit
 from typing import Any
 
 import torch
@@ -68,20 +69,20 @@ def phases(worker: Worker, workload: str, variants: Sequence[str], rounds: int, 
         marked[name] = made
         facts[name] = {"reason": None, "readings": timestamps, "lines": made.lines}
     worker.mark(-1)
-    cost_ns = _timestamp_ns()
-    dear = any(facts[name]["readings"] * cost_ns > TIMESTAMP_SHARE * bench.subjects[name].call_ns for name in marked)
-    clock = perf_counter_ns if wall or dear else thread_time_ns
+    cost_ns = timeit(thread_time_ns, number=1000) * 1e6  # of one timestamp
+    costly = any(facts[name]["readings"] * cost_ns > TIMESTAMP_SHARE * bench.subjects[name].call_ns for name in marked)
+    clock = perf_counter_ns if wall or costly else thread_time_ns
     for name, made in marked.items():
         made.set_clock(clock)
         facts[name]["clock"] = "thread CPU" if clock is thread_time_ns else "wall"
-    retakes = RETAKES if dear and not wall and bench.workload.lengths == "repeated" else 0
+    retakes = RETAKES if costly and not wall and bench.workload.lengths == "repeated" else 0
     this = _Pass(worker, bench, marked, clock, retakes)
     rows = [row for round_index in range(rounds if marked else 0) for row in _round(this, round_index)]
     return {"rows": rows, "facts": facts}
 
 
 def instrumented(worker: Worker, entered: str) -> Instrumented:
-    """The marked twin of a variant; one private import a process. Raises PhaseError where it cannot be marked."""
+    """The marked twin of a variant, imported once a process. Raises PhaseError where it cannot be marked."""
     name = entered.partition("@")[0]
     if name in worker.added:
         raise PhaseError(f"{name}: code from outside names no phases (comments in ours do)")
@@ -116,9 +117,8 @@ def _check(worker: Worker, bench: Bench, name: str, made: Instrumented) -> int:
 
 def _round(this: _Pass, round_index: int) -> list[list[Any]]:
     """All variants rebuilt, each marked and plain; calls of all of them in random order."""
-    worker, bench, marked = this.worker, this.bench, this.marked
-    work = bench.workload
-    rng = random.Random(f"phases {bench.seed} {work.name} {worker.process} {round_index}")
+    bench, marked, work = this.bench, this.marked, this.bench.workload
+    rng = random.Random(f"phases {bench.seed} {work.name} {this.worker.process} {round_index}")
     slowest_ns = max(bench.subjects[name].call_ns for name in marked)
     count = round(min(max(ROUND_NS / 2 / slowest_ns, 1), MOST_CALLS))
     if slowest_ns < SHORT_SAMPLE_NS:
@@ -129,7 +129,8 @@ def _round(this: _Pass, round_index: int) -> list[list[Any]]:
 
     def build(side: tuple[str, bool]) -> Runner:
         name, with_marks = side
-        runner = runner_of(worker, bench, marked[name].variant if with_marks else bench.subjects[name].variant)
+        source = marked[name] if with_marks else bench.subjects[name]
+        runner = runner_of(this.worker, bench, source.variant)
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner
@@ -141,7 +142,7 @@ def _round(this: _Pass, round_index: int) -> list[list[Any]]:
 
     rows: list[list[Any]] = []
     sides = {(name, with_marks): index for index, name in enumerate(marked) for with_marks in (False, True)}
-    with rebuilt(worker, rng, sides, build) as built:
+    with rebuilt(this.worker, rng, sides, build) as built:
         gc.collect()
         for call, length in enumerate(lengths):
             spent = {}
@@ -156,32 +157,20 @@ def _round(this: _Pass, round_index: int) -> list[list[Any]]:
 
 def _timed_call(this: _Pass, runner: Runner, made: Instrumented | None, prepare: Callable[[], None]) -> dict[str, int]:
     """Nanoseconds by phase of one call, all under "" where it is not marked; taken again where it had to wait."""
-    best: dict[str, int] = {}
-    least_waited = math.inf
+    taken: list[tuple[int, dict[str, int]]] = []
     for _ in range(1 + this.retakes):
         prepare()
-        cpu = thread_time_ns()
+        cpu_start = thread_time_ns()
         start = this.clock()
         if made is not None:
             made.start(start)
         runner.call()
         end = this.clock()
-        cpu = thread_time_ns() - cpu
-        waited = end - start - cpu
-        if waited < least_waited:
-            least_waited = waited
-            best = {"": end - start} if made is None else durations(made.log, end)
+        waited = end - start - (thread_time_ns() - cpu_start)
+        taken.append((waited, {"": end - start} if made is None else durations(made.log, end)))
         if waited <= PREEMPTED_NS + PREEMPTED_SHARE * (end - start):
             break
-    return best
-
-
-def _timestamp_ns() -> float:
-    """What a timestamp of the thread's CPU time costs here."""
-    start = perf_counter_ns()
-    for _ in range(1000):
-        thread_time_ns()
-    return (perf_counter_ns() - start) / 1000
+    return min(taken, key=itemgetter(0))[1]
 
 
 VERBS = {"phases": phases}
