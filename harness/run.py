@@ -26,7 +26,6 @@ from .claims.faults import ClaimError
 from .claims.reading import load_claims
 from .evidence.effect import ALPHA
 from .judge.stopping import StoppingRule
-from .judge.verdicts import interval_alpha
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
@@ -101,16 +100,9 @@ def _real_geometry(options: Options) -> Geometry | None:
 
 
 def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRule:
-    """The rule for a plan, at the level of its judge. `wall`: workload → variants that must be timed by wall."""
-    threaded = (experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
-    alpha = interval_alpha(
-        plan.claims,
-        plan.ad_hoc,
-        measured={experiment.workload.name: experiment.entered() for experiment in plan.experiments},
-        device=plan.device,
-        alpha=ALPHA,
-    )
-    return StoppingRule(plan.experiments, Clocks(plan.device, frozenset(threaded), wall), alpha)
+    """The rule for a plan. `wall`: workload → variants that must be timed by wall."""
+    threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
+    return StoppingRule(plan.experiments, Clocks(plan.device, threaded, wall), ALPHA)
 
 
 class Run:

@@ -1,70 +1,78 @@
-"""One level for every effect of a report, the same in the measuring loop and in the judge."""
+"""One level for every effect of a part, the same in the measuring loop and in the judge."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.rejudge import judge_run
 from llama_workbench.harness.run import stopping_rule
+from llama_workbench.harness.spec.comparison import Comparison
+from llama_workbench.harness.spec.experiments import Target
+from llama_workbench.harness.spec.regions import ANSWERS
+from llama_workbench.harness.stats.samples import differences, log_times
 from tests.runs import write_run
 
 CLAIMS = load_claims(ROOT / "claims")
 WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
+PAIR = ("team006_before", "team006_after")
+
+
+def judged_and_asked(plan: Plan, tmp_path: Path) -> list[tuple[str, float, float]]:
+    """Verdict, level of the judge and level of the loop, of every part: the same rounds given to both."""
+    run = write_run(
+        tmp_path,
+        only=WORKLOADS,
+        claims=[claim.model_dump(mode="json") for claim in plan.claims],
+        judged=False,
+        manifest={"ad_hoc": [list(pair) for pair in plan.ad_hoc]},
+    )
+    verdicts, _ = judge_run(run.read_manifest(), plan.claims, run)
+    rule, samples = stopping_rule(plan, {}), run.read_samples()
+    for workload in WORKLOADS:
+        for pair in rule.pairs[workload]:
+            times = log_times(samples, workload=workload, clock=rule.clocks.of(workload, pair.variant, pair.baseline))
+            rule.series[pair] = differences(times, baseline=pair.baseline, variant=pair.variant).values.tolist()
+    levels = [rule.alpha_of(part) for part in rule.parts]
+    return [(each.verdict, each.alpha, level) for each, level in zip(verdicts, levels, strict=True)]
+
+
+def test_loop_and_judge_use_the_same_level(tmp_path: Path) -> None:
+    variants = ("team005_hybrid", "team005_proposal", *PAIR)
+    plan = make_plan(Request(claims=("single-file-faster",), workloads=WORKLOADS, variants=variants), CLAIMS)
+    assert plan.ad_hoc == tuple(("team005_hybrid", name) for name in PAIR)
+    levels = judged_and_asked(plan, tmp_path)
+    assert len(levels) == 3
+    for verdict, judged, asked in levels:
+        assert judged == asked == (0.005 if verdict == "depends" else 0.01)
 
 
 @pytest.mark.parametrize(
-    ("request_", "pairs", "effects"),
+    ("gains", "alpha"),
     [
-        (Request(claims=("single-file-faster",), workloads=WORKLOADS), (), 2),
-        (
-            Request(
-                claims=("single-file-faster",),
-                workloads=WORKLOADS,
-                variants=("team005_hybrid", "team005_proposal", "team006_before", "team006_after"),
-            ),
-            (("team005_hybrid", "team006_before"), ("team005_hybrid", "team006_after")),
-            6,
-        ),
-        (
-            Request(compare=("team006_before", "team006_after"), workloads=WORKLOADS),
-            (("team006_before", "team006_after"),),
-            2,
-        ),
+        ((0.2, 0.2), 0.01),
+        ((0.2, -0.2), 0.005),  # faster here, slower there
+        ((0.2, 0.0), 0.005),  # faster here, the same there
+        ((0.0, 0.0), 0.01),
+        ((0.2, math.nan), 0.01),  # nothing is known of the other yet
     ],
-    ids=["claims", "claims and other pairs", "a pair alone"],
 )
-def test_loop_and_judge_divide_alpha_among_all_effects(
-    request_: Request, pairs: tuple[tuple[str, str], ...], effects: int, tmp_path: Path
-) -> None:
-    plan = make_plan(request_, CLAIMS)
-    assert plan.ad_hoc == pairs
-    run = write_run(
-        tmp_path,
-        only=WORKLOADS,
-        claims=[claim.model_dump(mode="json") for claim in plan.claims],
-        judged=False,
-        manifest={"ad_hoc": [list(pair) for pair in pairs]},
-    )
-    verdicts, _ = judge_run(run.read_manifest(), plan.claims, run)
-    assert len(verdicts) == len(pairs) + sum(len(claim.hypothesis) for claim in plan.claims)
-    assert sum(len(verdict.effects) for verdict in verdicts) == effects
-    assert {verdict.alpha for verdict in verdicts} == {0.01 / effects} == {stopping_rule(plan, {}).alpha}
-
-
-def test_a_pair_that_a_claim_compares_as_well_counts_once(tmp_path: Path) -> None:
-    plan = make_plan(Request(claims=("single-file-faster",), workloads=WORKLOADS), CLAIMS)
-    run = write_run(
-        tmp_path,
-        only=WORKLOADS,
-        claims=[claim.model_dump(mode="json") for claim in plan.claims],
-        judged=False,
-        manifest={"ad_hoc": [["team005_proposal", "team005_hybrid"]]},
-    )
-    verdicts, _ = judge_run(run.read_manifest(), plan.claims, run)
-    assert [verdict.alpha for verdict in verdicts] == [0.005, 0.005]
+def test_effects_share_alpha_once_they_lie_on_different_sides(gains: tuple[float, float], alpha: float) -> None:
+    plan = make_plan(Request(compare=PAIR, workloads=WORKLOADS), CLAIMS)
+    rule = stopping_rule(plan, {})
+    [(part, targets)] = rule.parts.items()
+    assert targets == [
+        Target(Comparison(name, PAIR[1], PAIR[0]), ANSWERS, "operations", "team006_after against team006_before")
+        for name in WORKLOADS
+    ]
+    for target, gain in zip(targets, gains, strict=True):
+        rounds = np.random.default_rng(1).normal(gain, 0.002, 40)
+        rule.series[target.comparison] = [] if math.isnan(gain) else rounds.tolist()
+    assert rule.alpha_of(part) == alpha

@@ -274,13 +274,13 @@ def test_a_gain_without_rounds_is_open() -> None:
     assert found.verdict == "inconclusive" and "no rounds" in found.reason
 
 
-def test_shares_have_their_part_of_alpha() -> None:
+def test_shares_of_several_workloads_are_judged_at_alpha_each() -> None:
     sizes = {"metric": "share", "variant": "old", "phases": ["qkv"], "of": "forward", "above": 10}
     claim = a_claim(workloads=["a", "b"], **sizes)
     manifest = {"experiments": [{"workload": {"name": "a"}, "variants": ["old"]}]}
     evidence = evidence_from_manifest(manifest, rounds({"a": 0.0}))
     [verdict] = judge_claims([claim], evidence)
-    assert verdict.alpha == 0.005
+    assert verdict.alpha == 0.01
 
 
 @pytest.mark.parametrize(

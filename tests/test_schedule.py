@@ -9,15 +9,18 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.measurement import Remaining, next_to_measure
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule
+from llama_workbench.harness.spec.comparison import Comparison
+from llama_workbench.harness.spec.experiments import Target
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.stats.confidence import first_interval, first_look, running_interval
+from llama_workbench.harness.stats.confidence import first_interval, looks_reached, next_look, running_interval
 
 NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
 VARIANTS = ("team006_before", "team006_after")
@@ -96,41 +99,52 @@ def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[S
 
 def test_noise_does_not_keep_an_experiment_from_its_first_interval(plan: Plan) -> None:
     """A spread from three rounds once said "never", and the experiment waited for ever behind dearer ones."""
-    rule, need = measured(plan, 3, lambda index: 2.0)
+    _, need = measured(plan, 3, lambda index: 2.0)
     assert need.early
-    assert need.rounds_next == first_interval(rule.alpha) - 3
+    assert need.rounds_next == first_interval(ALPHA) - 3
     assert need.rounds_all >= need.rounds_next
 
 
-def test_with_the_signs_interval_others_may_have_their_turn_before_t_speaks(plan: Plan) -> None:
-    alpha = stopping_rule(plan, {}).alpha
-    first, first_by_t = first_interval(alpha), first_look(alpha / 2)
+def test_with_a_first_interval_others_may_have_their_turn_before_the_next_look(plan: Plan) -> None:
+    first = first_interval(ALPHA)
     assert measured(plan, first - 1, lambda index: 1.02)[1].early
     _, need = measured(plan, first, lambda index: 1.02)
     assert not need.early
-    assert need.rounds_next >= first_by_t - first
+    assert need.rounds_next >= next_look(first, ALPHA) - first
 
 
-def test_one_round_far_off_does_not_make_the_wait_for_t_look_endless(plan: Plan) -> None:
-    """The signs' first interval is the range of all rounds: by it one of them would make it tens of thousands."""
-    rounds = first_interval(stopping_rule(plan, {}).alpha) + 1
-    _, calm = measured(plan, rounds, lambda index: 1.002)
-    _, one_off = measured(plan, rounds, lambda index: 3.0 if index == 4 else 1.002)
+def test_rounds_are_asked_for_up_to_a_look(plan: Plan) -> None:
+    for rounds in (first_interval(ALPHA), 20, 33):
+        _, need = measured(plan, rounds, lambda index: 1.3)
+        assert need.rounds_next + rounds in [look.rounds for look in looks_reached(100_000, ALPHA)]
+
+
+def test_one_round_far_off_does_not_make_the_wait_endless(plan: Plan) -> None:
+    """A spread taken from all rounds would make it tens of thousands."""
+    _, calm = measured(plan, 24, lambda index: 1.002)
+    _, one_off = measured(plan, 24, lambda index: 3.0 if index == 4 else 1.002)
     assert calm.rounds_next <= one_off.rounds_next < 1000
+
+
+def of_series(plan: Plan, values: list[float], region: Region) -> float:
+    """Rounds that are left for an effect with these differences."""
+    rule = stopping_rule(plan, {})
+    target = Target(Comparison("prefill-15m-t128", "new", "old"), (region,), "operations", "part")
+    rule.parts["part"], rule.series[target.comparison] = [target], values
+    return rule._rounds_left(target)
 
 
 def test_a_decided_effect_waits_no_longer_than_its_last_rounds(plan: Plan) -> None:
     """It is closed after so many rounds, however wide it is then."""
-    rule = stopping_rule(plan, {})
     rng = random.Random(3)
     far = Region.faster_than_percent(100.0)
-    for rounds in range(first_interval(rule.alpha), ENOUGH_ROUNDS):
-        left = rule._rounds_left([rng.uniform(-0.3, 0.3) for _ in range(rounds)], far)
+    for rounds in range(first_interval(ALPHA), ENOUGH_ROUNDS):
+        left = of_series(plan, [rng.uniform(-0.3, 0.3) for _ in range(rounds)], far)
         assert 1 <= left <= ENOUGH_ROUNDS - rounds
+    assert of_series(plan, [rng.uniform(-0.3, 0.3) for _ in range(ENOUGH_ROUNDS)], far) == 0
 
 
 def test_an_effect_that_moved_while_it_was_measured_keeps_no_other_waiting(plan: Plan) -> None:
-    rule = stopping_rule(plan, {})
-    moved = [0.3 + 0.001 * (index % 3) for index in range(40)] + [0.4 + 0.001 * (index % 3) for index in range(20)]
-    assert running_interval(moved, rule.alpha).unstable
-    assert rule._rounds_left(moved, Region.faster_than_percent(1.0)) == float("inf")
+    moved = [0.3 + 0.001 * (index % 3) for index in range(40)] + [0.4 + 0.001 * (index % 3) for index in range(200)]
+    assert running_interval(moved, ALPHA).unstable
+    assert of_series(plan, moved, Region.faster_than_percent(1.0)) == float("inf")

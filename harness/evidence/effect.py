@@ -27,9 +27,6 @@ from .numbers import exp, percent
 ALPHA = 0.01
 """Chance that a verdict is wrong."""
 
-AD_HOC_MARGIN_PERCENT = 1.0
-"""`--compare`: within this much two variants count as the same."""
-
 INVALID_SHARE_LIMIT = 0.05
 """Share of rounds without a valid time above which an effect is confounded."""
 

@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from ..evidence.effect import ALPHA, decided, rounds_needed
 from ..measure.measurement import Remaining
 from ..spec.comparison import Comparison, Metric
-from ..spec.experiments import Contrast, Experiment
+from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, first_interval, next_look, running_interval
 from ..stats.samples import Clocks, differences, log_times_of_round, whole_rounds
+from .verdicts import shared_alpha
 
 PRECISION = 0.03
 """A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
@@ -30,20 +31,24 @@ CONTROL_PRECISION = 0.02
 
 
 class StoppingRule:
-    """Settles effects by the confidence sequence that will judge them, after every round."""
+    """Settles effects by the intervals that will judge them, after every round."""
 
     def __init__(self, experiments: Sequence[Experiment], clocks: Clocks, alpha: float) -> None:
-        """`alpha`: what each effect of the report is judged at."""
+        """`alpha`: chance that a verdict is wrong."""
         self.alpha = alpha
         self.clocks = clocks
         self.series: dict[Comparison, list[float]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
+        self.parts: dict[str, list[Target]] = {}
         self.grids: dict[str, tuple[tuple[str, ...], list[NDArray[np.float64]]]] = {}  # cells, rounds of log times
+        self.intervals: dict[tuple[Comparison, float], Interval] = {}
         for experiment in experiments:
             workload = experiment.workload.name
             pairs = [target.comparison for target in experiment.targets]
             pairs += [_control_pair(name, experiment) for name in experiment.controls]
             self.pairs[workload] = list(dict.fromkeys(pairs))
+            for target in experiment.targets:
+                self.parts.setdefault(target.part, []).append(target)
             if experiment.grid:
                 self.grids[workload] = experiment.grid, []
 
@@ -67,20 +72,25 @@ class StoppingRule:
 
     def remaining(self, experiment: Experiment) -> Remaining:
         """What the experiment still needs."""
-        waiting = [target for target in experiment.targets if not self._is_settled(target.comparison, target.region)]
+        left = {target: self._rounds_left(target) for target in experiment.targets}
+        waiting = {target.comparison: rounds for target, rounds in left.items() if rounds}
         _, logs = self.grids.get(experiment.workload.name, ((), []))
-        open_ = open_contrasts(experiment.contrasts, logs, alpha=self.alpha)
-        rounds = [self._rounds_left(self.series.get(each.comparison, []), each.region) for each in waiting]
-        rounds += [self._rounds_left(values, contrast.region) for contrast, values in open_]
+        alpha_of_grid = self.alpha / max(len(experiment.contrasts), 1)
+        open_ = open_contrasts(experiment.contrasts, logs, alpha=alpha_of_grid)
+        rounds = [each for each in left.values() if each]
+        rounds += [
+            max(rounds_needed(values, contrast.region, alpha=alpha_of_grid), next_look(len(values), alpha_of_grid))
+            - len(values)
+            for contrast, values in open_
+        ]
         if not rounds:
             return Remaining((), False, 0.0, 0.0)
-        pairs = [target.comparison for target in waiting]
-        counts = [len(self.series.get(pair, [])) for pair in pairs] + [len(values) for _, values in open_]
+        counts = [len(self.series.get(pair, [])) for pair in waiting] + [len(values) for _, values in open_]
         missing = first_interval(self.alpha) - min(counts)
+        pairs = list(waiting)
         for name in experiment.controls:
             pair = _control_pair(name, experiment)
-            interval = running_interval(self.series.get(pair, []), ALPHA)
-            if name.endswith("@aa") or not _is_known(interval, CONTROL_PRECISION):
+            if name.endswith("@aa") or not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION):
                 pairs.append(pair)
         wanted = {name for pair in pairs for name in (pair.baseline, pair.variant)}
         wanted |= set(experiment.grid) if open_ else set()
@@ -89,21 +99,40 @@ class StoppingRule:
         settles = float(missing) if missing > 0 else min(rounds)
         return Remaining(participants, missing > 0, settles, max(rounds), len(rounds))
 
-    def _rounds_left(self, values: Sequence[float] | NDArray[np.float64], region: Region) -> float:
-        """Rounds until the effect is clear of the region's boundary and known well enough; a guess at first."""
-        until_look = next_look(len(values), self.alpha) - len(values)
-        if len(values) < 2:
-            return until_look
-        interval = running_interval(values, self.alpha)
-        if not decided(interval, region):
-            return max(rounds_needed(values, region, alpha=self.alpha) - len(values), until_look)
-        half = (interval.high - interval.low) / 2
-        until_known = min(len(values) * ((half / PRECISION) ** 2 - 1), ENOUGH_ROUNDS - len(values))
-        return max(until_known, until_look)
+    def alpha_of(self, part: str) -> float:
+        """What the effects of a part are judged at: they share alpha once they lie on different sides."""
+        targets = self.parts[part]
+        answers = {_answer(self._interval(target.comparison, self.alpha), target.regions) for target in targets}
+        return shared_alpha(self.alpha, len(targets)) if len(answers - {None}) > 1 else self.alpha
 
-    def _is_settled(self, pair: Comparison, region: Region) -> bool:
-        interval = running_interval(self.series.get(pair, []), self.alpha)
-        return decided(interval, region) and _is_known(interval, PRECISION)
+    def _rounds_left(self, target: Target) -> float:
+        """Rounds until the effect is settled and known well enough, those of a look; a guess at first, 0 when it is."""
+        alpha, values = self.alpha_of(target.part), self.series.get(target.comparison, [])
+        interval = self._interval(target.comparison, alpha)
+        if _answer(interval, target.regions) is None:
+            needed = min(rounds_needed(values, region, alpha=alpha) for region in target.regions)
+        elif _is_known(interval, PRECISION):
+            return 0.0
+        else:
+            half = (interval.high - interval.low) / 2
+            needed = min(len(values) * (half / PRECISION) ** 2, ENOUGH_ROUNDS)
+        until_look = next_look(len(values), alpha) - len(values)
+        return until_look if len(values) < 2 else max(needed - len(values), until_look)
+
+    def _interval(self, pair: Comparison, alpha: float) -> Interval:
+        values = self.series.get(pair, [])
+        known = self.intervals.get((pair, alpha))
+        if known is None or known.n != len(values):
+            known = self.intervals[pair, alpha] = running_interval(values, alpha)
+        return known
+
+
+def _answer(interval: Interval, regions: Sequence[Region]) -> tuple[int, bool] | None:
+    """The first of the regions about which the interval decides, and whether it holds the interval."""
+    for number, region in enumerate(regions):
+        if decided(interval, region):
+            return number, region.contains(interval.low, interval.high)
+    return None
 
 
 def open_contrasts(

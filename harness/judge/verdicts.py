@@ -10,20 +10,18 @@ it lies, and any of them may be wrong: there each is judged at alpha over their 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ..claims.model import Claim
-from ..evidence.effect import AD_HOC_MARGIN_PERCENT
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import SETTLED, combine
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis
-from ..spec.regions import Region
+from ..spec.regions import ANSWERS, MARGIN_PERCENT
 from ..store.schema import Effect, Ends, Verdict
 
 DEPENDS = "depends"
@@ -83,13 +81,10 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
 
 # -- pairs without a claim ---------------------------------------------------------------------------------------------
 
-SAME = Region.same_within_percent(AD_HOC_MARGIN_PERCENT)
-ANSWERS = (Region(0.0, math.inf), SAME)
-"""What settles a pair without a claim, whichever comes first: it is faster or slower at all, or the same."""
-
 
 def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -> Verdict:
     """Faster, slower, or the same within a margin, on every workload that has both sides."""
+    _, same = ANSWERS
     pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
     effects = [_answer(evidence, pair, alpha) for pair in pairs]
     verdict, reason = combine(effects) if effects else ("not evidence", "this run has no workload with both variants")
@@ -106,8 +101,8 @@ def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -
         verdict=verdict,
         reason=reason,
         alpha=alpha,
-        claimed=SAME.describe(),
-        region=Ends(**SAME.to_json()),
+        claimed=same.describe(),
+        region=Ends(**same.to_json()),
         effects=tuple(effects),
     )
 
@@ -125,7 +120,7 @@ def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
     """Faster or slower where the interval leaves out 1, else the same where it lies within the margin."""
     faster, same = (compare_sides(evidence, pair, region, "operations", alpha) for region in ANSWERS)
     if faster.verdict in ("supported", "refuted"):
-        little = (f"by less than {AD_HOC_MARGIN_PERCENT:g} %",) if same.verdict == "supported" else ()
+        little = (f"by less than {MARGIN_PERCENT:g} %",) if same.verdict == "supported" else ()
         word = "faster" if faster.verdict == "supported" else "slower"
         return replace(faster, verdict=word, warnings=little + faster.warnings)
     if same.verdict == "supported":

@@ -96,7 +96,7 @@ class TimeHypothesis(Hypothesis):
         return (Comparison(workload, self.variant, baseline, self.metric) for baseline, workload in pairs)
 
     def targets(self) -> Iterator[Target]:
-        return (Target(comparison, self.region, self.evidence) for comparison in self.comparisons())
+        return (Target(comparison, (self.region,), self.evidence) for comparison in self.comparisons())
 
     def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.

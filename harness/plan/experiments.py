@@ -20,15 +20,12 @@ from ..claims.model import Claim
 from ..spec.comparison import Comparison
 from ..spec.experiments import Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
-from ..spec.regions import Region
+from ..spec.regions import ANSWERS
 from .selection import PlanError, Request, ad_hoc_pairs, added_names, check_evidence, check_variant, selected
 
 YARDSTICK = "yardstick"
 
 COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
-AD_HOC_PERCENT = 1.0
-"""`--compare`: less than this either way counts as the same (as `judge` has it)."""
-
 COPY_PARAMETERS, COPY_LIMIT = 150_000_000, 2_500_000_000
 """Parameters, and parameters times tokens of a call, up to which an identical-copy control rides along; beyond, its
 time is better spent on rounds (the A/A control always rides)."""
@@ -140,7 +137,7 @@ def _targets(
 ) -> dict[str, list[Target]]:
     """By workload, what must be settled; `components`: whether pairs without a claim are compared on these too."""
     targets: dict[str, list[Target]] = {name: [] for name in workloads}
-    for claim, hypothesis in parts:
+    for number, (claim, hypothesis) in enumerate(parts):
         for target in hypothesis.targets():
             comparison = target.comparison
             for name in (comparison.variant, comparison.baseline):
@@ -148,14 +145,14 @@ def _targets(
             if comparison.metric != "time" and workloads[comparison.workload].kind != "generate":
                 needs = f"needs a workload that generates, and {comparison.workload} does not"
                 raise PlanError(f'claim {claim.id}: metric = "{comparison.metric}" {needs}')
-            targets[comparison.workload].append(target)
-    same = Region.same_within_percent(AD_HOC_PERCENT)
+            targets[comparison.workload].append(replace(target, part=f"{number} {claim.id}"))
     engines = {name for name in variants.names() if variants.get(name).engine is not None}
     for baseline, variant in pairs:
         evidence = "context" if {baseline, variant} & engines else "operations"
         for name, workload in workloads.items():
             if components or workload.kind != "component":
-                targets[name].append(Target(Comparison(name, variant, baseline), same, evidence))
+                comparison = Comparison(name, variant, baseline)
+                targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
     return targets
 
 

@@ -13,11 +13,13 @@ from .regions import Region
 
 @dataclass(frozen=True)
 class Target:
-    """One effect that somebody waits for: where it must lie, and what kind of evidence it is."""
+    """One effect that somebody waits for. regions: where it may lie; it is settled once one of them holds it or leaves
+    it out. evidence: of what kind it is. part: of which part of which claim; its effects are judged together."""
 
     comparison: Comparison
-    region: Region
+    regions: tuple[Region, ...]
     evidence: str
+    part: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The description of a field says what it expects: a fault in a claim is told with
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -113,7 +113,7 @@ class Hypothesis(BaseModel):
     def targets(self) -> Iterator[Target]:
         """What the measuring loop must settle. What is computed from an effect needs it known well wherever it lies."""
         for comparison in self.comparisons():
-            yield Target(comparison, Region(-math.inf, math.inf), "operations")
+            yield Target(comparison, (Region(-math.inf, math.inf),), "operations")
 
     def subjects(self) -> tuple[tuple[str, str], ...]:
         """Every (workload, variant) that its pass looks at: they take part in the run, untimed."""
@@ -122,10 +122,6 @@ class Hypothesis(BaseModel):
     def contrasts(self) -> tuple[Contrast, ...]:
         """What the measuring loop must settle among many variants at once, on each of its workloads."""
         return ()
-
-    def intervals(self) -> frozenset[Hashable]:
-        """Keys of the intervals that its verdict takes besides those of `comparisons`; each has its part of alpha."""
-        return frozenset()
 
     def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.

@@ -99,6 +99,13 @@ class Region(Span):
         return {name: None if end is None else math.exp(end) for name, end in super().to_json().items()}
 
 
+MARGIN_PERCENT = 1.0
+"""Without a claim, two variants count as the same within this much."""
+
+ANSWERS = (Region(0.0, math.inf), Region.same_within_percent(MARGIN_PERCENT))
+"""What settles a comparison without a claim, whichever comes first: faster or slower at all, or the same."""
+
+
 @dataclass(frozen=True)
 class Range(Span):
     """Values from `low` to `high` in `unit` ("%", "MiB", "lines", ...); either may be infinite."""

@@ -94,11 +94,6 @@ GRIDS: Mapping[str, Grid] = {GRID.name: GRID}
 """The grids that a claim may name."""
 
 
-def effect_count(grid: Grid = GRID) -> int:
-    """Number of intervals that a grid gives on one workload, to divide alpha by: all effects, the split, the dummy."""
-    return len(grid.terms()) + 4
-
-
 def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
     """Name → weights over `grid.cells()` of the log speed-ups, for every effect and for the split.
 

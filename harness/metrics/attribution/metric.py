@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -22,7 +22,7 @@ from ...stats.confidence import running_interval
 from ...stats.samples import Clock, Differences, WholeRounds, whole_rounds
 from ...store.schema import Effect
 from ..base import NOT_MEASURABLE, Judged, Metric
-from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts, effect_count
+from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts
 
 MARGIN_PERCENT = 1.0
 """An effect within this much either way counts as none."""
@@ -53,7 +53,7 @@ def factor_of(variant: str, baseline: str) -> str:
 class Attribution:
     """What a grid says on one workload.
 
-    effects: by name: architecture, operations and total (their product), main effects, interactions by order, and the
+    effects: by name: architecture, operations and total (about their product), main effects, interactions by order, and the
     dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 % either
     way), inconclusive or not evidence; of the dummy passed or fired. The first warning is the reason.
     share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
@@ -161,9 +161,10 @@ def judge_factor(
 def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
     """All effects of a grid, and how the total speed-up divides between architecture and operations.
 
-    `alpha` is that of each interval: a report's alpha over the number of its effects, to which every workload of a grid
-    adds `effect_count(grid)`. All hold at once then, and the share, which follows from them, needs none of its own.
+    The answer is wrong with probability `alpha` at most: it says something of two effects, architecture and operations,
+    so each interval is at half of alpha. The share follows from those two.
     """
+    alpha /= 2
     grid, times = measured.grid, measured.times
     dummy = _dummy(measured, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
@@ -278,9 +279,6 @@ class AttributionHypothesis(ValueHypothesis):
         weights, cells = contrasts(), GRID.cells()
         return tuple(Contrast(name, cells, tuple(weights[name]), _SAME) for name in (ARCHITECTURE, OPERATIONS))
 
-    def intervals(self) -> frozenset[Hashable]:
-        return frozenset((self.metric, name, number) for name in self.workloads for number in range(effect_count()))
-
 
 class AttributionMetric(Metric[AttributionHypothesis]):
     """Computed from the rounds of a grid; there is no pass."""
@@ -306,7 +304,8 @@ class AttributionMetric(Metric[AttributionHypothesis]):
         if not words:
             return Judged(NOT_MEASURABLE, "this run has no grid")
         both = "depends" if {"supported", "refuted"} <= words else "inconclusive"
-        return Judged(words.pop() if len(words) == 1 else both, "; ".join(answers), tuple(effects))
+        verdict = words.pop() if len(words) == 1 else both
+        return Judged(verdict, "; ".join(answers), tuple(effects), answers=len(answers))
 
 
 METRIC = AttributionMetric()

@@ -12,7 +12,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -247,9 +247,6 @@ class LoadingHypothesis(RangeHypothesis):
 
     def subjects(self) -> tuple[tuple[str, str], ...]:
         return tuple((workload, LOADED_INTO) for workload in self.workloads)
-
-    def intervals(self) -> frozenset[Hashable]:
-        return frozenset((self.metric, workload, self.quantity, self.of) for workload in self.workloads)
 
 
 class LoadingMetric(IntervalMetric[LoadingHypothesis]):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -183,9 +183,6 @@ class RooflineHypothesis(VariantHypothesis):
     cpu_only = "the roofs are those of the CPU, and none are measured of a CUDA device"
 
     metric: Literal["roofline"]
-
-    def intervals(self) -> frozenset[Hashable]:
-        return frozenset((self.metric, *pair) for pair in self.subjects())
 
 
 class RooflineMetric(IntervalMetric[RooflineHypothesis]):

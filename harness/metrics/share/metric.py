@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -50,9 +50,6 @@ class ShareHypothesis(VariantHypothesis):
         if foreign := [phase for phase in self.phases if phase not in whole]:
             raise ValueError(f'{", ".join(foreign)} is no phase of "{self.of}", which has {", ".join(whole)}')
         return self
-
-    def intervals(self) -> frozenset[Hashable]:
-        return frozenset((self.metric, name, self.variant, frozenset(self.phases), self.of) for name in self.workloads)
 
 
 class ShareMetric(IntervalMetric[ShareHypothesis]):
