@@ -175,7 +175,7 @@ def fault_stretch(measured: Differences, fault_cost_ns: float) -> tuple[float, f
 
 
 def _correlation(values: NDArray[np.float64]) -> float:
-    """Correlation of each round with the next, which the sequence takes to be nil; 0 for fewer than 20 rounds."""
+    """Correlation of each round with the next, which the interval takes to be 0; 0 for fewer than 20 rounds."""
     if values.size < 20 or np.ptp(values) == 0:
         return 0.0
     centred = values - values.mean()
