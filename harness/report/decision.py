@@ -141,12 +141,6 @@ def _by_options(above: Above) -> Choice:
     return Choice("B", "keep the modular files and what gains, leave the single file and the unified cache")
 
 
-def _by_gain(above: Above) -> Choice:
-    if above(_gain_of(MASK_ALONE), 10):
-        return Choice("B", "keep the cached masks")
-    return Choice("C", "take the cached masks out again")
-
-
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
 HAND_OFF = "HANDOFF TO TEAM-006: Critical Review & Execution"
 
@@ -180,7 +174,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "TEAM-006", REVIEW, "Phase 3: Validate Improvements", "keep a change only if it gains more than 10 %",
-        {_gain_of(MASK_ALONE): (10,)}, _by_gain,
+        {_gain_of(MASK_ALONE): (10,)},
+        lambda above: Choice("B", "keep the cached masks") if above(_gain_of(MASK_ALONE), 10)
+        else Choice("C", "take the cached masks out again"),
         "applied to the one change that was made; the execution plan's success criteria have the same figure",
     ),
 )
@@ -188,9 +184,7 @@ RULES: tuple[Rule, ...] = (
 """Every rule with a threshold in the documents."""
 
 
-def decide(
-    shares: Mapping[str, Measured], effects: Mapping[str, Measured], rules: Iterable[Rule] = RULES
-) -> tuple[Decision, ...]:
+def decide(shares: Mapping[str, Measured], effects: Mapping[str, Measured]) -> tuple[Decision, ...]:
     """Apply the rules to one workload: its time shares (percent) and its effects (ratios t_old / t_new) by name.
 
     What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share outside 0
@@ -204,7 +198,7 @@ def decide(
     quantities = {_share_of(name): share for name, share in shares.items()}
     quantities |= {_gain_of(name): Measured(*(100 * (end - 1) for end in ratio)) for name, ratio in effects.items()}
     known = {name: measured for name, measured in quantities.items() if not math.isnan(measured.value)}
-    return tuple(_apply(rule, known) for rule in rules)
+    return tuple(_apply(rule, known) for rule in RULES)
 
 
 def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:

@@ -35,8 +35,8 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         evidence = evidence_from_manifest(manifest, samples)
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
-    there = samples[["workload", "variant"]].drop_duplicates()
-    present = set(there.astype(str).itertuples(index=False, name=None))
+    pairs = samples[["workload", "variant"]].drop_duplicates()
+    present = set(pairs.astype(str).itertuples(index=False, name=None))
     results: dict[str, WorkloadResult] = {}
     for experiment in manifest.get("experiments", ()):
         workload = experiment["workload"]
@@ -48,7 +48,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     taken_on = list(dict.fromkeys((workload, name) for workload, names in evidence.measured.items() for name in names))
     unmeasured = (key for key in taken_on if key not in present and key not in evidence.unusable)
     reasons = {**evidence.unusable, **dict.fromkeys(unmeasured, "no finished round")}
-    numbers = [(workload, name) for workload, name in taken_on if (workload, name) not in reasons]
+    numbers = (key for key in taken_on if key not in reasons)
     subjects = tuple(key for key in numbers if "@" not in key[1] and key[1] != results[key[0]].reference)
     return Standings(
         name=str(manifest.get("id") or folder.path.name),

@@ -20,9 +20,9 @@ from .text import STYLES, Json, claim_text, effect_text, excluded_lines, one_tex
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
 
-def console(file: TextIO | None = None, *, width: int | None = None, stderr: bool = False) -> Console:
+def console(file: TextIO | None = None, *, width: int | None = None) -> Console:
     """A console of the terminal's width; where there is none, of $COLUMNS or 100 columns."""
-    target = file or (sys.stderr if stderr else sys.stdout)
+    target = file or sys.stdout
     if width is None and not target.isatty():
         width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else 100
     return Console(file=target, width=width, highlight=False, soft_wrap=False)
@@ -43,11 +43,7 @@ def show(content: RenderableType, out: Console) -> None:
 
 
 def _can_write(text: str, encoding: str) -> bool:
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(encoding, "replace").decode(encoding) == text
 
 
 WITH_REASON = ("depends", "inconclusive")

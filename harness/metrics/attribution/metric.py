@@ -291,21 +291,19 @@ class AttributionMetric(Metric[AttributionHypothesis]):
 
     def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the answers on all workloads."""
-        effects: list[Effect] = []
-        words: set[str] = set()
-        answers = []
-        for workload in hypothesis.workloads:
-            if workload not in evidence.measured:
-                continue
-            attribution = attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
-            words.add(verdict_on(attribution, hypothesis.quantity))
-            answers.append(f"{workload}: {attribution.answer} ({attribution.reason})")
-            effects += attribution.effects.values()
-        if not words:
+        answers = {
+            workload: attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
+            for workload in hypothesis.workloads
+            if workload in evidence.measured
+        }
+        if not answers:
             return Judged(NOT_MEASURABLE, "this run has no grid")
+        words = {verdict_on(each, hypothesis.quantity) for each in answers.values()}
         both = "depends" if {"supported", "refuted"} <= words else "inconclusive"
         verdict = words.pop() if len(words) == 1 else both
-        return Judged(verdict, "; ".join(answers), tuple(effects), answers=len(answers))
+        reason = "; ".join(f"{workload}: {each.answer} ({each.reason})" for workload, each in answers.items())
+        effects = tuple(effect for each in answers.values() for effect in each.effects.values())
+        return Judged(verdict, reason, effects, answers=len(answers))
 
 
 METRIC = AttributionMetric()

@@ -52,13 +52,12 @@ def gguf_geometries() -> list[Geometry]:
     ]
 
 
-def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
+def check_gguf_loads(cache: Path, seed: int) -> Iterator[Case]:
     """Each geometry written in each format and read back: same config, weights and logits as the folder's.
 
     F32 must be the same to the bit, the others have every weight within the format's own rounding and logits within
     `TOLERANCE` of the largest. llama.cpp sums in another order: `TOLERANCE_LLAMA_CPP`.
     """
-    cases: list[Case] = []
     for geometry in gguf_geometries():
         folder = checkpoints.synthesize(geometry, seed=seed, cache=cache)
         original = checkpoints.load(folder, cache=cache)
@@ -72,12 +71,11 @@ def check_gguf_loads(cache: Path, seed: int) -> list[Case]:
                 read = checkpoints.load(file, cache=Path(temporary))
                 if form == "F32" and (theirs := _llama_cpp(file)) is not None:
                     logits = torch.stack([_llama_cpp_logits(theirs, row) for row in tokens])
-                    cases.append((f"{geometry.name} F32 in llama.cpp", *_close(logits, expected, TOLERANCE_LLAMA_CPP)))
+                    yield f"{geometry.name} F32 in llama.cpp", *_close(logits, expected, TOLERANCE_LLAMA_CPP)
                 passed, detail = _close(_logits(read, tokens), expected, TOLERANCE[form])
                 wrong = _wrong_weight(original, read, form)
             problems = [text for text in (wrong, _first_difference(original.config, read.config)) if text]
-            cases.append((f"{geometry.name} {form}", passed and not problems, "; ".join([*problems, detail])))
-    return cases
+            yield f"{geometry.name} {form}", passed and not problems, "; ".join([*problems, detail])
 
 
 def _llama_cpp(file: Path) -> Any:
@@ -161,13 +159,12 @@ EDGE_CASES = {
 """Texts on which tokenizers differ, by what is difficult about them."""
 
 
-def check_tokenizer_matches(cache: Path, seed: int) -> list[Case]:
+def check_tokenizer_matches(cache: Path, seed: int) -> Iterator[Case]:
     """tokenizer.json against the tokenizer that is rebuilt from a GGUF file's metadata: same ids, same text back.
 
     On the whole corpus, on `EDGE_CASES`, and on 2000 texts drawn from `seed`; byte-level BPE with all 8192 words and
     with 512, and SentencePiece's as Llama 2 has it.
     """
-    cases: list[Case] = []
     tiny = geometries.get("tiny")
     texts = {"corpus": tokenizer.text(), **EDGE_CASES, "drawn": list(_drawn(seed))}
     for kind, rows in (("512 rows", 512), ("8292 rows", tokenizer.LARGEST_VOCABULARY + 100), ("SentencePiece", 4096)):
@@ -184,13 +181,12 @@ def check_tokenizer_matches(cache: Path, seed: int) -> list[Case]:
             gguf_files.write(file, checkpoint.config, checkpoint.weights, content, bos=bos, eos=eos)
             ours = Tokenizer.from_str(gguf_tokenizer.tokenizer_json(file))
             theirs = _llama_cpp(file)
-        vocabularies = [made.get_vocab(with_added_tokens=True) for made in (fast, ours)]
-        same = vocabularies[0] == vocabularies[1]
-        cases.append((f"{kind}: vocabulary", same, f"{len(vocabularies[1])} of {len(vocabularies[0])} words"))
-        cases += [(f"{kind}: {name}", *_compared(fast, ours, some)) for name, some in texts.items()]
-        if theirs is not None:
-            cases += [(f"{kind}: {name} in llama.cpp", *_same_in(theirs, fast, some)) for name, some in texts.items()]
-    return cases
+        wanted, rebuilt = (made.get_vocab(with_added_tokens=True) for made in (fast, ours))
+        yield f"{kind}: vocabulary", rebuilt == wanted, f"{len(rebuilt)} of {len(wanted)} words"
+        for name, some in texts.items():
+            yield f"{kind}: {name}", *_compared(fast, ours, some)
+            if theirs is not None:
+                yield f"{kind}: {name} in llama.cpp", *_same_in(theirs, fast, some)
 
 
 def sentencepiece_like(size: int) -> str:

@@ -197,13 +197,10 @@ def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[
         ours, theirs = _times(record, metric), _times(base, metric)
         values = [math.log(theirs[number] / ours[number]) for number in sorted(ours.keys() & theirs.keys())]
         interval = fixed_interval(values, alpha / (len(others) * len(METRICS)))
-        ratio, low, high = (exp(end) for end in (interval.centre, interval.low, interval.high))
-        effects.append(
-            LoadEffect(
-                record["checkpoint"], record["cache"], record["loader"], metric, ratio, low, high, interval.n,
-                record["reason"] or base["reason"],
-            )
-        )  # fmt: skip
+        ends: dict[str, Any] = {"ratio": exp(interval.centre), "low": exp(interval.low), "high": exp(interval.high)}
+        about = {key: record[key] for key in ("checkpoint", "cache", "loader")}
+        reason = record["reason"] or base["reason"]
+        effects.append(LoadEffect(**about, **ends, metric=metric, rounds=interval.n, reason=reason))
     return effects
 
 
@@ -224,11 +221,10 @@ def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[I
 
 def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
     """Nanoseconds by round."""
-    if metric == "first_token":
-        return {
-            one["round"]: float(one["open_ns"] + one["build_ns"] + one["first_ns"]) for one in record["first_tokens"]
-        }
-    return {one["round"]: float(one[f"{metric}_ns"]) for one in record["loads"]}
+    if metric != "first_token":
+        return {one["round"]: float(one[f"{metric}_ns"]) for one in record["loads"]}
+    parts = ("open_ns", "build_ns", "first_ns")
+    return {one["round"]: float(sum(one[part] for part in parts)) for one in record["first_tokens"]}
 
 
 LOADING_SECONDS = 60.0
@@ -289,15 +285,11 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
 
     def measured(self, effect: Effect, hypothesis: LoadingHypothesis, evidence: Evidence, alpha: float) -> Effect:
         asked = (evidence.geometries.get(effect.workload), hypothesis.quantity, hypothesis.of)
-        records = [
-            record
-            for record in evidence.passes.get("loading", ())
-            if (record["checkpoint"], record["loader"], record["cache"]) == asked
-        ]
-        if not records:
+        records = {(one["checkpoint"], one["loader"], one["cache"]): one for one in evidence.passes.get("loading", ())}
+        if asked not in records:
             raise ValueError("this run has not loaded it")
-        [share] = load_shares(records, alpha=alpha)
-        if (reason := records[0]["reason"]) or not share.n:
+        [share] = load_shares([records[asked]], alpha=alpha)
+        if (reason := records[asked]["reason"]) or not share.n:
             raise ValueError(reason or "no rounds")
         few = f"too few rounds for an interval ({share.n} of about {LEAST_ROUNDS})"
         warnings = (few,) if math.isinf(share.low) else ()

@@ -56,13 +56,10 @@ def run_memory(
         call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
         left = (len(pairs) - index) * (2 * START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
         progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
-        record: dict[str, Any] = {
-            "workload": workload,
-            "variant": variant,
-            "reason": _unfit(measurement, book, variant),
-        }
+        reason = _unfit(measurement, book, variant)
+        record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": reason}
         begun = time.monotonic()
-        if group is not None and book is not None and record["reason"] is None:
+        if group is not None and book is not None and reason is None:
             _sweep(measurement, group, book, variant, record)
         record["seconds"] = round(time.monotonic() - begun, 3)
         if record["reason"]:

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from timeit import timeit
 from typing import Any
@@ -64,13 +63,15 @@ def phases(worker: Worker, workload: str, variants: Sequence[str], rounds: int, 
             timestamps = _check(worker, bench, name, made)
         except Exception as error:
             reason = str(error) if isinstance(error, PhaseError) else f"raises {in_one_line(error)}"
-            facts[name] = {"reason": reason, "clock": None, "readings": 0, "lines": {}}
+            facts[name] = {"reason": reason, "clock": None, "timestamps": 0, "lines": {}}
             continue
         marked[name] = made
-        facts[name] = {"reason": None, "readings": timestamps, "lines": made.lines}
+        facts[name] = {"reason": None, "timestamps": timestamps, "lines": made.lines}
     worker.mark(-1)
     cost_ns = timeit(thread_time_ns, number=1000) * 1e6  # of one timestamp
-    costly = any(facts[name]["readings"] * cost_ns > TIMESTAMP_SHARE * bench.subjects[name].call_ns for name in marked)
+    costly = any(
+        facts[name]["timestamps"] * cost_ns > TIMESTAMP_SHARE * bench.subjects[name].call_ns for name in marked
+    )
     clock = perf_counter_ns if wall or costly else thread_time_ns
     for name, made in marked.items():
         made.set_clock(clock)
@@ -170,7 +171,7 @@ def _timed_call(this: _Pass, runner: Runner, made: Instrumented | None, prepare:
         taken.append((waited, {"": end - start} if made is None else durations(made.log, end)))
         if waited <= PREEMPTED_NS + PREEMPTED_SHARE * (end - start):
             break
-    return min(taken, key=itemgetter(0))[1]
+    return min(taken, key=lambda each: each[0])[1]
 
 
 VERBS = {"phases": phases}
