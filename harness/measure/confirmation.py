@@ -11,9 +11,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
 
 from ..spec.comparison import Comparison
+from ..store.schema import Confirmed
 from .measurement import Measurement
 from .participants import ExperimentState, Group
 from .processes import WorkerFailed, WorkerProcess
@@ -29,25 +29,14 @@ BLOCKS, BLOCK_SECONDS = 7, 0.25
 
 MOST_DISAGREEMENT = 1.3
 """The two figures come from processes with other neighbours in the caches, which do less than this factor; and a
-second try is made before anybody is excluded."""
+second try is made before a variant is excluded."""
 
 STRETCH_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class Confirmation:
-    """What timing from outside said of one comparison, as in run.json; ratios are t_baseline / t_variant."""
-
-    variant: str
-    baseline: str
-    ratio: float
-    inside: float
-    calls: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether both ways give about the same."""
-        return 1 / MOST_DISAGREEMENT <= self.ratio / self.inside <= MOST_DISAGREEMENT
+def _agree(confirmed: Confirmed) -> bool:
+    """Whether both ways give about the same."""
+    return 1 / MOST_DISAGREEMENT <= confirmed.ratio / confirmed.inside <= MOST_DISAGREEMENT
 
 
 def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bool]) -> bool:
@@ -62,9 +51,9 @@ def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bo
 
 
 def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
-    """Measure suspicious ratios of whole models again; what they come to is noted in the experiments' books.
+    """Measure suspicious ratios of whole models again, and note the results with the state of their experiments.
 
-    `ratios`: what rounds gave, t_baseline / t_variant. Of a comparison that disagrees the faster side is excluded.
+    `ratios`: what rounds gave, t_baseline / t_variant. Where the two ways disagree, the faster side is excluded.
     """
     wanted = {
         comparison: ratio
@@ -88,28 +77,28 @@ def _confirm_one(
 ) -> None:
     faster = comparison.variant if inside >= 1 else comparison.baseline
     try:
-        found = _from_outside(measurement, group, book, comparison, inside)
-        if isinstance(found, Confirmation) and not found.agrees:
-            found = _from_outside(measurement, group, book, comparison, inside)
+        result = _from_outside(measurement, group, book, comparison, inside)
+        if isinstance(result, Confirmed) and not _agree(result):
+            result = _from_outside(measurement, group, book, comparison, inside)
     except WorkerFailed as failure:
         measurement.exclude(faster, f"measured again in a fresh process, it {failure.reason}", book)
         return
-    if isinstance(found, str):
-        measurement.exclude(faster, f"measured again in a fresh process: {found}", book)
+    if isinstance(result, str):
+        measurement.exclude(faster, f"measured again in a fresh process: {result}", book)
         return
-    book.confirmations.append(asdict(found))
-    if not found.agrees:
-        text = f"{inside:.3g}x timed from inside its process, {found.ratio:.3g}x alone and timed from outside"
+    book.confirmations.append(result.model_dump())
+    if not _agree(result):
+        text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
         measurement.exclude(faster, text, book)
 
 
 def _from_outside(
     measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
-) -> Confirmation | str:
+) -> Confirmed | str:
     """The ratio as the parent's clock has it, or what is wrong with an output."""
     sides = (comparison.variant, comparison.baseline)
     workload = book.experiment.workload
-    by_cpu = workload.threads == 1 and measurement.kind == "cpu" and not {*sides} & {*book.wall_variants}
+    by_cpu = workload.threads == 1 and measurement.device == "cpu" and not {*sides} & {*book.wall_variants}
     with ExitStack() as stack:
         processes = {
             side: stack.enter_context(closing(measurement.another(group, book, "confirmation.log"))) for side in sides
@@ -135,10 +124,11 @@ def _from_outside(
                 spent_ns, count = stretch(side, BLOCK_SECONDS)
                 times[side].append(max(spent_ns - asking_ns[side], 1) / count)
                 calls += count
-                if said := _wrong(measurement, group, book, processes[side], side):
-                    return said if side == sides[inside < 1] else f"{side}: {said}"
+                if wrong := _wrong(measurement, group, book, processes[side], side):
+                    return wrong if side == sides[inside < 1] else f"{side}: {wrong}"
         ratio = statistics.median(times[comparison.baseline]) / statistics.median(times[comparison.variant])
-        return Confirmation(comparison.variant, comparison.baseline, ratio, inside, calls)
+        names = {"variant": comparison.variant, "baseline": comparison.baseline}
+        return Confirmed(**names, ratio=ratio, inside=inside, calls=calls)
 
 
 def _spent_ns(process: WorkerProcess, by_cpu: bool) -> int:
@@ -152,8 +142,8 @@ def _wrong(
     examination = measurement.examination
     assert examination is not None and group.folder is not None
     what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
-    found = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
-    if found["changed"]:
-        return str(found["changed"])
-    wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), found["drawn"])
+    left = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
+    if left["changed"]:
+        return str(left["changed"])
+    wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), left["drawn"])
     return wrong.get(side)

@@ -15,8 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ ATTACH_SECONDS = 10.0
 
 
 def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
-    """Profile every variant that stands, on every workload, all at RATE_HZ.
+    """Profile every variant that is left, on every workload, all at RATE_HZ.
 
     Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
     which other pairs of variants show as well, and there are 16 of them.
@@ -79,9 +81,8 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
 
 
 def _compared(book: ExperimentState) -> set[str]:
-    """The variants of an experiment that somebody compares by name."""
-    pairs = [target.comparison for target in book.experiment.targets]
-    return {name for pair in pairs for name in (pair.variant, pair.baseline)}
+    """The variants of an experiment that a claim compares by name."""
+    return {name for target in book.experiment.targets for name in target.comparison.sides}
 
 
 def _py_spy(
@@ -176,33 +177,24 @@ def _in_loop(text: str, added: Sequence[Path] = ()) -> tuple[str, int]:
     Frames above the call are the worker's own; those below bear the names that `places` gives their files, so that a
     profile names no folder of this machine.
     """
-    lines: dict[str, int] = {}
-    named: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    named = cache(partial(_named, added=added))
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = stack.split(";")
         start = next((i for i, frame in enumerate(frames) if frame.startswith(f"{_CALL} ")), None)
-        if start is None or not count.isdigit():
-            continue
-        below = frames[start + 1 :] or frames[start:]
-        for frame in below:
-            if frame not in named:
-                named[frame] = _named(frame, added)
-        key = ";".join(named[frame] for frame in below)
-        lines[key] = lines.get(key, 0) + int(count)
-    return "".join(f"{stack} {count}\n" for stack, count in lines.items()), sum(lines.values())
-
-
-_PLACE = re.compile(r"(?P<path>.*?)(?P<line>:\d+)?")
+        if start is not None and count.isdigit():
+            counts[";".join(map(named, frames[start + 1 :] or frames[start:]))] += int(count)
+    return "".join(f"{stack} {count}\n" for stack, count in counts.items()), counts.total()
 
 
 def _named(frame: str, added: Sequence[Path]) -> str:
     """`forward (/a/b/variants/fast.py:12)` → `forward (variants/fast.py:12)`."""
     name, _, where = frame.rpartition(" (")
-    found = _PLACE.fullmatch(where.removesuffix(")"))
-    if not name or not found:
+    parts = re.fullmatch(r"(.*?)(:\d+)?", where.removesuffix(")"))
+    if not name or not parts:
         return frame
-    return f"{name} ({place(found['path'], added)}{found['line'] or ''})"
+    return f"{name} ({place(parts[1], added)}{parts[2] or ''})"
 
 
 def _file_name(name: str) -> str:

@@ -94,7 +94,8 @@ class RunFolder(RunFiles):
 
     def write_phases(self, rows: Sequence[Sequence[Any]]) -> None:
         """Replace phases.parquet whole; a row has the fields of `PhaseTime`."""
-        table = parquet.phase_table(rows)
+        fields = parquet.PHASE_SCHEMA.names
+        table = pa.Table.from_pylist([dict(zip(fields, row, strict=True)) for row in rows], parquet.PHASE_SCHEMA)
         self._replace(PHASES, lambda temporary: parquet.write_table(table, temporary))
 
     # -- samples -------------------------------------------------------------------------------------------------
@@ -136,8 +137,7 @@ class RunFolder(RunFiles):
             table = self._read_table().select(names)
         else:
             table = parquet.read_columns(self.path / SAMPLES, names, self.source(SAMPLES))
-        rows: list[dict[str, Any]] = table.group_by(names).aggregate([]).to_pylist()
-        return rows
+        return table.group_by(names).aggregate([]).to_pylist()
 
     def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
@@ -168,15 +168,13 @@ class RunFolder(RunFiles):
 
     def read_manifest(self) -> dict[str, Any]:
         """run.json. Raises RunError if it is missing, not JSON, written in another format, or not as it was sealed."""
-        manifest: dict[str, Any] = self.read_json(MANIFEST)
-        return manifest
+        return self.read_json(MANIFEST)
 
     def records(self, name: str) -> list[dict[str, Any]]:
         """The entries of a JSON file beside run.json; none where the run made no such pass. Raises RunError."""
         if name not in (CLAIMS, VERDICTS) and not self.has(name):
             return []
-        entries: list[dict[str, Any]] = self.read_json(name)
-        return entries
+        return self.read_json(name)
 
 
 _LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")

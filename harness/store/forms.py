@@ -23,7 +23,7 @@ from pydantic import (
     ValidationError,
     WrapValidator,
 )
-from pydantic_core import PydanticCustomError, PydanticUseDefault
+from pydantic_core import PydanticUseDefault
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 
@@ -131,8 +131,7 @@ def once(*names: str) -> AfterValidator:
         for index, record in enumerate(records):
             key = tuple(getattr(record, name) for name in names)
             if key in seen:
-                values = {"index": index, "names": ", ".join(names)}
-                raise PydanticCustomError("twice", "entry {index} has the {names} of an earlier one", values)
+                raise ValueError(f"entry {index} has the {', '.join(names)} of an earlier one")
             seen.add(key)
         return records
 
@@ -160,7 +159,7 @@ _EXPECTED = {
 
 
 class Fault(ValueError):
-    """A value is not in the form that is asked for: place, what stands there and what was expected, in one line."""
+    """A value is not in the form that is asked for: place, what is there and what was expected, in one line."""
 
 
 def check(form: TypeAdapter[Any], value: Any, context: str = "") -> None:
@@ -175,10 +174,7 @@ def has_form(form: TypeAdapter[Any]) -> AfterValidator:
     """The value stays as it is, but must be in this form."""
 
     def checked(value: Any) -> Any:
-        try:
-            check(form, value)
-        except Fault as fault:
-            raise PydanticCustomError("lost", "{fault}", {"fault": str(fault)}) from fault
+        check(form, value)
         return value
 
     return AfterValidator(checked)
@@ -189,8 +185,8 @@ def _problem(found: Mapping[str, Any]) -> str:
     location = [step for step in found["loc"] if step != "[key]"]
     if kind == "missing":
         return f"{place(location[:-1])} has no {_step(location[-1])}"
-    if kind in ("twice", "lost"):
-        return f"{place(location)}: {found['msg']}" if location else str(found["msg"])
+    if kind == "value_error":  # raised by a check of ours
+        return f"{place(location)}: {context['error']}" if location else str(context["error"])
     expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(found["msg"]).lower()
     return f"{place(location)} is {shown(found['input'])}, expected {expected}"
 

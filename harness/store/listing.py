@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..machine.environment import one_line
-from .errors import RunError, fix_for
+from .errors import RunError, as_run_error
 from .files import VERDICTS
 from .folder import RunFolder
 
@@ -53,11 +53,8 @@ def run_folders(folder: Path | str) -> list[RunFolder]:
     root = Path(folder)
     if not root.is_dir():
         return []
-    try:
-        with os.scandir(root) as entries:
-            return [RunFolder(root / each.name) for each in entries if not each.name.startswith(".") and each.is_dir()]
-    except OSError as error:
-        raise RunError(root, f"cannot be read ({error.strerror})", fix_for(error)) from error
+    with as_run_error(root), os.scandir(root) as entries:
+        return [RunFolder(root / each.name) for each in entries if not each.name.startswith(".") and each.is_dir()]
 
 
 def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:

@@ -22,7 +22,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
 
 from ..stats.confidence import Interval
 from .forms import (
@@ -368,8 +367,7 @@ class Standings:
         for workload, variant in self.subjects:
             result = self.workloads.get(workload)
             if result is None or (result.reference is not None and (workload, variant) not in self.times):
-                subject = {"subject": shown(f"{variant} on {workload}")}
-                raise PydanticCustomError("lost", "nothing stands here about {subject}", subject)
+                raise ValueError(f"nothing stands here about {shown(f'{variant} on {workload}')}")
         return self
 
     @cached_property
