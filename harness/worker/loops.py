@@ -15,7 +15,6 @@ from torch import Tensor
 
 from llama_workbench.datasets.workloads import DECODE_ROOM
 
-from .devices import Cuda
 from .rounds import Drawn, output_places
 from .runners import Runner, runner_of
 from .state import Worker
@@ -39,25 +38,23 @@ def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, secon
         call()
         call()
         worker.wait()
-        wait_for_device = worker.device.synchronise if isinstance(worker.device, Cuda) else None
         begin = perf_counter() + lead_seconds
         while perf_counter() < begin:
             call()
         end = perf_counter() + seconds
         while perf_counter() < end or not calls_ns:
-            _profiled_call(runner, tokens, bench.take(), calls_ns, wait_for_device)
+            _profiled_call(runner, tokens, bench.take(), calls_ns, worker.device.synchronise)
     return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns), "median_error_ns": median_error(calls_ns)}
 
 
 def _profiled_call(
-    runner: Runner, length: int, prompt: int, calls_ns: list[int], wait_for_device: Callable[[], None] | None
+    runner: Runner, length: int, prompt: int, calls_ns: list[int], synchronise: Callable[[], None]
 ) -> None:
     """One call of the profiled loop; a function of its own so that a profile shows where calls begin."""
     runner.prepare(length, prompt, 1)
     start = perf_counter_ns()
     runner.call()
-    if wait_for_device is not None:
-        wait_for_device()
+    synchronise()
     calls_ns.append(perf_counter_ns() - start)
 
 

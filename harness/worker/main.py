@@ -11,7 +11,6 @@ with `VERBS`, a table of functions that take the `Worker` first.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +21,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from . import gating, loops, rounds
-from .channel import Channel, carry_out
+from .channel import Channel, serve
 from .state import Worker, open_workload
 
 METRICS = Path(__file__).resolve().parents[1] / "metrics"
@@ -58,21 +57,15 @@ def verbs_of_metrics() -> dict[str, Callable[..., Any]]:
     return found
 
 
-def main() -> None:
-    """Answer commands until standard input ends."""
-    if "--help" in sys.argv[1:]:
-        print(__doc__)
-        return
-    channel = Channel()
-    hello = channel.receive()
-    if hello is None:
-        return
+def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
     verbs = {**VERBS, **verbs_of_metrics()}
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
-    channel.answer({"ok": {"pid": os.getpid()}})
-    carry_out(channel, {verb: partial(function, worker) for verb, function in verbs.items()})
+    return {verb: partial(function, worker) for verb, function in verbs.items()}
 
 
 if __name__ == "__main__":
-    main()
+    if "--help" in sys.argv[1:]:
+        print(__doc__)
+    else:
+        serve(_verbs)
