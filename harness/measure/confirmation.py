@@ -1,8 +1,8 @@
 """A speed-up that is too good is measured again, another way: both sides alone in fresh processes, timed from outside.
 
 The parent reads each process's CPU time before and after a stretch of calls. What goes on inside, be it in another
-thread or with the clocks, cannot change that reading. Drawn outputs are judged as in rounds. A variant whose two
-figures disagree is excluded; where they agree, the figure stands beside the effect.
+thread or with the clocks, cannot change that. Drawn outputs are judged as in rounds. A variant whose two ratios
+disagree is excluded; where they agree, the second ratio is shown beside the effect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 
 from ..spec.comparison import Comparison
 from ..store.schema import Confirmed
-from .measurement import Measurement
+from .measurement import Measurement, measured_by
 from .participants import ExperimentState, Group
 from .processes import WorkerFailed, WorkerProcess
 
@@ -28,7 +28,7 @@ BLOCKS, BLOCK_SECONDS = 7, 0.25
 """Both sides in turns, so many stretches of calls each, of about this length."""
 
 MOST_DISAGREEMENT = 1.3
-"""The two figures come from processes with other neighbours in the caches, which do less than this factor; and a
+"""The two ratios come from processes with other neighbours in the caches, which do less than this factor; and a
 second try is made before a variant is excluded."""
 
 STRETCH_SECONDS = 120.0
@@ -41,13 +41,9 @@ def _agree(confirmed: Confirmed) -> bool:
 
 def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bool]) -> bool:
     """Whether a measured ratio must be confirmed: a very large one, or a large one in favour of foreign code."""
-    if comparison.metric != "time":
-        return False
-    if max(ratio, 1 / ratio) >= SUSPICIOUS_RATIO:
-        return True
-    return (foreign(comparison.variant) and ratio >= FOREIGN_RATIO) or (
-        foreign(comparison.baseline) and ratio <= 1 / FOREIGN_RATIO
-    )
+    faster = comparison.variant if ratio >= 1 else comparison.baseline
+    least = FOREIGN_RATIO if foreign(faster) else SUSPICIOUS_RATIO
+    return comparison.metric == "time" and max(ratio, 1 / ratio) >= least
 
 
 def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
@@ -55,21 +51,15 @@ def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> Non
 
     `ratios`: what rounds gave, t_baseline / t_variant. Where the two ways disagree, the faster side is excluded.
     """
-    wanted = {
-        comparison: ratio
-        for comparison, ratio in ratios.items()
-        if suspicious(comparison, ratio, measurement.is_outside)
-    }
-    for group in measurement.groups:
-        for book in group.books if group.folder is not None else ():
-            for target in book.remaining().targets:
-                comparison = target.comparison
-                if comparison not in wanted or comparison.variant in book.excluded:
-                    continue
-                inside = wanted.pop(comparison)
-                measurement.end(group)  # its caches and memory are what the fresh ones must not share
-                measurement.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
-                _confirm_one(measurement, group, book, comparison, inside)
+    places = measured_by(measurement)
+    for comparison, inside in ratios.items():
+        if not suspicious(comparison, inside, measurement.is_outside):
+            continue
+        group, book = places[comparison.workload]
+        if group.folder is not None and comparison in {target.comparison for target in book.remaining().targets}:
+            measurement.end(group)  # its caches and memory are what the fresh ones must not share
+            measurement.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
+            _confirm_one(measurement, group, book, comparison, inside)
 
 
 def _confirm_one(

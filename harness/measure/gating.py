@@ -31,11 +31,7 @@ class Gating(Participants):
     to_gate = 0
 
     def pass_gates(self) -> None:
-        """Start the processes and let every variant show its logits, its op trace and the time of a call.
-
-        An engine that is not installed, or that does not compute on this device, is excluded from the whole run
-        first.
-        """
+        """Start the processes and gate every variant; an engine that cannot be used here is excluded before."""
         for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
             if reason := self._unfit(name):
                 self._exclude_everywhere(name, reason)
@@ -53,8 +49,7 @@ class Gating(Participants):
         self.to_gate = 0
 
     def _compiling_ahead(self) -> list[Job]:
-        """Where a plan has several compiled variants: the last of them is gated beside the others, in a process of its
-        own.
+        """Of several compiled variants the last is gated beside the others, in a process of its own.
 
         Only for what that leaves on disk: a machine that has not seen a variant compiles it for minutes, and gates
         would wait for one after the other. The variant is gated like all others afterwards, whatever came of this.
@@ -111,7 +106,7 @@ class Gating(Participants):
     def _starting_once(self, group: Group) -> Generator[Answer, None, bool]:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
         self.end(group)
-        index = self._next_process()
+        index = 1 + max(group.processes for group in self.groups)
         group.process = self._process(group, index, f"worker-{index}.log")
         group.processes = index
         if self.device != "cpu":
@@ -174,6 +169,3 @@ class Gating(Participants):
             side_by_side([self._starting(group)], 1)
         assert group.process is not None
         return group.process
-
-    def _next_process(self) -> int:
-        return max((group.processes for group in self.groups), default=0) + 1

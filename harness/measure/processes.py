@@ -55,9 +55,8 @@ class WorkerProcess:
         device: str = "cpu",
         module: str = "worker.main",
         hello: Mapping[str, Any] | None = None,
-        wait: bool = True,
     ) -> None:
-        """Begin one; without `wait` it is waited for when it is asked something."""
+        """Begin one; the first command waits until it is ready."""
         self._opened = ExitStack()  # until `close`
         marker = self._opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (it does)
         marker.truncate(8)
@@ -86,18 +85,15 @@ class WorkerProcess:
         first = {"threads": threads, "cache": str(cache), "inflight_fd": marker.fileno(), "device": device}
         try:
             self._write(first | dict(hello or {}))
-            self._starting = Answer(self, "starting", START_SECONDS)
-            if wait:
-                self._starting.result()
         except BaseException:
             self.close()
             raise
+        self._starting = Answer(self, "starting", START_SECONDS)
 
     def ask(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
         """Send one command and wait for its answer.
 
-        Raises:
-            WorkerFailed: it died, did not answer in time, or answered with an error.
+        Raises WorkerFailed: it died, did not answer in time, or answered with an error.
         """
         return self.begin(verb, timeout_seconds, **arguments).result()
 
@@ -297,7 +293,7 @@ class Examination:
     def __init__(self, *, cache: Path, log: Path) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="workbench-outputs-")
         # Between rounds nothing else computes: all cores are free.
-        self._process = WorkerProcess(threads=granted_cores(), cache=cache, log=log, module="examiner.main", wait=False)
+        self._process = WorkerProcess(threads=granted_cores(), cache=cache, log=log, module="examiner.main")
 
     @property
     def file(self) -> Path:
@@ -305,10 +301,9 @@ class Examination:
         return Path(self._scratch.name) / "outputs.safetensors"
 
     def judge(self, folder: Path, workload: Workload, draw: str, drawn: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Variant → what is wrong with its outputs, which lie in `file`; without those whose outputs are right.
+        """Variant → what is wrong with its outputs, which lie in `file`; only those with wrong outputs.
 
-        Raises:
-            WorkerFailed: nothing can be judged.
+        Raises WorkerFailed where nothing can be judged.
         """
         where = {"folder": str(folder), "file": str(self.file), "workload": workload.model_dump()}
         return self._process.ask("judge", JUDGE_SECONDS, **where, draw=draw, outputs=list(drawn))

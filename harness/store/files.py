@@ -71,8 +71,6 @@ class RunFiles:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
 
-    # -- writing -------------------------------------------------------------------------------------------------
-
     def write_json(self, name: str, value: Any) -> None:
         """Replace `name` (a plain file name such as "verdicts.json") whole; `value`: models of its form, or plain.
 
@@ -91,8 +89,7 @@ class RunFiles:
     def renew(self, *names: str) -> None:
         """Put the checksums of these files, which were just written anew, into run.json; without any it stays as it is.
 
-        A process that is killed between the two leaves a file that does not fit its checksum: its reader says how to
-        write it anew.
+        Where a kill comes between the two, the reader of the file says how to write it anew.
         """
         content = sums.renewed(self._bytes(MANIFEST), self._sums_of(names), MANIFEST)
         if content is not None:
@@ -110,8 +107,6 @@ class RunFiles:
                 os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)  # still there only where the writing failed or was interrupted
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     def read_json(self, name: str) -> Any:
         """A JSON file in plain types, checked by its form. Raises RunError."""
@@ -156,8 +151,6 @@ class RunFiles:
         content = path.read_bytes()
         self._check_sum(path.relative_to(home).as_posix(), content)
         return content.decode("utf-8")
-
-    # -- checksums -----------------------------------------------------------------------------------------------
 
     def digest(self) -> dict[str, str]:
         """SHA-256 of the manifest and the samples as they lie here, by file: the same where nothing was added since.
@@ -230,19 +223,19 @@ class RunFiles:
     def _changed_manifest(self) -> ChangedFile:
         return ChangedFile(self.path / MANIFEST, _CHANGED, RESTORE)
 
-    def _check_difference(self, known: sums.Sums, name: str, found: str | None, there: bool) -> None:
-        if difference := self._difference(known, name, found, there):
+    def _check_difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> None:
+        if difference := self._difference(known, name, now, there):
             raise difference
 
-    def _difference(self, known: sums.Sums, name: str, found: str | None, there: bool) -> ChangedFile | None:
-        """How a file differs from what the run wrote, by its checksum now (`found`); None where it does not."""
+    def _difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> ChangedFile | None:
+        """How a file differs from what the run wrote, by its checksum `now`; None where it does not."""
         fix = _fix_of(self.path, name)
         if name not in known.files:
             if not there:
                 return None
             problem = f"the run did not write it ({MANIFEST} does not list it)"
             fix = fix if name in _JUDGED_ANEW else "Move it out of the folder, or measure again."
-        elif found == known.files[name] and there:
+        elif now == known.files[name] and there:
             return None
         else:
             problem = _CHANGED if there else "missing, and the run wrote it"

@@ -74,8 +74,6 @@ class RunFolder(RunFiles):
         """True where a manifest, claims or samples lie in the folder (readable or not)."""
         return any((self.path / name).is_file() for name in (MANIFEST, CLAIMS, JOURNAL, SAMPLES))
 
-    # -- writing -------------------------------------------------------------------------------------------------
-
     def append_round(self, record: Round) -> None:
         """Add one finished round to the journal (see `journal.append`)."""
         journal.append(self.path / JOURNAL, record)
@@ -98,8 +96,6 @@ class RunFolder(RunFiles):
         table = pa.Table.from_pylist([dict(zip(fields, row, strict=True)) for row in rows], parquet.PHASE_SCHEMA)
         self._replace(PHASES, lambda temporary: parquet.write_table(table, temporary))
 
-    # -- samples -------------------------------------------------------------------------------------------------
-
     def read_samples(self, variants: Collection[str] | None = None) -> pd.DataFrame:
         """All samples, columns as parquet.SCHEMA (`workload` and `variant` categorical), in the order they were taken.
 
@@ -110,10 +106,10 @@ class RunFolder(RunFiles):
 
     def timed(self) -> dict[str, tuple[str, ...]]:
         """Workload → variants that have samples, both in alphabetical order. Reads two columns and no more."""
-        found: dict[str, set[str]] = {}
+        variants: dict[str, set[str]] = {}
         for row in self._distinct(["workload", "variant"]):
-            found.setdefault(str(row["workload"]), set()).add(str(row["variant"]))
-        return {workload: tuple(sorted(found[workload])) for workload in sorted(found)}
+            variants.setdefault(str(row["workload"]), set()).add(str(row["variant"]))
+        return {workload: tuple(sorted(names)) for workload, names in sorted(variants.items())}
 
     def finished_rounds(self) -> dict[str, int]:
         """Workload → number of rounds here, which the manifest of a killed run does not know: it is older.
@@ -163,8 +159,6 @@ class RunFolder(RunFiles):
         if not self.has(PHASES):
             return parquet.PHASE_SCHEMA.empty_table().to_pandas()
         return parquet.read_phases(self.path / PHASES, self.source(PHASES))
-
-    # -- JSON: plain types in the form of schema.py and pass_schema.py -------------------------------------------
 
     def read_manifest(self) -> dict[str, Any]:
         """run.json. Raises RunError if it is missing, not JSON, written in another format, or not as it was sealed."""

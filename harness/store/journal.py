@@ -1,4 +1,4 @@
-"""The journal of a run that goes on: one line for each finished round, and its checksum at the end of the line.
+"""The journal of a run that has not ended: one line for each finished round, and its checksum at the end of the line.
 
 Only a line that was cut off by `kill -9` can be lost.
 """

@@ -39,7 +39,7 @@ Source: TypeAlias = Path | pa.BufferReader | None
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """With a checksum of each page, so that a snapshot of a run that still goes on shows most of its damage itself."""
+    """With a checksum of each page, so that a snapshot of a run that has not ended shows most of its damage itself."""
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 

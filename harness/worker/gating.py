@@ -17,7 +17,7 @@ from llama_workbench.variants.outside import OutsideVariantError
 from . import reference_logits, runners
 from .channel import in_one_line
 from .devices import Cuda
-from .gates.logits import Case, Gate, beyond, judge_component, judge_logits, judge_tokens, run_cases
+from .gates.logits import Case, Gate, beyond, case_of, judge_component, judge_logits, judge_tokens, run_cases
 from .gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
 from .gates.small import small_gate
 from .runners import GenerateRunner, RequestRunner, Runner, component_of, runner_of, takes_requests
@@ -47,9 +47,9 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         of_kind = _component_gate if bench.checkpoint is None else _model_gate
         result = of_kind(worker, bench, subject, variant)
     except OutsideVariantError as error:
-        return {"gate": asdict(Gate.failed(str(error)))}
+        return {"gate": asdict(Gate(False, str(error)))}
     except Exception as error:
-        return {"gate": asdict(Gate.failed(f"raises {in_one_line(error)}"))}
+        return {"gate": asdict(Gate(False, f"raises {in_one_line(error)}"))}
     answer: dict[str, Any] = {"gate": asdict(result)}
     if not result.passed:
         return answer
@@ -120,13 +120,7 @@ def own_case(worker: Worker, bench: Bench) -> Case:
             bench.generated = reference_logits.of_generation(worker, bench)
         tokens = torch.cat((tokens[:, : work.tokens], bench.generated[0]), dim=1)
         lengths = [work.tokens] + [1] * bench.generated[0].shape[-1]
-    steps = []
-    position = 0
-    for length in lengths:
-        if length and position + length <= bench.max_length:
-            steps.append((tokens[:, position : position + length], position))
-            position += length
-    return Case(work.name, tuple(steps))
+    return case_of(work.name, tokens[:, : bench.max_length], lengths)
 
 
 def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
@@ -141,15 +135,10 @@ def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str
 
 
 def _trace(bench: Bench, build: Build) -> Trace:
-    """The op trace of the workload's own call, caches warm, on a model built outside inference mode.
-
-    (Caches made in inference mode could not be written outside it; see `op_trace.trace`.)
-    """
-    work, checkpoint = bench.workload, bench.checkpoint
-    assert checkpoint is not None
-    context = work.context
+    """The op trace of the workload's own call, caches warm, on a model built outside inference mode (see `trace`)."""
+    work, context = bench.workload, bench.workload.context
     with torch.no_grad():
-        model = build(checkpoint.config, checkpoint.weights, max_length=bench.max_length)
+        model = build(bench.loaded.config, bench.loaded.weights, max_length=bench.max_length)
         if work.kind == "generate":
             generation = GenerateRunner(model, bench)
             generation.prepare(work.tokens, GATE_PROMPT, 1)
@@ -193,7 +182,7 @@ CALIBRATION_NS, LONG_CALL_NS = 50_000_000, 500_000_000
 
 MOST_CALLS = 20
 OWN_THREADS_NS = 5_000_000
-"""Below this much CPU time nothing is said about other threads."""
+"""With less CPU time than this, other threads are not judged."""
 
 
 def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
@@ -72,18 +71,11 @@ def median_error(values: Sequence[int]) -> float | None:
     return (ordered[high] - ordered[low]) / 2
 
 
-@dataclass
-class _Stretch:
-    """A variant's runner, and the outputs of its last stretch."""
-
-    runner: Runner
-    kept: list[Tensor] = field(default_factory=list)
-
-
-def _stretch_of(worker: Worker, workload: str, variant: str) -> _Stretch:
+def _stretch_of(worker: Worker, workload: str, variant: str) -> tuple[Runner, list[Tensor]]:
+    """The variant's runner for all stretches, and the outputs of the last one."""
     bench = worker.benches[workload]
     key = ("stretch", workload, variant)
-    return worker.once(key, lambda: _Stretch(runner_of(worker, bench, bench.subjects[variant].variant)))
+    return worker.once(key, lambda: (runner_of(worker, bench, bench.subjects[variant].variant), []))
 
 
 def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:
@@ -95,25 +87,24 @@ def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict
     subject = bench.subjects[variant]
     assert subject.output is not None
     with torch.inference_mode():
-        this = _stretch_of(worker, workload, variant)
-        runner = this.runner
+        runner, kept = _stretch_of(worker, workload, variant)
         count = max(round(seconds * 1e9 / subject.call_ns / runner.counts_as), seconds > 0)
         if count and (bench.once or bench.workload.kind == "generate" or runner.counts_as > 1):
             count = 1
         elif bench.workload.kind == "decode":
             count = min(count, DECODE_ROOM // 2)
-        this.kept = output_places({}, subject.output, count)
+        kept[:] = output_places({}, subject.output, count)
         runner.prepare(bench.workload.tokens, bench.take(count), count)
         worker.wait()
-        for place in this.kept:
+        for place in kept:
             place.copy_(runner.call())
     return {"calls": count * runner.counts_as}
 
 
 def stretch_outputs(worker: Worker, workload: str, variant: str, outputs: str) -> dict[str, Any]:
     """Leave an output of the last stretch in a file for the examiner."""
-    this = _stretch_of(worker, workload, variant)
+    runner, kept = _stretch_of(worker, workload, variant)
     drawn = Drawn(1)
-    drawn.keep(variant, this.runner.asked, this.kept)
+    drawn.keep(variant, runner.asked, kept)
     drawn.end_sub_round()
     return {"drawn": drawn.write(Path(outputs)), "changed": worker.changed(variant, files=False)}

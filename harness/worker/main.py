@@ -1,8 +1,7 @@
 """A fresh process that gates and times variants, one checkpoint at a time.
 
-The parent (`processes`) sends one JSON object a line on standard input and reads one JSON object a line back; what
-variants print goes to standard error. Thread count and allocator are set by the environment before torch is imported.
-The process ignores Ctrl-C (the parent decides) and dies with its parent.
+The parent (`processes`) sends commands and reads answers as `channel` says. Thread count and allocator are set by the
+environment before torch is imported. The process ignores Ctrl-C (the parent decides) and dies with its parent.
 
 The passes of the metrics are verbs of this process too: each package below `harness/metrics` may have a module `worker`
 with `VERBS`, a table of functions that take the `Worker` first.
@@ -49,12 +48,12 @@ VERBS: Mapping[str, Callable[..., Any]] = {
 def verbs_of_metrics() -> dict[str, Callable[..., Any]]:
     """The verbs of all passes. They are imported before any foreign code, as everything that measures is."""
     package = f"{__package__.rpartition('.')[0]}.metrics"
-    found: dict[str, Callable[..., Any]] = {}
+    verbs: dict[str, Callable[..., Any]] = {}
     for metric in iter_modules([str(METRICS)]):
         module = f"{package}.{metric.name}.worker"
         if metric.ispkg and find_spec(module) is not None:
-            found |= import_module(module).VERBS
-    return found
+            verbs |= import_module(module).VERBS
+    return verbs
 
 
 def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:

@@ -67,9 +67,8 @@ def takes_requests(variant: Variant) -> bool:
 
 def model_of(bench: Bench, variant: Variant) -> Model:
     """The variant's model with the bench's checkpoint, built anew."""
-    assert bench.checkpoint is not None
     with torch.inference_mode():
-        return variant.build(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+        return variant.build(bench.loaded.config, bench.loaded.weights, max_length=bench.max_length)
 
 
 def engine_of(worker: Worker, bench: Bench, variant: Variant, entered: str) -> Model:
@@ -138,13 +137,10 @@ class Runner:
         self.asked: list[tuple[int, int]] = []
         self.calls: deque[Tensor] = deque()
 
-    def take(self, length: int, prompt: int, repeats: int) -> None:
-        """Whole prompts of `length` tokens, one for each call."""
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        """Here: whole prompts of `length` tokens, one for each call."""
         self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
         self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
-
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        raise NotImplementedError
 
     def call(self) -> Tensor:
         raise NotImplementedError
@@ -159,7 +155,7 @@ class PrefillRunner(Runner):
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         context = self.bench.workload.context
-        self.take(context + length, prompt, repeats)
+        super().prepare(context + length, prompt, repeats)
         if context:
             self.model.reset()
             self.model.forward(self.calls[0][:, :context], 0)
@@ -200,21 +196,16 @@ class DecodeRunner(Runner):
         self.prompt = 0
         self.steps: list[Tensor] = []
 
-    def start(self, prompt: int) -> None:
-        """Fill the context and cut the tokens to come, so that slicing them is not timed."""
-        context = self.bench.workload.context
-        sequence = self.bench.tokens(prompt, min(context + DECODE_ROOM, self.bench.max_length))
-        self.model.reset()
-        if context:
-            self.model.forward(sequence[:, :context], 0)
-        self.prompt = prompt
-        self.position = context
-        self.steps = list(sequence[:, context:].split(1, dim=1))
-
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         """Continue the last sequence. A new one starts, from `prompt`, only where it has no room for so many tokens."""
-        if not self.steps or self.position + repeats > self.bench.workload.context + DECODE_ROOM:
-            self.start(prompt)
+        context = self.bench.workload.context
+        if not self.steps or self.position + repeats > context + DECODE_ROOM:
+            sequence = self.bench.tokens(prompt, min(context + DECODE_ROOM, self.bench.max_length))
+            self.model.reset()
+            if context:
+                self.model.forward(sequence[:, :context], 0)
+            self.prompt, self.position = prompt, context
+            self.steps = list(sequence[:, context:].split(1, dim=1))  # here, so that slicing them is not timed
         self.asked = [(self.prompt, self.position + call + 1) for call in range(repeats)]
 
     def call(self) -> Tensor:
@@ -236,9 +227,6 @@ class GenerateRunner(Runner):
         self.count = bench.workload.new_tokens or 0
         self.tokens = self.generated = bench.gate_prompt[:, :1]
         self.first_token = torch.empty(bench.workload.batch, dtype=torch.long, device=self.tokens.device)
-
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        self.take(length, prompt, repeats)
 
     def mark(self) -> Any:
         """CPU and wall time now."""
@@ -292,7 +280,7 @@ class RequestRunner(Runner):
         self.first = (0, 0, 0)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        self.take(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
+        super().prepare(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
 
     def call(self) -> Tensor:
         tokens = self.calls.popleft()

@@ -25,6 +25,8 @@ import torch
 from torch.nn import functional
 from torch.nn.modules import module as modules
 
+from llama_workbench.datasets.files import shortened
+
 from ..machine.environment import cpu_ns_of
 
 OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
@@ -202,13 +204,13 @@ class Watch:
         `trusted`: it is our code, which may open files and run a compiler. `files`: files that it left open count as
         well (a model may open some while it is built).
         """
-        said = _changed_setting(self._settings)
+        change = _changed_setting(self._settings)
         if trusted:
             if self.beside_foreign:  # or the next foreign variant would be blamed for our files and processes
                 self._accept_files()
-            return said
-        said = (
-            said
+            return change
+        change = (
+            change
             or _changed_setting(self._slow_settings)
             or self._changed_name()
             or self._processes(timed=files)
@@ -218,7 +220,7 @@ class Watch:
             if thread not in self._threads:
                 self._threads.add(thread)
                 self.threads_of[thread] = name
-        return said
+        return change
 
     def _changed_name(self) -> str | None:
         for names in self._names:
@@ -227,10 +229,10 @@ class Watch:
         return None
 
     def _changed_files(self, files: bool) -> str | None:
-        found = _descriptors()
-        closed = [number for number, what in self._open.items() if found.get(number) != what]
-        opened = [number for number in found if number not in self._open]
-        self._open = found
+        now = _descriptors()
+        closed = [number for number, what in self._open.items() if now.get(number) != what]
+        opened = [number for number in now if number not in self._open]
+        self._open = now
         if closed:
             return CLOSED
         if opened and files:
@@ -242,30 +244,28 @@ class Watch:
 
         Those that it starts while it is built or gated (a compiler's, for example) may stay if they do nothing then.
         """
-        found = _children()
+        children = _children()
         seconds, self._children_seconds = self._children_seconds, _children_seconds()
-        said = None
+        change = None
         if timed:
-            new = [child for child in found if child not in self._helpers]
-            busy = [c for c, before in self._helpers.items() if c in found and _cpu_ns(c) - before > OWN_THREADS_NS]
+            new = [child for child in children if child not in self._helpers]
+            busy = [c for c, before in self._helpers.items() if c in children and _cpu_ns(c) - before > OWN_THREADS_NS]
             for child in [*new, *busy]:
                 with suppress(OSError):
                     os.kill(child, signal.SIGKILL)
                     os.waitpid(child, 0)
             if new:
-                said = "starts a process of its own, and leaves it running"
+                change = "starts a process of its own, and leaves it running"
             elif busy or self._children_seconds > seconds:
-                said = "has processes of its own compute"
-        self._helpers |= {child: _cpu_ns(child) for child in found if not timed or child not in self._helpers}
-        return said
-
-    # -- who computes --------------------------------------------------------------------------------------------
+                change = "has processes of its own compute"
+        self._helpers |= {child: _cpu_ns(child) for child in children if not timed or child not in self._helpers}
+        return change
 
     def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether somebody wrote into the weights that all variants share, judged by a sample of their values."""
-        found = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
-        known = self._weights.setdefault(id(weights), found)
-        return found != known
+        sums = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
+        known = self._weights.setdefault(id(weights), sums)
+        return sums != known
 
     def spent(self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int) -> None:
         """Note what a sample of `name` used: CPU time of the process and of its other threads, wall time, waits."""
@@ -304,14 +304,15 @@ class Watch:
 
 
 def _changed_setting(settings: Iterable[tuple[Setting, Any]]) -> str | None:
-    said = None
+    change = None
     for setting, wanted in settings:
-        found = setting.read()
-        if found != wanted:
-            said = f"changes {setting.what} for everybody, from {_shown(wanted)} to {_shown(found)}"
+        value = setting.read()
+        if value != wanted:
+            before, after = (shortened(str(each), 60) for each in (wanted, value))
+            change = f"changes {setting.what} for everybody, from {before} to {after}"
             if setting.restore is not None:
                 setting.restore(wanted)
-    return said
+    return change
 
 
 def waits() -> int:
@@ -325,19 +326,19 @@ def _listed(what: str) -> list[str]:
 
 def _descriptors() -> dict[str, str]:
     """Number of an open file → what it is."""
-    found = {}
+    files = {}
     for number in _listed("fd"):
         with suppress(OSError):  # the file of the listing itself is closed
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return found
+            files[number] = os.readlink(f"/proc/self/fd/{number}")
+    return files
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for thread in _listed("task"):
         with suppress(OSError):
-            found += [int(child) for child in Path(f"/proc/self/task/{thread}/children").read_bytes().split()]
-    return found
+            children += [int(child) for child in Path(f"/proc/self/task/{thread}/children").read_bytes().split()]
+    return children
 
 
 def _cpu_ns(process: int) -> int:
@@ -350,8 +351,3 @@ def _cpu_ns(process: int) -> int:
 def _children_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
