@@ -44,10 +44,6 @@ class Output:
     length: int
     kind: str
 
-    def names(self, index: int) -> dict[str, str]:
-        """Part of the output → name of its tensor in the file."""
-        return {part: f"{index}.{part}" for part in self.kind.split(" and ")}
-
 
 def wrong_logits(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
     """What is wrong with logits [B, V], in words; None where they agree."""
@@ -106,7 +102,7 @@ class Examiner:
             expected = _expected(checkpoint, batch)
             for question, logits in zip(batch, expected, strict=True):
                 for output, given in question.given:
-                    if reason := _wrong(output, given, logits, tolerance):
+                    if reason := _wrong(given, logits, tolerance):
                         wrong.setdefault(output.variant, reason)
         return wrong
 
@@ -134,7 +130,7 @@ def _batches(
     """Questions of one shape together. Calls of several variants on one sequence are one question."""
     questions: dict[tuple[Any, ...], _Question] = {}
     for index, output in enumerate(outputs):
-        given = {part: tensors[name] for part, name in output.names(index).items()}
+        given = {part: tensors[f"{index}.{part}"] for part in output.kind.split(" and ")}
         sequence = torch.from_numpy(prompts.tokens(output.prompt, output.length))
         tokens = given.get("tokens")
         if tokens is not None and tokens.shape[0] == sequence.shape[0]:
@@ -151,7 +147,7 @@ def _batches(
         yield from (alike[start : start + step] for start in range(0, len(alike), step))
 
 
-def _wrong(output: Output, given: Mapping[str, Tensor], logits: Tensor, tolerance: float) -> str | None:
+def _wrong(given: Mapping[str, Tensor], logits: Tensor, tolerance: float) -> str | None:
     tokens, after = given.get("tokens"), given.get("logits")
     if tokens is not None:
         vocabulary = logits.shape[-1]

@@ -1,6 +1,6 @@
 """A speed-up that is too good is measured again, another way: both sides alone in fresh processes, timed from outside.
 
-The parent reads each process's CPU time before and after a stretch of calls. What goes on inside, be it in another
+The parent reads each process's CPU time before and after a stretch of calls. What happens inside, be it in another
 thread or with the clocks, cannot change that. Drawn outputs are judged as in rounds. A variant whose two ratios
 disagree is excluded; where they agree, the second ratio is shown beside the effect.
 """

@@ -2,7 +2,7 @@
 
 One process per checkpoint (and one for components) measures. Gates run in several of them at once; rounds in one at a
 time, and nothing beside it. A variant that raises, answers wrongly, hangs, leaks or kills its process is excluded, with
-its reason, and the rest goes on. The caller's `Stopping` decides that an effect is settled: this module knows no
+its reason, and the others continue. The caller's `Stopping` decides that an effect is settled: this module knows no
 statistics.
 """
 

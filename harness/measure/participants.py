@@ -19,7 +19,7 @@ OPEN_SECONDS = 300.0
 
 
 class MeasureError(Exception):
-    """Measuring cannot start or go on at all; the text says why."""
+    """Measuring cannot start or continue; the text says why."""
 
 
 class Progress(Protocol):
@@ -37,7 +37,7 @@ class Progress(Protocol):
 
 @dataclass
 class ExperimentState:
-    """What is known of one experiment so far, in the terms of run.json."""
+    """What is known of one experiment so far, by the names in run.json."""
 
     experiment: Experiment
     folder: Path | None
@@ -103,8 +103,8 @@ class Participants:
 
     added: name of an added variant → FILE:FUNCTION. device: "cpu" or "cuda"; device_facts is what the worker knows of
     it. folders and parameters: of each geometry's checkpoint. excluded: from the whole run, with the reason. draw:
-    decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared. ahead: see
-    `Gating`. changed: called on new gates and exclusions.
+    decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared. ahead: the
+    variant that is gated beside the others (see `Gating`), and its answer. changed: called on new gates and exclusions.
     """
 
     experiments: Sequence[Experiment]

@@ -1,7 +1,7 @@
 """The profile pass: each variant under py-spy, and its peak of memory under memray.
 
 Neither feeds a verdict. The pass writes folded stacks with `profiles.json`, and `memory.json`, into the run folder.
-Where a tool is refused, the reason is recorded and the run goes on.
+Where a tool is refused, the reason is recorded and the run continues.
 """
 
 from __future__ import annotations

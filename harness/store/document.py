@@ -17,7 +17,7 @@ INTRODUCTION = """\
 `python -m llama_workbench.harness.store.document` writes this page from the models in `harness/store`.
 
 A run is one folder. `run.json` says what was measured and how; the samples lie in `samples.parquet`. All else is
-computed from the samples or comes from the run's passes. While a run goes on, each finished round is one line of
+computed from the samples or comes from the run's passes. During a run, each finished round is one line of
 `samples.jsonl`; the end of the run turns them into `samples.parquet`. JSON files are UTF-8; null stands for a number
 that is not there. A key with `?` is missing in some runs, mostly older ones. Readers ignore keys that they do not know.
 

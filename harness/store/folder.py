@@ -175,7 +175,7 @@ _LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether nothing lies in it but what a run leaves that was killed before it wrote anything."""
+    """Whether it holds nothing but what a run leaves that was killed before it wrote anything."""
     return all(_LEFT_BEHIND.fullmatch(entry.name) for entry in folder.iterdir())
 
 

@@ -60,18 +60,15 @@ def run_folders(folder: Path | str) -> list[RunFolder]:
 def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
     """What a folder is. Never raises for what lies in it: damage and foreign files go into `problem`.
 
-    Checked are the files that the summary is made of; with `whole` every file that has a checksum, which takes reading
-    it.
+    Checked are the files that the summary is made of; with `whole` every file that has a checksum, by reading it.
     """
     name = run.path.name
     try:
-        problem = "" if run.looks_like_a_run() else "no run.json and no samples"
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-    if problem:
-        return RunSummary(run.path, name, "not a run", problem=problem)
-    try:
+        if not run.looks_like_a_run():
+            return RunSummary(run.path, name, "not a run", problem="no run.json and no samples")
         summary = _of_manifest(run, run.read_manifest())
+    except OSError as error:
+        return RunSummary(run.path, name, "not a run", problem=f"cannot be read ({error.strerror})")
     except RunError as error:
         return RunSummary(run.path, name, "damaged", problem=error.brief)
     try:

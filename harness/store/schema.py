@@ -215,7 +215,7 @@ class Manifest(Shape):
     format: Annotated[Count, says("version of the run folder")] = FORMAT
     id: Annotated[Text | None, JUDGED, says("name of the run")] = None
     started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
-    finished: Annotated[Text | None, MAYBE, says("end; null while the run goes on")] = None
+    finished: Annotated[Text | None, MAYBE, says("end; null until then")] = None
     status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
     mode: Annotated[Text | None, MAYBE, says('"claims", "compare" or "gates"')] = None
     command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []

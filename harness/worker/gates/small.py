@@ -23,6 +23,8 @@ GENERATED = 6
 """Tokens that the small gate asks an engine for."""
 
 WEIGHTS = 2
+"""Version of `small_weights`, by which `reference_logits` keeps the reference's logits on them."""
+
 EMBEDDING = "model.embed_tokens.weight"
 
 Reference = Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]]
@@ -44,7 +46,7 @@ def small_geometries() -> dict[str, LlamaConfig]:
 def small_weights(config: LlamaConfig, dtype: torch.dtype) -> dict[str, Tensor]:
     """Seeded weights of the small gate: norms about 1, all else normal and scaled so that activations keep their size.
 
-    `reference_logits` keeps what they give under WEIGHTS: count it up when they change.
+    Whoever changes them counts WEIGHTS up.
     """
     generator = torch.Generator().manual_seed(1234)
     weights: dict[str, Tensor] = {}
