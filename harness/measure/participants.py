@@ -216,7 +216,7 @@ class Participants:
         self.changed()
 
     def _unfit(self, name: str) -> str | None:
-        """Why a variant can be built nowhere in this run; None where nothing speaks against it yet."""
+        """Why a variant can be built nowhere in this run; None where it may be tried."""
         if name in self.added:
             return None
         if self.device != "cpu" and variants.get(name).engine is not None:
