@@ -284,7 +284,7 @@ class Run:
             "budget_seconds": self.options.budget_seconds,
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
-            "environment": self.environment | ({"device": measurement.device} if measurement else {}),
+            "environment": self.environment | ({"device": measurement.device_facts} if measurement else {}),
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.books] if measurement else [],
             "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],

@@ -225,6 +225,14 @@ def test_a_run_without_checksums_is_read_without_a_word(tmp_path: Path) -> None:
             read(run)
 
 
+def test_a_damaged_control_is_left_out_with_what_is_wrong_and_the_others_stay() -> None:
+    kept = RunFolder(REPOSITORY / "results" / "baselines" / "reference").read_manifest()["noise"]
+    first, second, third = kept["controls"][:3]
+    noise = schema.NOISE.validate_python({"controls": [first, second | {"low": "x"}, third]})
+    assert [control.variant for control in noise.controls] == [first["variant"], third["variant"]]
+    assert noise.damaged == ('entry 1 of "controls" is damaged and left out ("low" is "x", expected a number)',)
+
+
 # -- journals ----------------------------------------------------------------------------------------------------------
 
 

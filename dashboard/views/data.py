@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
@@ -22,7 +22,7 @@ from llama_workbench.harness.report.text import duration_text, excluded_lines, v
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import CLAIMS, MEMORY, PROFILES, VERDICTS
+from llama_workbench.harness.store.files import CLAIMS, MANIFEST, MEMORY, PROFILES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import SHOWN
 
@@ -226,13 +226,12 @@ def read_run(path: Path) -> Run:
     claims = {claim.id: claim for claim in TypeAdapter(list[Definition]).validate_python(rows(CLAIMS))}
     memory = pass_schema.MEMORY.validate_python(rows(MEMORY))
     profiles = pass_schema.PROFILES.validate_python(rows(PROFILES))
-    try:
-        noise = schema.NOISE.validate_python(content.get("noise") or {})
-    except ValidationError:
-        noise = schema.Noise()
+    manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
+    noise = manifest.noise or schema.Noise()
+    problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
     return Run(
         path=path,
-        manifest=schema.MANIFEST.validate_python(content, context=SHOWN),
+        manifest=manifest,
         claims=tuple(_claim(verdict, claims.get(verdict.claim, Definition())) for verdict in verdicts),
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},

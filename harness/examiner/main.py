@@ -7,10 +7,10 @@ can reach neither. Commands and answers go through a pipe as for every measuring
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from llama_workbench.datasets import tokenizer
 from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.datasets.tokenizer import Prompts
 
-from ..worker.channel import Channel, carry_out
+from ..worker.channel import serve
 from ..worker.gates.logits import TOLERANCES
 from . import reference
 
@@ -43,10 +43,6 @@ class Output:
     prompt: int
     length: int
     kind: str
-
-    def names(self, index: int) -> dict[str, str]:
-        """Part of the output → name of its tensor in the file."""
-        return {part: f"{index}.{part}" for part in self.kind.split(" and ")}
 
 
 def wrong_logits(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
@@ -82,12 +78,11 @@ def wrong_tokens(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
 
 
 class Examiner:
-    """Checks outputs. State: the checkpoints and texts that it has read."""
+    """Checks outputs. Checkpoints and texts are read once."""
 
     def __init__(self, hello: Mapping[str, Any]) -> None:
-        self.cache = Path(hello["cache"])
-        self.texts: dict[str, Any] = {}
-        self.checkpoints: dict[tuple[str, str], Checkpoint] = {}
+        self.load = cache(partial(load, cache=Path(hello["cache"])))
+        self.text_ids = cache(partial(tokenizer.text_ids, cache=Path(hello["cache"])))
         torch.set_num_threads(int(hello["threads"]))
         torch.set_grad_enabled(False)
 
@@ -95,37 +90,21 @@ class Examiner:
         self, folder: str, workload: Mapping[str, Any], draw: str, file: str, outputs: Sequence[Mapping[str, Any]]
     ) -> dict[str, str]:
         """Variant → what is wrong with its outputs. Variants with right outputs are not in it."""
-        checkpoint = self._checkpoint(folder, workload["dtype"])
+        dtype = getattr(torch, workload["dtype"])
+        checkpoint: Checkpoint = self.load(Path(folder), dtype=dtype)
         vocabulary = checkpoint.config.vocab_size
-        text, repeated = self._text(folder, vocabulary), workload.get("prompts") == "repeated"
-        prompts = Prompts(text, batch=workload["batch"], draw=draw, repeated=repeated)
+        text = self.text_ids(Path(folder), vocab_size=vocabulary)
+        prompts = Prompts(text, batch=workload["batch"], draw=draw, repeated=workload.get("prompts") == "repeated")
         tensors = load_file(file)
-        tolerance = 2 * TOLERANCES[getattr(torch, workload["dtype"])]  # both sides are rounded
+        tolerance = 2 * TOLERANCES[dtype]  # both sides are rounded
         wrong: dict[str, str] = {}
         for batch in _batches(prompts, [Output(**output) for output in outputs], tensors, vocabulary):
-            expected = self._expected(checkpoint, batch)
+            expected = _expected(checkpoint, batch)
             for question, logits in zip(batch, expected, strict=True):
                 for output, given in question.given:
-                    if reason := _wrong(output, given, logits, tolerance):
+                    if reason := _wrong(given, logits, tolerance):
                         wrong.setdefault(output.variant, reason)
         return wrong
-
-    def _checkpoint(self, folder: str, dtype: str) -> Checkpoint:
-        if (folder, dtype) not in self.checkpoints:
-            self.checkpoints[folder, dtype] = load(Path(folder), dtype=getattr(torch, dtype), cache=self.cache)
-        return self.checkpoints[folder, dtype]
-
-    def _text(self, folder: str, vocabulary: int) -> Any:
-        if folder not in self.texts:
-            self.texts[folder] = tokenizer.text_ids(Path(folder), vocab_size=vocabulary, cache=self.cache)
-        return self.texts[folder]
-
-    def _expected(self, checkpoint: Checkpoint, questions: Sequence[_Question]) -> Sequence[Tensor]:
-        """The right logits [B, N, V] of each question, from its position `first` on."""
-        rows = torch.cat([question.sequence for question in questions])
-        with torch.inference_mode():
-            found = reference.logits(checkpoint.config, checkpoint.weights, rows, first=questions[0].first)
-        return found.split(len(questions[0].sequence))
 
 
 @dataclass(frozen=True)
@@ -137,13 +116,21 @@ class _Question:
     given: list[tuple[Output, dict[str, Tensor]]]
 
 
+def _expected(checkpoint: Checkpoint, questions: Sequence[_Question]) -> Sequence[Tensor]:
+    """The right logits [B, N, V] of each question, from its position `first` on."""
+    rows = torch.cat([question.sequence for question in questions])
+    with torch.inference_mode():
+        logits = reference.logits(checkpoint.config, checkpoint.weights, rows, first=questions[0].first)
+    return logits.split(len(questions[0].sequence))
+
+
 def _batches(
     prompts: Prompts, outputs: Sequence[Output], tensors: Mapping[str, Tensor], vocabulary: int
 ) -> Iterable[list[_Question]]:
     """Questions of one shape together. Calls of several variants on one sequence are one question."""
     questions: dict[tuple[Any, ...], _Question] = {}
     for index, output in enumerate(outputs):
-        given = {part: tensors[name] for part, name in output.names(index).items()}
+        given = {part: tensors[f"{index}.{part}"] for part in output.kind.split(" and ")}
         sequence = torch.from_numpy(prompts.tokens(output.prompt, output.length))
         tokens = given.get("tokens")
         if tokens is not None and tokens.shape[0] == sequence.shape[0]:
@@ -160,7 +147,7 @@ def _batches(
         yield from (alike[start : start + step] for start in range(0, len(alike), step))
 
 
-def _wrong(output: Output, given: Mapping[str, Tensor], logits: Tensor, tolerance: float) -> str | None:
+def _wrong(given: Mapping[str, Tensor], logits: Tensor, tolerance: float) -> str | None:
     tokens, after = given.get("tokens"), given.get("logits")
     if tokens is not None:
         vocabulary = logits.shape[-1]
@@ -172,16 +159,5 @@ def _wrong(output: Output, given: Mapping[str, Tensor], logits: Tensor, toleranc
     return None if after is None else wrong_logits(after, logits[:, -1], tolerance)
 
 
-def main() -> None:
-    """Answer commands until standard input ends."""
-    channel = Channel()
-    hello = channel.receive()
-    if hello is None:
-        return
-    examiner = Examiner(hello)
-    channel.answer({"ok": {"pid": os.getpid()}})
-    carry_out(channel, {"judge": examiner.judge})
-
-
 if __name__ == "__main__":
-    main()
+    serve(lambda _, hello: {"judge": Examiner(hello).judge})

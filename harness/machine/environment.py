@@ -15,6 +15,8 @@ from pathlib import Path
 from time import clock_gettime_ns  # bound before any code from outside is imported
 from typing import Any
 
+import psutil
+
 from llama_workbench import ROOT
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas", "pyarrow", "pytest")
@@ -38,7 +40,7 @@ def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, dev
         "cores": usable_cores(),
         "cgroup_quota_cores": _cgroup_quota_cores(),
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": psutil.virtual_memory().total,
         "transparent_huge_pages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
         "system": platform.system(),
         "kernel": platform.release(),
@@ -47,11 +49,11 @@ def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, dev
         "python": platform.python_version(),
         "python_implementation": platform.python_implementation(),
         "torch": _version("torch"),
-        "packages": {name: found for name in (*PACKAGES, *ENGINES) if (found := _version(name))},
+        "packages": {name: version for name in (*PACKAGES, *ENGINES) if (version := _version(name))},
         "threads": threads,
         "malloc": dict(sorted((allocator or {}).items())),
         "device": {"kind": device},
-        "load_average": [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "load_average": [round(value, 2) for value in psutil.getloadavg()],
         "commit": _commit(ROOT),
     }
 
@@ -85,17 +87,16 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     libraries and settings: each of them shifts the *ratio* of two variants. The load average, the kernel and the Python
     version are not compared. What either side does not say counts as a difference, because it cannot be ruled out.
     """
-    reasons = []
-    if a.get("cpu_model") != b.get("cpu_model") or not a.get("cpu_model"):
-        reasons.append(f"CPU: {_said(a, 'cpu_model')} against {_said(b, 'cpu_model')}")
+    reasons = [
+        f"{name}: {_said(a, key)} against {_said(b, key)}"
+        for name, key in (("CPU", "cpu_model"), ("torch", "torch"), ("libc", "libc"), ("threads", "threads"))
+        if not a.get(key) or a.get(key) != b.get(key)
+    ]
     flags_a, flags_b = set(a.get("cpu_flags") or ()), set(b.get("cpu_flags") or ())
     if not flags_a or not flags_b:
         reasons.append("CPU flags: unknown")
     elif flags_a != flags_b:
         reasons.append(f"CPU flags: {_some(flags_a - flags_b)} against {_some(flags_b - flags_a)}")
-    for key in ("torch", "libc", "threads"):
-        if a.get(key) != b.get(key) or a.get(key) is None:
-            reasons.append(f"{key}: {_said(a, key)} against {_said(b, key)}")
     malloc_a, malloc_b = a.get("malloc"), b.get("malloc")
     if malloc_a is None or malloc_b is None:
         reasons.append("malloc: unknown")
@@ -118,7 +119,7 @@ def _device_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]
 
 
 def one_line(environment: Mapping[str, Any]) -> str:
-    """The machine in one line, as it stands under a table: device, CPU, cores, threads, torch, libc, Python."""
+    """The machine in one line, as shown under a table: device, CPU, cores, threads, torch, libc, Python."""
     threads = environment.get("threads")
     parts = [
         str(environment.get("cpu_model") or "unknown CPU"),
@@ -164,27 +165,19 @@ def _cpu() -> tuple[str, list[str]]:
     try:
         import cpuinfo
 
-        found = cpuinfo.get_cpu_info()
+        info = cpuinfo.get_cpu_info()
     except Exception:  # it runs other programs and parses what they print; no answer is an answer
-        found = {}
-    model = model or str(found.get("brand_raw") or platform.processor() or platform.machine())
-    return model, sorted(set(flags.split()) or set(found.get("flags") or ()))
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
+        info = {}
+    model = model or str(info.get("brand_raw") or platform.processor() or platform.machine())
+    return model, sorted(set(flags.split()) or set(info.get("flags") or ()))
 
 
 def last_level_cache_bytes() -> int | None:
     """Size of the largest cache that the first processor has a share in; None where the system does not say."""
     sizes = []
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        found = re.fullmatch(r"(\d+)([KMG]?)", read_text(str(index / "size")) or "")
-        if found:
-            sizes.append(int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]])
+        if size := re.fullmatch(r"(\d+)([KMG]?)", read_text(str(index / "size")) or ""):
+            sizes.append(int(size[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[size[2]])
     return max(sizes, default=None)
 
 
@@ -203,8 +196,8 @@ def _cgroup_quota_cores() -> float | None:
 
 def _chosen(path: str) -> str | None:
     """The word in brackets of a kernel setting such as "always [madvise] never"."""
-    found = re.search(r"\[(\w+)\]", read_text(path) or "")
-    return found[1] if found else None
+    chosen = re.search(r"\[(\w+)\]", read_text(path) or "")
+    return chosen[1] if chosen else None
 
 
 def _version(package: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run goes on: both end it in order, and a second one does not disturb the ending."""
+"""Ctrl-C and SIGTERM during a run: both end it in order, and a second one does not disturb the ending."""
 
 from __future__ import annotations
 

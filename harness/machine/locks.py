@@ -28,44 +28,42 @@ class Lock:
     def take(self, folder: Path) -> None:
         """Take the folder, and give back one that was held before only then.
 
-        Raises:
-            Taken: another run holds it.
-            OSError: the file cannot be made there.
+        Raises Taken where another run holds it, and OSError where the file cannot be made there.
         """
         path = folder / LOCK
         while True:
-            found = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
-                _lock(found)
-                if _is(found, path):  # else its holder removed it between the two calls
+                _lock(descriptor)
+                if _is(descriptor, path):  # else its holder removed it between the two calls
                     break
             except BaseException:
-                os.close(found)
+                os.close(descriptor)
                 raise
-            os.close(found)
-        os.ftruncate(found, 0)
-        os.pwrite(found, f"{os.getpid()}\n".encode(), 0)
+            os.close(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self.close()
-        self._held = found, path
+        self._held = descriptor, path
 
     def close(self) -> None:
         """Give the folder back, and remove the file."""
         if self._held is None:
             return
-        found, path = self._held
+        descriptor, path = self._held
         self._held = None
         with suppress(OSError):
-            if _is(found, path):
+            if _is(descriptor, path):
                 path.unlink()
-        os.close(found)
+        os.close(descriptor)
 
 
 def _lock(descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        said = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-        raise Taken(int(said) if said.isdecimal() else None) from error
+        holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+        raise Taken(int(holder) if holder.isdecimal() else None) from error
     except OSError:
         return  # a file system without locks: a run there is better than none
 

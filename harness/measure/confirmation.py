@@ -1,8 +1,8 @@
 """A speed-up that is too good is measured again, another way: both sides alone in fresh processes, timed from outside.
 
-The parent reads each process's CPU time before and after a stretch of calls. What goes on inside, be it in another
-thread or with the clocks, cannot change that reading. Drawn outputs are judged as in rounds. A variant whose two
-figures disagree is excluded; where they agree, the figure stands beside the effect.
+The parent reads each process's CPU time before and after a stretch of calls. What happens inside, be it in another
+thread or with the clocks, cannot change that. Drawn outputs are judged as in rounds. A variant whose two ratios
+disagree is excluded; where they agree, the second ratio is shown beside the effect.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
 
 from ..spec.comparison import Comparison
-from .measurement import Measurement
+from ..store.schema import Confirmed
+from .measurement import Measurement, measured_by
 from .participants import ExperimentState, Group
 from .processes import WorkerFailed, WorkerProcess
 
@@ -28,59 +28,38 @@ BLOCKS, BLOCK_SECONDS = 7, 0.25
 """Both sides in turns, so many stretches of calls each, of about this length."""
 
 MOST_DISAGREEMENT = 1.3
-"""The two figures come from processes with other neighbours in the caches, which do less than this factor; and a
-second try is made before anybody is excluded."""
+"""The two ratios come from processes with other neighbours in the caches, which do less than this factor; and a
+second try is made before a variant is excluded."""
 
 STRETCH_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class Confirmation:
-    """What timing from outside said of one comparison, as in run.json; ratios are t_baseline / t_variant."""
-
-    variant: str
-    baseline: str
-    ratio: float
-    inside: float
-    calls: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether both ways give about the same."""
-        return 1 / MOST_DISAGREEMENT <= self.ratio / self.inside <= MOST_DISAGREEMENT
+def _agree(confirmed: Confirmed) -> bool:
+    """Whether both ways give about the same."""
+    return 1 / MOST_DISAGREEMENT <= confirmed.ratio / confirmed.inside <= MOST_DISAGREEMENT
 
 
 def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bool]) -> bool:
     """Whether a measured ratio must be confirmed: a very large one, or a large one in favour of foreign code."""
-    if comparison.metric != "time":
-        return False
-    if max(ratio, 1 / ratio) >= SUSPICIOUS_RATIO:
-        return True
-    return (foreign(comparison.variant) and ratio >= FOREIGN_RATIO) or (
-        foreign(comparison.baseline) and ratio <= 1 / FOREIGN_RATIO
-    )
+    faster = comparison.variant if ratio >= 1 else comparison.baseline
+    least = FOREIGN_RATIO if foreign(faster) else SUSPICIOUS_RATIO
+    return comparison.metric == "time" and max(ratio, 1 / ratio) >= least
 
 
 def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
-    """Measure suspicious ratios of whole models again; what they come to is noted in the experiments' books.
+    """Measure suspicious ratios of whole models again, and note the results with the state of their experiments.
 
-    `ratios`: what rounds gave, t_baseline / t_variant. Of a comparison that disagrees the faster side is excluded.
+    `ratios`: what rounds gave, t_baseline / t_variant. Where the two ways disagree, the faster side is excluded.
     """
-    wanted = {
-        comparison: ratio
-        for comparison, ratio in ratios.items()
-        if suspicious(comparison, ratio, measurement.is_outside)
-    }
-    for group in measurement.groups:
-        for book in group.books if group.folder is not None else ():
-            for target in book.remaining().targets:
-                comparison = target.comparison
-                if comparison not in wanted or comparison.variant in book.excluded:
-                    continue
-                inside = wanted.pop(comparison)
-                measurement.end(group)  # its caches and memory are what the fresh ones must not share
-                measurement.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
-                _confirm_one(measurement, group, book, comparison, inside)
+    places = measured_by(measurement)
+    for comparison, inside in ratios.items():
+        if not suspicious(comparison, inside, measurement.is_outside):
+            continue
+        group, book = places[comparison.workload]
+        if group.folder is not None and comparison in {target.comparison for target in book.remaining().targets}:
+            measurement.end(group)  # its caches and memory are what the fresh ones must not share
+            measurement.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
+            _confirm_one(measurement, group, book, comparison, inside)
 
 
 def _confirm_one(
@@ -88,28 +67,28 @@ def _confirm_one(
 ) -> None:
     faster = comparison.variant if inside >= 1 else comparison.baseline
     try:
-        found = _from_outside(measurement, group, book, comparison, inside)
-        if isinstance(found, Confirmation) and not found.agrees:
-            found = _from_outside(measurement, group, book, comparison, inside)
+        result = _from_outside(measurement, group, book, comparison, inside)
+        if isinstance(result, Confirmed) and not _agree(result):
+            result = _from_outside(measurement, group, book, comparison, inside)
     except WorkerFailed as failure:
         measurement.exclude(faster, f"measured again in a fresh process, it {failure.reason}", book)
         return
-    if isinstance(found, str):
-        measurement.exclude(faster, f"measured again in a fresh process: {found}", book)
+    if isinstance(result, str):
+        measurement.exclude(faster, f"measured again in a fresh process: {result}", book)
         return
-    book.confirmations.append(asdict(found))
-    if not found.agrees:
-        text = f"{inside:.3g}x timed from inside its process, {found.ratio:.3g}x alone and timed from outside"
+    book.confirmations.append(result.model_dump())
+    if not _agree(result):
+        text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
         measurement.exclude(faster, text, book)
 
 
 def _from_outside(
     measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
-) -> Confirmation | str:
+) -> Confirmed | str:
     """The ratio as the parent's clock has it, or what is wrong with an output."""
     sides = (comparison.variant, comparison.baseline)
     workload = book.experiment.workload
-    by_cpu = workload.threads == 1 and measurement.kind == "cpu" and not {*sides} & {*book.wall_variants}
+    by_cpu = workload.threads == 1 and measurement.device == "cpu" and not {*sides} & {*book.wall_variants}
     with ExitStack() as stack:
         processes = {
             side: stack.enter_context(closing(measurement.another(group, book, "confirmation.log"))) for side in sides
@@ -135,10 +114,11 @@ def _from_outside(
                 spent_ns, count = stretch(side, BLOCK_SECONDS)
                 times[side].append(max(spent_ns - asking_ns[side], 1) / count)
                 calls += count
-                if said := _wrong(measurement, group, book, processes[side], side):
-                    return said if side == sides[inside < 1] else f"{side}: {said}"
+                if wrong := _wrong(measurement, group, book, processes[side], side):
+                    return wrong if side == sides[inside < 1] else f"{side}: {wrong}"
         ratio = statistics.median(times[comparison.baseline]) / statistics.median(times[comparison.variant])
-        return Confirmation(comparison.variant, comparison.baseline, ratio, inside, calls)
+        names = {"variant": comparison.variant, "baseline": comparison.baseline}
+        return Confirmed(**names, ratio=ratio, inside=inside, calls=calls)
 
 
 def _spent_ns(process: WorkerProcess, by_cpu: bool) -> int:
@@ -152,8 +132,8 @@ def _wrong(
     examination = measurement.examination
     assert examination is not None and group.folder is not None
     what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
-    found = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
-    if found["changed"]:
-        return str(found["changed"])
-    wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), found["drawn"])
+    left = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
+    if left["changed"]:
+        return str(left["changed"])
+    wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), left["drawn"])
     return wrong.get(side)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Generator
 from contextlib import closing, suppress
 
 from ..machine.environment import granted_cores
@@ -21,16 +23,15 @@ INTRUDES = "writes into the pipe by which its process answers"
 
 
 class Gating(Participants):
-    """Participants that pass gates, and the processes in which they did. `to_gate`: 0 outside of `pass_gates`."""
+    """Participants that pass gates, and the processes in which they did.
 
-    to_gate = gated = 0
+    to_gate: how many gates there are to pass, for the progress bar; 0 outside of `pass_gates`.
+    """
+
+    to_gate = 0
 
     def pass_gates(self) -> None:
-        """Start the processes and let every variant show its logits, its op trace and the time of a call.
-
-        An engine that is not installed, or that does not compute on this device, is excluded from the whole run
-        first.
-        """
+        """Start the processes and gate every variant; an engine that cannot be used here is excluded before."""
         for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
             if reason := self._unfit(name):
                 self._exclude_everywhere(name, reason)
@@ -39,17 +40,16 @@ class Gating(Participants):
         self.to_gate = sum(len(book.experiment.entered()) for book in self.books)
         models = [self._starting(group) for group in self.groups if group.folder is not None]
         components = [self._starting(group) for group in self.groups if group.folder is None]
-        cores = granted_cores() if self.kind == "cpu" else 1
+        cores = granted_cores() if self.device == "cpu" else 1
         ahead = self._compiling_ahead() if cores > 1 else []
         lanes = max(cores // max((group.threads for group in self.groups), default=1), 1 + len(ahead))
         side_by_side([*ahead, *models], min(lanes, MOST_LANES))
-        # A component takes microseconds, and how many calls make a sample is told by how long its gate's calls took.
+        # A component takes microseconds, and how many calls make a sample depends on how long its gate's calls took.
         side_by_side(components, 1)
         self.to_gate = 0
 
     def _compiling_ahead(self) -> list[Job]:
-        """Where a plan has several compiled variants: the last of them is gated beside the others, in a process of its
-        own.
+        """Of several compiled variants the last is gated beside the others, in a process of its own.
 
         Only for what that leaves on disk: a machine that has not seen a variant compiles it for minutes, and gates
         would wait for one after the other. The variant is gated like all others afterwards, whatever came of this.
@@ -91,27 +91,26 @@ class Gating(Participants):
             raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
 
     def _starting(self, group: Group) -> Job:
-        """Start (again) a group's process; variants that bring it down fall out until it stands."""
+        """Start a group's process and gate its variants; start again without each variant that brings it down."""
         for _ in range(1 + sum(len(book.experiment.entered()) for book in group.books)):
             try:
-                yield from self._starting_once(group)
-                return
+                if (yield from self._starting_once(group)):
+                    return
             except WorkerFailed as failure:
                 self.end(group)
                 raise MeasureError(
                     f"the measuring process {failure.reason} (its output lies in the run's log/)"
                 ) from failure
-            except _Restart:
-                continue
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
 
-    def _starting_once(self, group: Group) -> Job:
+    def _starting_once(self, group: Group) -> Generator[Answer, None, bool]:
+        """The same once; whether all of them passed or failed their gates without bringing the process down."""
         self.end(group)
-        index = self._next_process()
+        index = 1 + max(group.processes for group in self.groups)
         group.process = self._process(group, index, f"worker-{index}.log")
         group.processes = index
-        if self.kind != "cpu":
-            self.device = group.process.ask("device", GATE_SECONDS)
+        if self.device != "cpu":
+            self.device_facts = group.process.ask("device", GATE_SECONDS)
         for book in group.books:
             facts = self._open(group.process, book)
             if book.folder:
@@ -120,7 +119,8 @@ class Gating(Participants):
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
         for book, name in sorted(names, key=lambda entry: self.is_outside(entry[1])):
-            yield from self._gating(group, book, name)
+            if not (yield from self._gating(group, book, name)):
+                return False
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
@@ -128,39 +128,40 @@ class Gating(Participants):
                 book.trace_differences = group.process.ask("differences", GATE_SECONDS, **what)
         group.process.ask("freeze", GATE_SECONDS)
         self.changed()
+        return True
 
-    def _gating(self, group: Group, book: ExperimentState, name: str) -> Job:
-        """Let a variant pass its gates in the group's process; one that does not is excluded."""
+    def _gating(self, group: Group, book: ExperimentState, name: str) -> Generator[Answer, None, bool]:
+        """Gate a variant in the group's process, and exclude it where it fails; whether the process can be kept."""
         assert group.process is not None
         if self.ahead is not None and self.ahead[0] == name:
             yield self.ahead[1]  # what is compiled there is then found on disk
         if name in book.excluded:  # by a gate beside this one, or on another workload
-            return
+            return True
         try:
             answer = self._begin_gate(group.process, group, book, name)
             yield answer
-            found = answer.result()
+            result = answer.result()
         except WorkerFailed as failure:
             self.exclude(name, failure.reason, book)
-            raise _Restart from failure
+            return False
         if group.process.noise():
             self.exclude(name, INTRUDES, book)
-            raise _Restart
+            return False
         if name in book.excluded:
-            return
-        book.gates[name] = found["gate"]
-        if not found["gate"]["passed"]:
-            self.exclude(name, found["gate"]["detail"], book)
-            return
-        if "trace" in found:
-            book.traces[name] = found["trace"]
-        book.call_ns[name] = found["call_ns"]
-        if found["own_threads"] and name not in book.wall_variants:
+            return True
+        book.gates[name] = result["gate"]
+        if not result["gate"]["passed"]:
+            self.exclude(name, result["gate"]["detail"], book)
+            return True
+        if "trace" in result:
+            book.traces[name] = result["trace"]
+        book.call_ns[name] = result["call_ns"]
+        if result["own_threads"] and name not in book.wall_variants:
             book.wall_variants.append(name)
         if self.to_gate:
-            self.gated += 1
-            done = min(self.gated / self.to_gate, 1.0)
-            self.progress.step(f"gate {book.experiment.workload.name}: {name}", done, float("nan"))
+            done = sum(len(each.gates) for each in self.books) / self.to_gate
+            self.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)
+        return True
 
     def standing(self, group: Group) -> WorkerProcess:
         """The group's process, started again if it is gone."""
@@ -168,10 +169,3 @@ class Gating(Participants):
             side_by_side([self._starting(group)], 1)
         assert group.process is not None
         return group.process
-
-    def _next_process(self) -> int:
-        return max((group.processes for group in self.groups), default=0) + 1
-
-
-class _Restart(Exception):
-    """A variant brought its process down while it was gated; it is excluded, start again without it."""

@@ -2,7 +2,7 @@
 
 One process per checkpoint (and one for components) measures. Gates run in several of them at once; rounds in one at a
 time, and nothing beside it. A variant that raises, answers wrongly, hangs, leaks or kills its process is excluded, with
-its reason, and the rest goes on. The caller's `Stopping` decides that an effect is settled: this module knows no
+its reason, and the others continue. The caller's `Stopping` decides that an effect is settled: this module knows no
 statistics.
 """
 
@@ -47,11 +47,10 @@ class Stopping(Protocol):
 
 
 def next_to_measure(open_: Sequence[tuple[ExperimentState, Remaining]], seconds_left: float) -> ExperimentState:
-    """Whose turn it is among experiments that need rounds: one that has no interval yet and still can have one, that
-    with the least time for each effect first; when none is left, the one where an effect can be settled soonest.
+    """Which experiment is measured next.
 
-    What cannot get its first interval any more comes last, whatever it was promised: its rounds would say nothing,
-    and others would go without.
+    First those without an interval that can still get one, the least time for each effect first; then the one where an
+    effect can be settled soonest. What can no longer get its first interval comes last: its rounds would say nothing.
     """
 
     def order(entry: tuple[ExperimentState, Remaining]) -> tuple[int, float, float]:
@@ -72,14 +71,13 @@ SLICE_SECONDS = 3.0
 
 
 class Measurement(Gating):
-    """The measuring of a plan's experiments. `books` holds what was found, whatever happens."""
+    """The measuring of a plan's experiments. `books` holds the state of each experiment, whatever happens."""
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent.
 
-        `keep` stores each finished round. First all get the rounds that an interval needs at all, if there is time for
-        them; then the next slice goes where an effect can be settled soonest, so that one that lies on a boundary
-        cannot keep others waiting.
+        `keep` stores each finished round. `next_to_measure` chooses, so that an effect that lies on a boundary cannot
+        keep others waiting.
         """
         start = time.monotonic()
         group_of = {id(book): group for group in self.groups for book in group.books}
@@ -114,21 +112,22 @@ class Measurement(Gating):
             try:
                 outputs = str(self.examination.file) if self.examination else ""
                 what = {"workload": workload.name, "round_index": book.rounds, "active": active, "outputs": outputs}
-                found = group.process.ask("round", ROUND_SECONDS + 20 * 60 * estimate, **what)
+                answer = group.process.ask("round", ROUND_SECONDS + 20 * 60 * estimate, **what)
             except WorkerFailed as failure:
-                self._lost(group, book, active, failure)
+                if failure.variant_index is None or failure.variant_index >= len(active):
+                    raise MeasureError(f"the measuring process {failure.reason} between variants") from failure
+                self.exclude(active[failure.variant_index], failure.reason, book)
+                self.end(group)
                 continue
-            bad = self._found_wrong(group, book, active, found)
+            bad = self._found_wrong(group, book, active, answer)
             if any(self.is_outside(name) for name in bad):
                 self.end(group)  # what it left in the process need not be known in full
             for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
                 self.exclude(name, reason, book)
-            if found["elsewhere"] or any(self.is_outside(name) for name in found["changed"]):
+            if answer["elsewhere"] or any(self.is_outside(name) for name in answer["changed"]):
                 continue  # others may have felt it
-            samples = (Sample(*row) for row in found["samples"])
-            finished = Round(
-                workload.name, group.processes, book.rounds, tuple(each for each in samples if each.variant not in bad)
-            )
+            samples = tuple(row for row in (Sample(*each) for each in answer["samples"]) if row.variant not in bad)
+            finished = Round(workload.name, group.processes, book.rounds, samples)
             keep(finished)
             rule.add(finished)
             book.rounds += 1
@@ -137,16 +136,16 @@ class Measurement(Gating):
                 book.first_seconds = spent
 
     def _found_wrong(
-        self, group: Group, book: ExperimentState, active: Sequence[str], found: Mapping[str, Any]
+        self, group: Group, book: ExperimentState, active: Sequence[str], answer: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Variant → why it is excluded after a round."""
+        """Variant → why it is excluded after a round, by the process's answer."""
         assert group.process is not None
         bad: dict[str, str] = {}
-        if found["drawn"]:
+        if answer["drawn"]:
             assert self.examination is not None and book.folder is not None
             draw = self.draw_of(group.processes)
             try:
-                bad |= self.examination.judge(book.folder, book.experiment.workload, draw, found["drawn"])
+                bad |= self.examination.judge(book.folder, book.experiment.workload, draw, answer["drawn"])
             except WorkerFailed as failure:
                 raise MeasureError(
                     f"the process that judges outputs {failure.reason} (see log/examiner.log)"
@@ -156,21 +155,13 @@ class Measurement(Gating):
             running = active[index] if index is not None and index < len(active) else None
             if running in foreign or len(foreign) == 1:
                 bad[running if running in foreign else foreign[0]] = INTRUDES
-        told = found["changed"] | found["elsewhere"]
-        if any(self.is_outside(name) for name in told):
-            return told  # what is wrong with others may be its doing
-        bad |= found["wrong"] | told
-        for name, grown in found["leaks"].items():
+        misbehaved = answer["changed"] | answer["elsewhere"]
+        if any(self.is_outside(name) for name in misbehaved):
+            return misbehaved  # what is wrong with others may be its doing
+        bad |= answer["wrong"] | misbehaved
+        for name, grown in answer["leaks"].items():
             bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
         return bad
-
-    def _lost(self, group: Group, book: ExperimentState, active: Sequence[str], failure: WorkerFailed) -> None:
-        """A round failed: blame the variant that was running, and go on with a fresh process."""
-        if failure.variant_index is not None and failure.variant_index < len(active):
-            self.exclude(active[failure.variant_index], failure.reason, book)
-        else:
-            raise MeasureError(f"the measuring process {failure.reason} between variants")
-        self.end(group)
 
 
 PASS_SECONDS = 180.0
@@ -198,13 +189,11 @@ def ask_about(
         try:
             what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
             limit = limit_seconds + limit_calls * calls_seconds
-            found: dict[str, Any] = measurement.standing(group).ask(verb, limit, **what)
+            return measurement.standing(group).ask(verb, limit, **what), lost
         except WorkerFailed as failure:
             guilty = left if failure.variant_index is None else [left[failure.variant_index]]
             lost |= dict.fromkeys(guilty, failure.reason)
             left = [name for name in left if name not in guilty]
-            continue
-        return found, lost
     return None, lost
 
 

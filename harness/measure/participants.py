@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ OPEN_SECONDS = 300.0
 
 
 class MeasureError(Exception):
-    """Measuring cannot start or go on at all; the text says why."""
+    """Measuring cannot start or continue; the text says why."""
 
 
 class Progress(Protocol):
@@ -37,7 +37,7 @@ class Progress(Protocol):
 
 @dataclass
 class ExperimentState:
-    """What is known of one experiment so far, in the terms of run.json."""
+    """What is known of one experiment so far, by the names in run.json."""
 
     experiment: Experiment
     folder: Path | None
@@ -56,11 +56,12 @@ class ExperimentState:
     def to_json(self) -> dict[str, Any]:
         """As under "experiments" in run.json."""
         workload = self.experiment.workload
+        clock = "device" if self.device != "cpu" else "cpu" if workload.threads == 1 else "wall"
         return {
             "workload": workload.model_dump(),
             "variants": list(self.experiment.entered()),
             "baseline": self.experiment.baseline,
-            "clock": {"default": self._clock(), "wall_variants": self.wall_variants},
+            "clock": {"default": clock, "wall_variants": self.wall_variants},
             "rounds": self.rounds,
             "seconds": round(self.seconds, 3),
             "gates": self.gates,
@@ -69,11 +70,6 @@ class ExperimentState:
             "confirmations": self.confirmations,
             "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
         }
-
-    def _clock(self) -> str:
-        if self.device != "cpu":
-            return "device"
-        return "cpu" if self.experiment.workload.threads == 1 else "wall"
 
     def round_seconds(self) -> float:
         """About how long a round takes: as those before, or a build, a warm-up and a sample of each variant.
@@ -101,45 +97,48 @@ class Group:
     processes: int = 0
 
 
+@dataclass(eq=False)
 class Participants:
-    """All experiments of a run. `books` holds what was found, whatever happens."""
+    """All experiments of a run. `books` holds the state of each, whatever happens.
 
-    def __init__(
-        self,
-        experiments: Sequence[Experiment],
-        *,
-        added: Mapping[str, str],
-        device: str,
-        folders: Mapping[str, Path],
-        parameters: Mapping[str, int],
-        cache: Path,
-        logs: Path,
-        seed: int,
-        progress: Progress,
-    ) -> None:
-        self.added = added
-        self.kind = device
-        self.cache = cache
-        self.logs = logs
-        self.seed = seed
-        self.progress = progress
-        self.excluded: dict[str, str] = {}
-        self.checkpoints: dict[str, dict[str, Any]] = {}
-        self.device: dict[str, Any] = {"kind": device}
-        # Which prompts are timed; nobody can know it before the run, and answers cannot lie ready.
-        self.draw = secrets.token_hex(8)
-        self.examination: Examination | None = None
-        self.ahead: tuple[str, Answer] | None = None
-        self.changed: Callable[[], None] = lambda: None  # called on new gates and exclusions
-        self.books = [ExperimentState(e, folders.get(e.workload.geometry), device=device) for e in experiments]
-        for book in self.books:
-            if book.experiment.workload.kind == "component":
-                book.folder = None
+    added: name of an added variant → FILE:FUNCTION. device: "cpu" or "cuda"; device_facts is what the worker knows of
+    it. folders and parameters: of each geometry's checkpoint. excluded: from the whole run, with the reason. draw:
+    decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared. ahead: the
+    variant that is gated beside the others (see `Gating`), and its answer. changed: called on new gates and exclusions.
+    """
+
+    experiments: Sequence[Experiment]
+    _: KW_ONLY
+    added: Mapping[str, str]
+    device: str
+    folders: Mapping[str, Path]
+    parameters: Mapping[str, int]
+    cache: Path
+    logs: Path
+    seed: int
+    progress: Progress
+    excluded: dict[str, str] = field(default_factory=dict)
+    checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
+    draw: str = field(default_factory=lambda: secrets.token_hex(8))
+    examination: Examination | None = None
+    ahead: tuple[str, Answer] | None = None
+    changed: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.device_facts: dict[str, Any] = {"kind": self.device}
+        self.books = [
+            ExperimentState(
+                experiment,
+                None if experiment.workload.kind == "component" else self.folders.get(experiment.workload.geometry),
+                device=self.device,
+            )
+            for experiment in self.experiments
+        ]
         groups: dict[tuple[Any, ...], Group] = {}
         for book in self.books:
             workload = book.experiment.workload
             key = (book.folder, workload.dtype, workload.threads)
-            size = parameters.get(workload.geometry, 0) if book.folder else 0
+            size = self.parameters.get(workload.geometry, 0) if book.folder else 0
             groups.setdefault(key, Group(book.folder, size, workload.threads, [])).books.append(book)
         self.groups = list(groups.values())
 
@@ -181,7 +180,7 @@ class Participants:
     def _process(self, group: Group, index: int, log: str) -> WorkerProcess:
         hello = {"process": index, "added": dict(self.added), "draw": self.draw_of(index)}
         log_file = self.logs / log
-        return WorkerProcess(threads=group.threads, cache=self.cache, log=log_file, device=self.kind, hello=hello)
+        return WorkerProcess(threads=group.threads, cache=self.cache, log=log_file, device=self.device, hello=hello)
 
     def draw_of(self, index: int) -> str:
         """Which prompts a process times."""
@@ -196,8 +195,7 @@ class Participants:
         """Let a process open a workload; what it says of the checkpoint."""
         folder = str(book.folder) if book.folder else None
         workload = book.experiment.workload.model_dump()
-        facts: dict[str, Any] = process.ask("open", OPEN_SECONDS, workload=workload, folder=folder, seed=self.seed)
-        return facts
+        return process.ask("open", OPEN_SECONDS, workload=workload, folder=folder, seed=self.seed)
 
     def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
@@ -218,9 +216,9 @@ class Participants:
         self.changed()
 
     def _unfit(self, name: str) -> str | None:
-        """Why a variant can be built nowhere in this run; None where nothing speaks against it yet."""
+        """Why a variant can be built nowhere in this run; None where it may be tried."""
         if name in self.added:
             return None
-        if self.kind != "cpu" and variants.get(name).engine is not None:
-            return f"an engine that computes on the CPU; this run measures on {self.kind}"
+        if self.device != "cpu" and variants.get(name).engine is not None:
+            return f"an engine that computes on the CPU; this run measures on {self.device}"
         return variants.missing(name)

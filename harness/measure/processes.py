@@ -1,6 +1,6 @@
 """Measuring processes, and the one that judges outputs, as their parent sees them; and work that waits for several.
 
-What goes on inside one stands in `worker` and `examiner`, and how it answers in `channel`.
+What they do is in `worker` and `examiner`, and how they answer in `channel`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class WorkerFailed(Exception):
 
 
 class WorkerProcess:
-    """A measuring process and the two pipes to it. `module` is what runs there, `hello` what it is told first."""
+    """A measuring process and the two pipes to it. `module` runs there; `hello` is part of the first message to it."""
 
     def __init__(
         self,
@@ -54,15 +55,15 @@ class WorkerProcess:
         device: str = "cpu",
         module: str = "worker.main",
         hello: Mapping[str, Any] | None = None,
-        wait: bool = True,
     ) -> None:
-        """Begin one; without `wait` it is waited for when it is asked something."""
-        self._marker = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process; see close)
-        self._marker.truncate(8)
-        self._map = mmap.mmap(self._marker.fileno(), 8)
-        self._log = log.open("ab")
+        """Begin one; the first command waits until it is ready."""
+        self._opened = ExitStack()  # until `close`
+        marker = self._opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (it does)
+        marker.truncate(8)
+        self._map = self._opened.enter_context(mmap.mmap(marker.fileno(), 8))
+        log_file = self._opened.enter_context(log.open("ab"))
         read, write = os.pipe()
-        self._lifeline = os.fdopen(write, "wb", buffering=0)
+        self._opened.callback(os.close, write)  # the lifeline
         # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
         command = [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"]
         try:
@@ -70,9 +71,9 @@ class WorkerProcess:
                 tied(command, lifeline=read),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._log,
+                stderr=log_file,
                 env=_environment(threads, device),
-                pass_fds=[self._marker.fileno(), read],
+                pass_fds=[marker.fileno(), read],
                 start_new_session=True,
             )
         finally:
@@ -81,21 +82,18 @@ class WorkerProcess:
         self._token = ""
         self._noise: list[int | None] = []
         self.pid = self._process.pid
-        told = {"threads": threads, "cache": str(cache), "inflight_fd": self._marker.fileno(), "device": device}
+        first = {"threads": threads, "cache": str(cache), "inflight_fd": marker.fileno(), "device": device}
         try:
-            self._write(told | dict(hello or {}))
-            self._starting = Answer(self, "starting", START_SECONDS)
-            if wait:
-                self._starting.result()
+            self._write(first | dict(hello or {}))
         except BaseException:
             self.close()
             raise
+        self._starting = Answer(self, "starting", START_SECONDS)
 
     def ask(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
         """Send one command and wait for its answer.
 
-        Raises:
-            WorkerFailed: it died, did not answer in time, or answered with an error.
+        Raises WorkerFailed: it died, did not answer in time, or answered with an error.
         """
         return self.begin(verb, timeout_seconds, **arguments).result()
 
@@ -135,10 +133,7 @@ class WorkerProcess:
             self._kill()
         if self._process.stdout:
             self._process.stdout.close()
-        self._log.close()
-        self._lifeline.close()
-        self._map.close()
-        self._marker.close()
+        self._opened.close()
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -232,39 +227,33 @@ def _environment(threads: int, device: str) -> dict[str, str]:
 
 
 class Answer:
-    """What a process was asked for and has perhaps not answered yet; its time runs from here on."""
+    """The answer to a command, which the process may still owe; its time limit runs from here on."""
 
     def __init__(self, process: WorkerProcess, verb: str, timeout_seconds: float) -> None:
         self._process = process
         self._verb = verb
         self._timeout_seconds = timeout_seconds
         self._end = time.monotonic() + timeout_seconds
-        self._found: Any = None
-        self._failure: WorkerFailed | None = None
-        self._over = False
+        self._result: Future[Any] = Future()
 
     def result(self) -> Any:
-        """Wait for it; again and again the same. Raises WorkerFailed as `WorkerProcess.ask` does."""
-        if not self._over:
+        """Wait for it; the same at each call. Raises WorkerFailed as `WorkerProcess.ask` does."""
+        if not self._result.done():
             try:
-                self._found = self._process.answer(self._verb, self._timeout_seconds, self._end)
+                self._result.set_result(self._process.answer(self._verb, self._timeout_seconds, self._end))
             except WorkerFailed as failure:
-                self._failure = failure
-            self._over = True
-        if self._failure is not None:
-            raise self._failure
-        return self._found
+                self._result.set_exception(failure)
+        return self._result.result()
 
     @staticmethod
     def first_of(answers: Sequence[Answer]) -> list[Answer]:
         """Wait until some have come, or their time is over: those whose `result` need not be waited for."""
-        over = [answer for answer in answers if answer._over]
-        if over:
-            return over
+        if done := [answer for answer in answers if answer._result.done()]:
+            return done
         left = min(answer._end for answer in answers) - time.monotonic()
-        come, _, _ = select.select([answer._process for answer in answers], [], [], max(left, 0))
+        readable, _, _ = select.select([answer._process for answer in answers], [], [], max(left, 0))
         now = time.monotonic()
-        return [answer for answer in answers if answer._process in come or answer._end <= now]
+        return [answer for answer in answers if answer._process in readable or answer._end <= now]
 
 
 Job = Generator[Answer, None, None]
@@ -286,8 +275,8 @@ def side_by_side(jobs: Sequence[Job], lanes: int) -> None:
             while queue and len(waiting) < lanes:
                 resume(queue.popleft())
             if waiting:
-                come = Answer.first_of(list(waiting.values()))
-                for job in [job for job, answer in waiting.items() if answer in come]:
+                ready = Answer.first_of(list(waiting.values()))
+                for job in [job for job, answer in waiting.items() if answer in ready]:
                     resume(job)
     finally:
         for job in jobs:
@@ -304,7 +293,7 @@ class Examination:
     def __init__(self, *, cache: Path, log: Path) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="workbench-outputs-")
         # Between rounds nothing else computes: all cores are free.
-        self._process = WorkerProcess(threads=granted_cores(), cache=cache, log=log, module="examiner.main", wait=False)
+        self._process = WorkerProcess(threads=granted_cores(), cache=cache, log=log, module="examiner.main")
 
     @property
     def file(self) -> Path:
@@ -312,14 +301,12 @@ class Examination:
         return Path(self._scratch.name) / "outputs.safetensors"
 
     def judge(self, folder: Path, workload: Workload, draw: str, drawn: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Variant → what is wrong with its outputs, which lie in `file`; without those whose outputs are right.
+        """Variant → what is wrong with its outputs, which lie in `file`; only those with wrong outputs.
 
-        Raises:
-            WorkerFailed: nothing can be judged.
+        Raises WorkerFailed where nothing can be judged.
         """
         where = {"folder": str(folder), "file": str(self.file), "workload": workload.model_dump()}
-        wrong: dict[str, str] = self._process.ask("judge", JUDGE_SECONDS, **where, draw=draw, outputs=list(drawn))
-        return wrong
+        return self._process.ask("judge", JUDGE_SECONDS, **where, draw=draw, outputs=list(drawn))
 
     def close(self) -> None:
         """End the process and remove the folder."""

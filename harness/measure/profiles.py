@@ -1,7 +1,7 @@
 """The profile pass: each variant under py-spy, and its peak of memory under memray.
 
 Neither feeds a verdict. The pass writes folded stacks with `profiles.json`, and `memory.json`, into the run folder.
-Where a tool is refused, the reason is recorded and the run goes on.
+Where a tool is refused, the reason is recorded and the run continues.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ ATTACH_SECONDS = 10.0
 
 
 def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
-    """Profile every variant that stands, on every workload, all at RATE_HZ.
+    """Profile every variant that is left, on every workload, all at RATE_HZ.
 
     Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
     which other pairs of variants show as well, and there are 16 of them.
@@ -69,19 +71,18 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         subject = {"workload": workload, "variant": name}
         profiles.append(subject | entry)
         try:
-            found = measurement.standing(group).ask("memory", PASS_SECONDS, **subject) | {"reason": None}
+            sizes = measurement.standing(group).ask("memory", PASS_SECONDS, **subject) | {"reason": None}
         except WorkerFailed as failure:
-            found = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
-            found["reason"] = failure.reason
-        memory.append(subject | found)
+            sizes = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
+            sizes["reason"] = failure.reason
+        memory.append(subject | sizes)
         folder.write_json(PROFILES, profiles)
         folder.write_json(MEMORY, memory)
 
 
 def _compared(book: ExperimentState) -> set[str]:
-    """The variants of an experiment that somebody compares by name."""
-    pairs = [target.comparison for target in book.experiment.targets]
-    return {name for pair in pairs for name in (pair.variant, pair.baseline)}
+    """The variants of an experiment that a claim compares by name."""
+    return {name for target in book.experiment.targets for name in target.comparison.sides}
 
 
 def _py_spy(
@@ -106,21 +107,20 @@ def _py_spy(
         go = process.ask_in_two("loop", PASS_SECONDS, workload=workload, variant=variant, **timing)
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / "stacks.folded"
-            refusals: list[str] = []
-            recorder = None
+            refusal = ""  # of the first try
             # --nonblocking needs no ptrace stop; py-spy walks no native stack without one.
             for extra in (["--native"], [], ["--nonblocking"]) if native else ([], ["--nonblocking"]):
-                recorder, said = _attach(tool, process.pid, raw, extra)
+                recorder, answer = _attach(tool, process.pid, raw, extra)
+                refusal = refusal or answer
                 if recorder is not None:
                     entry["native"] = "--native" in extra
                     break
-                refusals.append(said)
             if native and not entry["native"]:
-                entry["native_reason"] = f"py-spy --native cannot attach: {refusals[0]}"
+                entry["native_reason"] = f"py-spy --native cannot attach: {refusal}"
             try:
                 entry |= go()
                 if recorder is None:
-                    return entry | {"reason": f"py-spy cannot attach: {refusals[0]}"}
+                    return entry | {"reason": f"py-spy cannot attach: {refusal}"}
                 recorder.send_signal(signal.SIGINT)
                 with suppress(subprocess.TimeoutExpired):
                     recorder.communicate(timeout=PASS_SECONDS)
@@ -140,7 +140,7 @@ def _py_spy(
 
 
 def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subprocess.Popen[bytes] | None, str]:
-    """py-spy, once it samples; or None and what it said."""
+    """py-spy, once it samples; or None and its output."""
     # It says that it samples only after its first look at the process, so the loop does not start too early.
     command = [tool, "record", "--pid", str(pid), "--rate", str(RATE_HZ), "--format", "raw", "--output", str(raw)]
     process = subprocess.Popen(
@@ -150,59 +150,43 @@ def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subproces
         stderr=subprocess.STDOUT,
     )
     assert process.stdout is not None
-    said = b""
+    output = b""
     end = time.monotonic() + ATTACH_SECONDS
-    while (left := end - time.monotonic()) > 0:
-        if not select.select([process.stdout], [], [], left)[0]:
+    while (left := end - time.monotonic()) > 0 and select.select([process.stdout], [], [], left)[0]:
+        if not (chunk := os.read(process.stdout.fileno(), 4096)):
             break
-        chunk = os.read(process.stdout.fileno(), 4096)
-        if not chunk:
-            break
-        said += chunk
-        if b"Sampling process" in said:
+        output += chunk
+        if b"Sampling process" in output:
             return process, ""
     process.kill()
     process.wait()
     process.stdout.close()
-    return None, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said.decode(errors="replace")).split())[:300] or "no answer"
-
-
-_CALL = "_profiled_call"
+    return None, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", output.decode(errors="replace")).split())[:300] or "no answer"
 
 
 def _in_loop(text: str, added: Sequence[Path] = ()) -> tuple[str, int]:
     """Stacks below the profiled call, in folded form, and the number of their samples.
 
-    Frames above the call are the worker's own; those below bear the names that `places` gives their files, so that a
-    profile names no folder of this machine.
+    Frames above the call are the worker's own. Those below have their files named as `places` does.
     """
-    lines: dict[str, int] = {}
-    named: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    named = cache(partial(_named, added=added))
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = stack.split(";")
-        start = next((i for i, frame in enumerate(frames) if frame.startswith(f"{_CALL} ")), None)
-        if start is None or not count.isdigit():
-            continue
-        below = frames[start + 1 :] or frames[start:]
-        for frame in below:
-            if frame not in named:
-                named[frame] = _named(frame, added)
-        key = ";".join(named[frame] for frame in below)
-        lines[key] = lines.get(key, 0) + int(count)
-    return "".join(f"{stack} {count}\n" for stack, count in lines.items()), sum(lines.values())
-
-
-_PLACE = re.compile(r"(?P<path>.*?)(?P<line>:\d+)?")
+        start = next((i for i, frame in enumerate(frames) if frame.startswith("_profiled_call ")), None)
+        if start is not None and count.isdigit():
+            counts[";".join(map(named, frames[start + 1 :] or frames[start:]))] += int(count)
+    return "".join(f"{stack} {count}\n" for stack, count in counts.items()), counts.total()
 
 
 def _named(frame: str, added: Sequence[Path]) -> str:
     """`forward (/a/b/variants/fast.py:12)` → `forward (variants/fast.py:12)`."""
     name, _, where = frame.rpartition(" (")
-    found = _PLACE.fullmatch(where.removesuffix(")"))
-    if not name or not found:
+    parts = re.fullmatch(r"(.*?)(:\d+)?", where.removesuffix(")"))
+    if not name or not parts:
         return frame
-    return f"{name} ({place(found['path'], added)}{found['line'] or ''})"
+    return f"{name} ({place(parts[1], added)}{parts[2] or ''})"
 
 
 def _file_name(name: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 from ..spec.sample import Column, PhaseTime, Sample, columns, sample_columns
 from . import files
-from .schema import NOISE
 
 INTRODUCTION = """\
 # The files of a run
@@ -18,7 +17,7 @@ INTRODUCTION = """\
 `python -m llama_workbench.harness.store.document` writes this page from the models in `harness/store`.
 
 A run is one folder. `run.json` says what was measured and how; the samples lie in `samples.parquet`. All else is
-computed from the samples or comes from the run's passes. While a run goes on, each finished round is one line of
+computed from the samples or comes from the run's passes. During a run, each finished round is one line of
 `samples.jsonl`; the end of the run turns them into `samples.parquet`. JSON files are UTF-8; null stands for a number
 that is not there. A key with `?` is missing in some runs, mostly older ones. Readers ignore keys that they do not know.
 
@@ -34,7 +33,6 @@ def document() -> str:
         schema = form.json_schema()
         parts.append(f"## {name}\n\n{_whole(schema)}\n")
         parts += _models(schema)
-        parts += _models(NOISE.json_schema()) if name == files.MANIFEST else ()
     parts.append(
         f"## {files.SAMPLES}\n\n{Sample.__doc__} One row is one sample. Columns that older runs lack count as 0.\n"
     )
@@ -81,8 +79,8 @@ def _first(model: Mapping[str, Any]) -> str:
 
 def _what(field: Mapping[str, Any], models: Mapping[str, Any]) -> str:
     """The field's own description, else that of the model it holds."""
-    said = field.get("description") or _first(models[_mentioned(field)[0]]).partition(".")[0]
-    return str(said).replace("|", "\\|")
+    text = field.get("description") or _first(models[_mentioned(field)[0]]).partition(".")[0]
+    return str(text).replace("|", "\\|")
 
 
 def _mentioned(schema: Any) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 RESTORE = "Restore the file from a copy, or measure again."
@@ -46,6 +48,15 @@ def fix_for(error: OSError) -> str:
     if error.errno in _NOT_ALLOWED:
         return "Name a folder that you may write to (--run-dir)."
     return "Check the folder, or name another one (--run-dir)."
+
+
+@contextmanager
+def as_run_error(path: Path, problem: str = "cannot be read ({})") -> Iterator[None]:
+    """Turn what the system refuses within the block into a RunError; its reason goes where `problem` has {}."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(path, problem.format(error.strerror or error), fix_for(error)) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from . import forms, pass_schema, schema, sums
-from .errors import RESTORE, ChangedFile, RunError, fix_for
+from .errors import RESTORE, ChangedFile, RunError, as_run_error
 
 MANIFEST = "run.json"
 JOURNAL = "samples.jsonl"
@@ -57,6 +58,7 @@ DATA_FILES = (*(name for name in FORMS if name != MANIFEST), PHASES, SAMPLES)
 JUDGED = (MANIFEST, CLAIMS, SAMPLES, JOURNAL, PHASES, LOADING, ROOFLINE, FINDINGS)
 """What verdicts are computed from."""
 
+_JUDGED_ANEW = (VERDICTS, STANDINGS)
 _CHANGED = "its content is not what the run wrote"
 
 
@@ -68,8 +70,6 @@ class RunFiles:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
-
-    # -- writing -------------------------------------------------------------------------------------------------
 
     def write_json(self, name: str, value: Any) -> None:
         """Replace `name` (a plain file name such as "verdicts.json") whole; `value`: models of its form, or plain.
@@ -89,8 +89,7 @@ class RunFiles:
     def renew(self, *names: str) -> None:
         """Put the checksums of these files, which were just written anew, into run.json; without any it stays as it is.
 
-        A process that is killed between the two leaves a file that does not fit its checksum: its reader says how to
-        write it anew.
+        Where a kill comes between the two, the reader of the file says how to write it anew.
         """
         content = sums.renewed(self._bytes(MANIFEST), self._sums_of(names), MANIFEST)
         if content is not None:
@@ -99,43 +98,36 @@ class RunFiles:
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
         path = self.path / name
         temporary = self.path / f".{name}.{os.getpid()}.tmp"
+        kept = "; the earlier file is untouched" if path.exists() else ""
         try:
-            write(temporary)
-            with temporary.open("rb") as handle:
-                os.fsync(handle.fileno())  # a full disk may show only here, and must show before the rename
-            os.replace(temporary, path)
-        except OSError as error:
-            kept = "; the earlier file is untouched" if path.exists() else ""
-            reason = error.strerror or str(error)
-            raise RunError(path, f"cannot be written ({reason}){kept}", fix_for(error)) from error
+            with as_run_error(path, f"cannot be written ({{}}){kept}"):
+                write(temporary)
+                with temporary.open("rb") as handle:
+                    os.fsync(handle.fileno())  # a full disk may show only here, and must show before the rename
+                os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)  # still there only where the writing failed or was interrupted
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
     def read_json(self, name: str) -> Any:
         """A JSON file in plain types, checked by its form. Raises RunError."""
-        content, fix = self._bytes(name), _fix_of(self.path, name)
-        own = sums.read(content, MANIFEST) if name == MANIFEST else None
+        content = self._bytes(name)
         if name != MANIFEST:
             self._check_sum(name, content)
         try:
             value = forms.parse(content)
-            if own is not None and not own.intact:
-                raise _changed(self.path, MANIFEST)
             if name == MANIFEST:
-                _check_format(self.path / name, value)
+                self._check_manifest(content, value)
             forms.check(FORMS[name], value, forms.SHOWN)
         except forms.Fault as fault:
-            raise RunError(self.path / name, str(fault), fix) from fault
+            raise RunError(self.path / name, str(fault), _fix_of(self.path, name)) from fault
         return value
 
     def has(self, name: str) -> bool:
         """Whether there is such a file. Raises ChangedFile where the run wrote one and it is gone, or the reverse."""
         there = (self.path / name).exists()
         known = self._sums()
-        if known is not None and known.intact and there != (name in known.files):
-            raise _changed(self.path, name, _why_changed(known, name, None, there) or _CHANGED)
+        if known is not None and known.intact:
+            self._check_difference(known, name, known.files.get(name), there)
         return there
 
     def source(self, name: str) -> Path | pa.BufferReader:
@@ -160,16 +152,13 @@ class RunFiles:
         self._check_sum(path.relative_to(home).as_posix(), content)
         return content.decode("utf-8")
 
-    # -- checksums -----------------------------------------------------------------------------------------------
-
     def digest(self) -> dict[str, str]:
         """SHA-256 of the manifest and the samples as they lie here, by file: the same where nothing was added since.
 
         Of a sealed manifest all but the checksums, which change when the run is judged again. Raises RunError.
         """
-        found = self._sums_of((MANIFEST, JOURNAL, SAMPLES))
         known = self._sums()
-        return found | ({MANIFEST: known.own} if known else {})
+        return self._sums_of((MANIFEST, JOURNAL, SAMPLES)) | ({MANIFEST: known.own} if known else {})
 
     def changed(self, besides: Collection[str] = ()) -> list[ChangedFile]:
         """The files of this run that are not what it wrote; none where it has no checksums. Reads all but `besides`.
@@ -180,12 +169,12 @@ class RunFiles:
         if known is None:
             return []
         if not known.intact:
-            return [_changed(self.path, MANIFEST)]
+            return [self._changed_manifest()]
         # Of a file that run.json does not list only the name is reported: it need not be read.
         names = [name for name in dict.fromkeys([*known.files, *self._data_files(), JOURNAL]) if name not in besides]
         now = self._sums_of(name for name in names if name in known.files)
-        problems = [_why_changed(known, name, now.get(name), (self.path / name).is_file()) for name in names]
-        return [_changed(self.path, name, why) for name, why in zip(names, problems, strict=True) if why]
+        compared = (self._difference(known, name, now.get(name), (self.path / name).is_file()) for name in names)
+        return [difference for difference in compared if difference]
 
     def _data_files(self) -> list[str]:
         """The names of all data files that a run may leave here."""
@@ -193,23 +182,17 @@ class RunFiles:
         return [*DATA_FILES, *sorted(stacks)]
 
     def _sums_of(self, names: Iterable[str]) -> dict[str, str]:
-        try:
+        with as_run_error(self.path):
             return sums.of_files(self.path, names)
-        except OSError as error:
-            raise RunError(self.path, f"cannot be read ({error.strerror})", fix_for(error)) from error
 
     def _bytes(self, name: str) -> bytes:
         path = self.path / name
-        try:
+        with as_run_error(path), suppress(FileNotFoundError):
             return path.read_bytes()
-        except FileNotFoundError as error:
-            if not self.path.is_dir():
-                raise no_such_folder(self.path) from error
-            fix = "Is this the folder of a run? List the runs there are: workbench runs"
-            judge = f"Judge the run: workbench judge {self.path}"
-            raise RunError(path, "missing", judge if name == VERDICTS else fix) from error
-        except OSError as error:
-            raise RunError(path, f"cannot be read ({error.strerror})", fix_for(error)) from error
+        if not self.path.is_dir():
+            raise no_such_folder(self.path)
+        fix = "Is this the folder of a run? List the runs there are: workbench runs"
+        raise RunError(path, "missing", f"Judge the run: workbench judge {self.path}" if name == VERDICTS else fix)
 
     def _sums(self) -> sums.Sums | None:
         """The checksums in run.json; None where there are none."""
@@ -221,9 +204,42 @@ class RunFiles:
         if known is None:
             return
         if not known.intact:
-            raise _changed(self.path, MANIFEST)
-        if why := _why_changed(known, name, sums.of(content) if name in known.files else None, True):
-            raise _changed(self.path, name, why)
+            raise self._changed_manifest()
+        self._check_difference(known, name, sums.of(content), there=True)
+
+    def _check_manifest(self, content: bytes, manifest: Any) -> None:
+        """Raise RunError where run.json is not what was sealed, or of another format."""
+        known = sums.read(content, MANIFEST)
+        if known is not None and not known.intact:
+            raise self._changed_manifest()
+        if not isinstance(manifest, dict):
+            raise RunError(self.path / MANIFEST, "not an object", RESTORE)
+        version = manifest.get("format")
+        if version != schema.FORMAT or isinstance(version, bool):
+            fix = "Read it with the version of the workbench that wrote it, or measure again."
+            problem = f"format {reprlib.repr(version)}, and this workbench reads format {schema.FORMAT}"
+            raise RunError(self.path / MANIFEST, problem, fix)
+
+    def _changed_manifest(self) -> ChangedFile:
+        return ChangedFile(self.path / MANIFEST, _CHANGED, RESTORE)
+
+    def _check_difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> None:
+        if difference := self._difference(known, name, now, there):
+            raise difference
+
+    def _difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> ChangedFile | None:
+        """How a file differs from what the run wrote, by its checksum `now`; None where it does not."""
+        fix = _fix_of(self.path, name)
+        if name not in known.files:
+            if not there:
+                return None
+            problem = f"the run did not write it ({MANIFEST} does not list it)"
+            fix = fix if name in _JUDGED_ANEW else "Move it out of the folder, or measure again."
+        elif now == known.files[name] and there:
+            return None
+        else:
+            problem = _CHANGED if there else "missing, and the run wrote it"
+        return ChangedFile(self.path / name, problem, fix)
 
 
 def no_such_folder(path: Path) -> RunError:
@@ -231,31 +247,6 @@ def no_such_folder(path: Path) -> RunError:
     return RunError(path, "there is no such run folder", "List the runs there are: workbench runs")
 
 
-def _check_format(path: Path, manifest: Any) -> None:
-    if not isinstance(manifest, dict):
-        raise RunError(path, "not an object", RESTORE)
-    version = manifest.get("format")
-    if version != schema.FORMAT or isinstance(version, bool):
-        fix = "Read it with the version of the workbench that wrote it, or measure again."
-        problem = f"format {reprlib.repr(version)}, and this workbench reads format {schema.FORMAT}"
-        raise RunError(path, problem, fix)
-
-
-def _why_changed(known: sums.Sums, name: str, found: str | None, there: bool) -> str | None:
-    """Why a file is not what the run wrote, by its checksum now; None where it is, or where neither knows of it."""
-    if name not in known.files:
-        return f"the run did not write it ({MANIFEST} does not list it)" if there else None
-    if not there:
-        return "missing, and the run wrote it"
-    return None if found == known.files[name] else _CHANGED
-
-
-def _changed(folder: Path, name: str, why: str = _CHANGED) -> ChangedFile:
-    if name not in (VERDICTS, STANDINGS) and why.startswith("the run did not"):
-        return ChangedFile(folder / name, why, "Move it out of the folder, or measure again.")
-    return ChangedFile(folder / name, why, _fix_of(folder, name))
-
-
 def _fix_of(folder: Path, name: str) -> str:
     """What to do about a file whose content cannot be used."""
-    return f"Judge the run again: workbench judge {folder}" if name in (VERDICTS, STANDINGS) else RESTORE
+    return f"Judge the run again: workbench judge {folder}" if name in _JUDGED_ANEW else RESTORE

@@ -74,8 +74,6 @@ class RunFolder(RunFiles):
         """True where a manifest, claims or samples lie in the folder (readable or not)."""
         return any((self.path / name).is_file() for name in (MANIFEST, CLAIMS, JOURNAL, SAMPLES))
 
-    # -- writing -------------------------------------------------------------------------------------------------
-
     def append_round(self, record: Round) -> None:
         """Add one finished round to the journal (see `journal.append`)."""
         journal.append(self.path / JOURNAL, record)
@@ -94,10 +92,9 @@ class RunFolder(RunFiles):
 
     def write_phases(self, rows: Sequence[Sequence[Any]]) -> None:
         """Replace phases.parquet whole; a row has the fields of `PhaseTime`."""
-        table = parquet.phase_table(rows)
+        fields = parquet.PHASE_SCHEMA.names
+        table = pa.Table.from_pylist([dict(zip(fields, row, strict=True)) for row in rows], parquet.PHASE_SCHEMA)
         self._replace(PHASES, lambda temporary: parquet.write_table(table, temporary))
-
-    # -- samples -------------------------------------------------------------------------------------------------
 
     def read_samples(self, variants: Collection[str] | None = None) -> pd.DataFrame:
         """All samples, columns as parquet.SCHEMA (`workload` and `variant` categorical), in the order they were taken.
@@ -109,10 +106,10 @@ class RunFolder(RunFiles):
 
     def timed(self) -> dict[str, tuple[str, ...]]:
         """Workload → variants that have samples, both in alphabetical order. Reads two columns and no more."""
-        found: dict[str, set[str]] = {}
+        variants: dict[str, set[str]] = {}
         for row in self._distinct(["workload", "variant"]):
-            found.setdefault(str(row["workload"]), set()).add(str(row["variant"]))
-        return {workload: tuple(sorted(found[workload])) for workload in sorted(found)}
+            variants.setdefault(str(row["workload"]), set()).add(str(row["variant"]))
+        return {workload: tuple(sorted(names)) for workload, names in sorted(variants.items())}
 
     def finished_rounds(self) -> dict[str, int]:
         """Workload → number of rounds here, which the manifest of a killed run does not know: it is older.
@@ -136,8 +133,7 @@ class RunFolder(RunFiles):
             table = self._read_table().select(names)
         else:
             table = parquet.read_columns(self.path / SAMPLES, names, self.source(SAMPLES))
-        rows: list[dict[str, Any]] = table.group_by(names).aggregate([]).to_pylist()
-        return rows
+        return table.group_by(names).aggregate([]).to_pylist()
 
     def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
@@ -164,26 +160,22 @@ class RunFolder(RunFiles):
             return parquet.PHASE_SCHEMA.empty_table().to_pandas()
         return parquet.read_phases(self.path / PHASES, self.source(PHASES))
 
-    # -- JSON: plain types in the form of schema.py and pass_schema.py -------------------------------------------
-
     def read_manifest(self) -> dict[str, Any]:
         """run.json. Raises RunError if it is missing, not JSON, written in another format, or not as it was sealed."""
-        manifest: dict[str, Any] = self.read_json(MANIFEST)
-        return manifest
+        return self.read_json(MANIFEST)
 
     def records(self, name: str) -> list[dict[str, Any]]:
         """The entries of a JSON file beside run.json; none where the run made no such pass. Raises RunError."""
         if name not in (CLAIMS, VERDICTS) and not self.has(name):
             return []
-        entries: list[dict[str, Any]] = self.read_json(name)
-        return entries
+        return self.read_json(name)
 
 
 _LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether nothing lies in it but what a run leaves that was killed before it wrote anything."""
+    """Whether it holds nothing but what a run leaves that was killed before it wrote anything."""
     return all(_LEFT_BEHIND.fullmatch(entry.name) for entry in folder.iterdir())
 
 

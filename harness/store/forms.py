@@ -12,25 +12,15 @@ from dataclasses import is_dataclass
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    StrictStr,
-    TypeAdapter,
-    ValidationError,
-    WrapValidator,
-)
-from pydantic_core import PydanticCustomError, PydanticUseDefault
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError, WrapValidator
+from pydantic_core import PydanticUseDefault
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 
 class Shape(BaseModel):
     """A part of a file: keys that are not named here are let through."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = {"frozen": True}
 
 
 SHOWN = "shown"
@@ -59,7 +49,7 @@ def says(text: str) -> Any:
 MOST = 2**62
 """No count, no number of bytes and no time in nanoseconds is larger; sums of a few of them still fit in 64 bits."""
 
-Text = StrictStr
+Text = Annotated[str, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Some = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
@@ -103,9 +93,7 @@ RatioLow = Annotated[Ratio, null_is(-math.inf, math.log), _AS_RATIO]
 RatioHigh = Annotated[Ratio, null_is(math.inf, math.log), _AS_RATIO]
 
 
-@cache
-def _form_of(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_form_of: Callable[[type], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def plain(value: Any) -> Any:
@@ -131,8 +119,7 @@ def once(*names: str) -> AfterValidator:
         for index, record in enumerate(records):
             key = tuple(getattr(record, name) for name in names)
             if key in seen:
-                values = {"index": index, "names": ", ".join(names)}
-                raise PydanticCustomError("twice", "entry {index} has the {names} of an earlier one", values)
+                raise ValueError(f"entry {index} has the {', '.join(names)} of an earlier one")
             seen.add(key)
         return records
 
@@ -160,7 +147,7 @@ _EXPECTED = {
 
 
 class Fault(ValueError):
-    """A value is not in the form that is asked for: place, what stands there and what was expected, in one line."""
+    """A value is not in the form that is asked for: its place, the value and what was expected, in one line."""
 
 
 def check(form: TypeAdapter[Any], value: Any, context: str = "") -> None:
@@ -171,28 +158,39 @@ def check(form: TypeAdapter[Any], value: Any, context: str = "") -> None:
         raise Fault(_problem(error.errors(include_url=False)[0])) from error
 
 
+def without_damaged(content: Any, key: str, kind: type) -> Any:
+    """An object without the entries of its list `key` that are not of this kind; its "damaged" says what is wrong."""
+    if not isinstance(content, dict) or not isinstance(content.get(key), list):
+        return content
+    sound, damaged = [], []
+    for index, entry in enumerate(content[key]):
+        try:
+            check(_form_of(kind), entry)
+            sound.append(entry)
+        except Fault as fault:
+            damaged.append(f"entry {index} of {shown(key)} is damaged and left out ({fault})")
+    return {**content, key: sound, "damaged": damaged}
+
+
 def has_form(form: TypeAdapter[Any]) -> AfterValidator:
     """The value stays as it is, but must be in this form."""
 
     def checked(value: Any) -> Any:
-        try:
-            check(form, value)
-        except Fault as fault:
-            raise PydanticCustomError("lost", "{fault}", {"fault": str(fault)}) from fault
+        check(form, value)
         return value
 
     return AfterValidator(checked)
 
 
-def _problem(found: Mapping[str, Any]) -> str:
-    kind, context = str(found["type"]), found.get("ctx") or {}
-    location = [step for step in found["loc"] if step != "[key]"]
+def _problem(error: Mapping[str, Any]) -> str:
+    kind, context = str(error["type"]), error.get("ctx") or {}
+    location = [step for step in error["loc"] if step != "[key]"]
     if kind == "missing":
         return f"{place(location[:-1])} has no {_step(location[-1])}"
-    if kind in ("twice", "lost"):
-        return f"{place(location)}: {found['msg']}" if location else str(found["msg"])
-    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(found["msg"]).lower()
-    return f"{place(location)} is {shown(found['input'])}, expected {expected}"
+    if kind == "value_error":  # raised by a check of ours
+        return f"{place(location)}: {context['error']}" if location else str(context["error"])
+    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(error["msg"]).lower()
+    return f"{place(location)} is {shown(error['input'])}, expected {expected}"
 
 
 def place(steps: Sequence[int | str]) -> str:

@@ -1,4 +1,4 @@
-"""The journal of a run that goes on: one line for each finished round, and its checksum at the end of the line.
+"""The journal of a run that has not ended: one line for each finished round, and its checksum at the end of the line.
 
 Only a line that was cut off by `kill -9` can be lost.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..spec.sample import Round, Sample
 from . import parquet
-from .errors import RunError, RunWarning, fix_for
+from .errors import RunError, RunWarning, as_run_error
 from .forms import shown
 
 ROUND = ["workload", "process", "round"]
@@ -42,22 +42,18 @@ def append(path: Path, record: Round) -> None:
         raise ValueError(f"not a round: {problem}")
     text = json.dumps(line, separators=(",", ":"), allow_nan=False).encode()
     content = text[:-1] + _crc(text) + b"\n"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with (
+        as_run_error(path, "cannot append a round ({}); the rounds before it are safe"),
+        open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0) as file,
+    ):
+        end = _end_of_last_line(file.fileno())
         try:
-            end = _end_of_last_line(descriptor)
-            try:
-                _write_at(descriptor, content, end)
-            except OSError:
-                os.ftruncate(descriptor, end)
-                raise
-            # Only now: a half line that a killed run left behind may have been longer than the new line.
-            os.ftruncate(descriptor, end + len(content))
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        said = f"cannot append a round ({error.strerror}); the rounds before it are safe"
-        raise RunError(path, said, fix_for(error)) from error
+            _write_at(file.fileno(), content, end)
+        except OSError:
+            file.truncate(end)
+            raise
+        # Only now: a half line that a killed run left behind may have been longer than the new line.
+        file.truncate(end + len(content))
 
 
 def line_of(record: Round) -> dict[str, Any]:
@@ -68,10 +64,8 @@ def line_of(record: Round) -> dict[str, Any]:
 def read(path: Path) -> tuple[pa.Table, bool]:
     """Its rounds in the columns of samples.parquet, and whether its last line is whole. Raises RunError."""
     columns: dict[str, list[Any]] = {name: [] for name in parquet.SCHEMA.names}
-    try:
+    with as_run_error(path):
         lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise RunError(path, f"cannot be read ({error.strerror})", fix_for(error)) from error
     rest = lines.pop()
     if rest:
         warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
@@ -94,7 +88,7 @@ def read(path: Path) -> tuple[pa.Table, bool]:
         for name in parquet.LATER:
             columns[name] += [0] * (len(columns["variant"]) - len(columns[name]))
     try:
-        return parquet.checked_samples(parquet.table_of(columns, parquet.SCHEMA), path), not rest
+        return parquet.checked_samples(pa.table(columns, parquet.SCHEMA), path), not rest
     except (pa.ArrowInvalid, OverflowError) as error:
         raise RunError(path, f"a number is out of range ({error})", "Measure again.") from error
 

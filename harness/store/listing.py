@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..machine.environment import one_line
-from .errors import RunError, fix_for
+from .errors import RunError, as_run_error
 from .files import VERDICTS
 from .folder import RunFolder
 
@@ -53,28 +53,22 @@ def run_folders(folder: Path | str) -> list[RunFolder]:
     root = Path(folder)
     if not root.is_dir():
         return []
-    try:
-        with os.scandir(root) as entries:
-            return [RunFolder(root / each.name) for each in entries if not each.name.startswith(".") and each.is_dir()]
-    except OSError as error:
-        raise RunError(root, f"cannot be read ({error.strerror})", fix_for(error)) from error
+    with as_run_error(root), os.scandir(root) as entries:
+        return [RunFolder(root / each.name) for each in entries if not each.name.startswith(".") and each.is_dir()]
 
 
 def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
     """What a folder is. Never raises for what lies in it: damage and foreign files go into `problem`.
 
-    Checked are the files that the summary is made of; with `whole` every file that has a checksum, which takes reading
-    it.
+    Checked are the files that the summary is made of; with `whole` every file that has a checksum, by reading it.
     """
     name = run.path.name
     try:
-        problem = "" if run.looks_like_a_run() else "no run.json and no samples"
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-    if problem:
-        return RunSummary(run.path, name, "not a run", problem=problem)
-    try:
+        if not run.looks_like_a_run():
+            return RunSummary(run.path, name, "not a run", problem="no run.json and no samples")
         summary = _of_manifest(run, run.read_manifest())
+    except OSError as error:
+        return RunSummary(run.path, name, "not a run", problem=f"cannot be read ({error.strerror})")
     except RunError as error:
         return RunSummary(run.path, name, "damaged", problem=error.brief)
     try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -37,25 +38,8 @@ LATER = tuple(Sample._field_defaults)
 Source: TypeAlias = Path | pa.BufferReader | None
 
 
-def table_of(values: Mapping[str, Iterable[Any]], schema: pa.Schema) -> pa.Table:
-    """A table from plain values by column. Raises pyarrow.ArrowInvalid or OverflowError for what does not fit."""
-    return pa.table([_array(list(values[field.name]), field.type) for field in schema], schema=schema)
-
-
-def phase_table(rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """A table of phases.parquet from rows in the order of its columns."""
-    by_column = zip(*rows, strict=True) if rows else ([] for _ in PHASE_SCHEMA.names)
-    return table_of(dict(zip(PHASE_SCHEMA.names, by_column, strict=True)), PHASE_SCHEMA)
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_dictionary(kind):
-        return pa.array(values, kind.value_type).dictionary_encode()
-    return pa.array(values, kind)
-
-
 def write_table(table: pa.Table, path: Path) -> None:
-    """With a checksum of each page, so that a snapshot of a run that still goes on shows most of its damage itself."""
+    """With a checksum of each page, so that a snapshot of a run that has not ended shows most of its damage itself."""
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
@@ -79,11 +63,8 @@ def open_parquet(path: Path, schema: pa.Schema = SCHEMA, source: Source = None) 
 
 def read_columns(path: Path, names: Sequence[str], source: Source = None) -> pa.Table:
     """Some columns of samples.parquet as they lie there. Raises RunError."""
-    with open_parquet(path, source=source) as file:
-        try:
-            return file.read(columns=list(names))
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise RunError(path, f"damaged ({first_line(error)})", RESTORE) from error
+    with open_parquet(path, source=source) as file, _damage(path):
+        return file.read(columns=list(names))
 
 
 def read_samples(path: Path, variants: Collection[str] | None = None, source: Source = None) -> pa.Table:
@@ -109,16 +90,21 @@ def of_variants(variants: Collection[str] | None, table: pa.Table) -> pa.Table:
 
 
 def _read(path: Path, schema: pa.Schema, variants: Collection[str] | None, source: Source) -> pa.Table:
-    with open_parquet(path, schema, source) as file:
+    with open_parquet(path, schema, source) as file, _damage(path):
         have = file.schema_arrow.names
-        try:
-            table = of_variants(variants, file.read(columns=[name for name in schema.names if name in have]))
-            for name in schema.names:
-                if name not in have:
-                    table = table.append_column(name, pa.array(np.zeros(table.num_rows, np.int64)))
-            return pa.table([_cast(table.column(field.name), field, path) for field in schema], schema=schema)
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise RunError(path, f"damaged ({first_line(error)})", RESTORE) from error
+        table = of_variants(variants, file.read(columns=[name for name in schema.names if name in have]))
+        for name in schema.names:
+            if name not in have:
+                table = table.append_column(name, pa.array(np.zeros(table.num_rows, np.int64)))
+        return pa.table([_cast(table.column(field.name), field, path) for field in schema], schema=schema)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise RunError(path, f"damaged ({first_line(error)})", RESTORE) from error
 
 
 def _cast(column: pa.ChunkedArray, wanted: pa.Field, path: Path) -> pa.Array:

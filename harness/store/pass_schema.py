@@ -67,11 +67,16 @@ class Loading(Shape):
     first_tokens: Annotated[list[FirstToken], once("round"), says("one entry a round")]
 
 
-class Memory(Shape):
-    """The memory of a variant on a workload."""
+class OfVariant(Shape):
+    """What a pass found of a variant."""
 
     workload: Annotated[Text, says("on which workload")]
     variant: Annotated[Text, says("of which variant")]
+
+
+class Memory(OfVariant):
+    """The memory of a variant on a workload."""
+
     peak_transient_bytes: Annotated[Amount | None, says("most bytes of temporary tensors in a call")] = None
     parameter_bytes: Annotated[Amount | None, says("bytes of weights")] = None
     cache_bytes: Annotated[Amount | None, says("bytes of caches")] = None
@@ -92,11 +97,9 @@ class SweepStep(Held):
     computed: Annotated[Held | None, says("the memory that the variant's policies expect")] = None
 
 
-class Sweep(Shape):
+class Sweep(OfVariant):
     """Live tensors of a variant over lengths."""
 
-    workload: Annotated[Text, says("on which workload")]
-    variant: Annotated[Text, says("of which variant")]
     reason: Annotated[Text | None, says("why there are no steps")] = None
     steps: Annotated[list[SweepStep], says("before the first call, and after each")] = []
     served: Annotated[list[Size] | None, says("lengths that were called")] = None
@@ -105,11 +108,9 @@ class Sweep(Shape):
     weights_bytes: Annotated[Count | None, says("bytes of weights")] = None
 
 
-class PhaseFacts(Shape):
+class PhaseFacts(OfVariant):
     """How the phases of a variant were timed; the times are in phases.parquet."""
 
-    workload: Annotated[Text, says("on which workload")]
-    variant: Annotated[Text, says("of which variant")]
     rounds: Annotated[Count, says("number of rounds")] = 0
     reason: Annotated[Text | None, says("why there are no phases")] = None
     clock: Annotated[Text | None, says("the clock, in words")] = None
@@ -119,11 +120,9 @@ class PhaseFacts(Shape):
     ] = {}
 
 
-class Profile(Shape):
+class Profile(OfVariant):
     """A sampling profile of a variant."""
 
-    workload: Annotated[Text, says("on which workload")]
-    variant: Annotated[Text, says("of which variant")]
     path: Annotated[Text | None, says("its stacks, a file in the run folder")] = None
     rate_hz: Annotated[Amount | None, says("samples a second")] = None
     samples: Annotated[Count, says("number of samples")] = 0

@@ -1,4 +1,4 @@
-"""The JSON files that a run itself writes: one model a file. Those of its passes stand in pass_schema.py.
+"""The JSON files that a run itself writes: one model a file. Those of its passes are in pass_schema.py.
 
 The models name what a reader uses: other keys are let through, and what older runs lack has a default. What is computed
 with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is infinite in memory, null in the file.
@@ -7,22 +7,13 @@ with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    SerializerFunctionWrapHandler,
-    StrictBool,
-    TypeAdapter,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AliasChoices, Field, StrictBool, TypeAdapter, model_serializer, model_validator
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
 
 from ..stats.confidence import Interval
 from .forms import (
@@ -50,11 +41,10 @@ from .forms import (
     null_is,
     says,
     shown,
+    without_damaged,
 )
 
 FORMAT = 1  # of the run folder; a reader refuses any other
-
-# --- run.json ---------------------------------------------------------------------------------------------------------
 
 
 class Excluded(Shape):
@@ -206,36 +196,39 @@ class Control:
 
 @dataclass(frozen=True)
 class Noise:
-    """The controls of a run, and what they show in one line."""
+    """The controls of a run, and what they show in one line. `damaged`: what is wrong with those that are left out."""
 
     controls: Annotated[tuple[Control, ...], says("every control")] = ()
     line: Annotated[Text, says("the summary")] = ""
+    damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_damaged(cls, content: Any) -> Any:
+        return without_damaged(content, "controls", Control)
 
 
 class Manifest(Shape):
     """The run. Parts may be missing, but what is there must be right."""
 
-    sealed: Annotated[Any, says("true once the run has ended and its files have checksums")] = None
+    sealed: Annotated[StrictBool | None, MAYBE, says("true once the run has ended and its files have checksums")] = None
     format: Annotated[Count, says("version of the run folder")] = FORMAT
     id: Annotated[Text | None, JUDGED, says("name of the run")] = None
     started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
-    finished: Annotated[Any, says("end; null while the run goes on")] = None
+    finished: Annotated[Text | None, MAYBE, says("end; null until then")] = None
     status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
-    mode: Annotated[Any, says("which part of the claims the run was asked for")] = None
+    mode: Annotated[Text | None, MAYBE, says('"claims", "compare" or "gates"')] = None
     command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
     seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
-    budget_seconds: Annotated[Any, says("time for gates and rounds, seconds")] = None
+    budget_seconds: Annotated[Amount | None, MAYBE, says("time for gates and rounds, seconds")] = None
     alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     environment: Environment | None = None
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
-    noise: Annotated[dict[str, Any] | None, says("its controls (Noise); only once it was judged")] = None
-    checksums: Annotated[Any, says("SHA-256 of each file; under run.json that of all before and of the others")] = None
-
-
-# --- what was judged --------------------------------------------------------------------------------------------------
+    noise: Annotated[Noise | None, MAYBE, says("its controls; only once it was judged")] = None
+    checksums: Annotated[dict[str, Text] | None, MAYBE, says("SHA-256 of each file; of run.json before this")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +238,7 @@ class Effect:
     In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
     rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
     `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more`, further measuring that would settle
-    it, is not stored: a verdict's reason tells it once for all effects. It is NaN where nothing can be said.
+    it, is not stored: a verdict's reason says it once for all effects. It is NaN where nothing can be said.
     """
 
     workload: Annotated[Text, says("where it was measured")]
@@ -269,8 +262,8 @@ class Effect:
     seconds_more: Annotated[float, Field(exclude=True), SkipJsonSchema()] = math.nan
 
     @model_serializer(mode="wrap")
-    def _row(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        row: dict[str, Any] = dump(self)
+    def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
+        row = dump(self)
         if self.unit:
             return {"value" if key == "ratio" else key: value for key, value in row.items()}
         no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
@@ -304,8 +297,6 @@ class Verdict:
     together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
     effects: Annotated[tuple[Effect, ...], says("the evidence")]
 
-
-# --- relative times ---------------------------------------------------------------------------------------------------
 
 Key = tuple[str, str]
 """(workload, variant)"""
@@ -369,8 +360,7 @@ class Standings:
         for workload, variant in self.subjects:
             result = self.workloads.get(workload)
             if result is None or (result.reference is not None and (workload, variant) not in self.times):
-                subject = {"subject": shown(f"{variant} on {workload}")}
-                raise PydanticCustomError("lost", "nothing stands here about {subject}", subject)
+                raise ValueError(f"there is nothing here about {shown(f'{variant} on {workload}')}")
         return self
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The checksums of a finished run: what its files held when they were written, so that any later change is told.
+"""The checksums of a finished run: what its files held when they were written, so that any later change is noticed.
 
 run.json ends with `"checksums"`: the SHA-256 of each data file by its name in the folder, and under its own name that
 of all before `"checksums"` and of the other entries. Near its beginning it says `"sealed": true`, so that a run whose
@@ -22,8 +22,10 @@ _TRACE = re.compile(rb'"sealed"\s*:\s*true|"checksums"\s*:\s*\{\s*"run\.json"')
 
 @dataclass(frozen=True)
 class Sums:
-    """What run.json says of the files beside it. `own`: SHA-256 of all before its checksums. `intact`: it says what it
-    said when it was sealed."""
+    """What run.json says of the files beside it.
+
+    own: SHA-256 of all before its checksums. intact: whether run.json is as it was sealed.
+    """
 
     own: str
     files: Mapping[str, str]
@@ -88,10 +90,9 @@ def of(content: bytes) -> str:
 
 def of_files(folder: Path, files: Iterable[str]) -> dict[str, str]:
     """SHA-256 of each of these files that is there. Raises OSError."""
-    found = {}
+    digests = {}
     for file in files:
-        path = folder / file
-        if path.is_file():
+        if (path := folder / file).is_file():
             with path.open("rb") as handle:
-                found[file] = hashlib.file_digest(handle, "sha256").hexdigest()
-    return found
+                digests[file] = hashlib.file_digest(handle, "sha256").hexdigest()
+    return digests

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from json import dumps, loads
 from os import write
 from typing import Any
@@ -28,25 +28,27 @@ CUT_OFF = 75
 
 
 class Channel:
-    """The pipes to the parent. Making one readies the process: see `ready_process`."""
+    """The pipes to the parent.
+
+    Making one readies the process: Ctrl-C is for the parent, and whatever a variant starts is seen as a child, also
+    when its own parent ends.
+    """
 
     def __init__(self) -> None:
-        ready_process()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if sys.platform == "linux":
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(_ANY), 0, 0, 0)  # lets py-spy attach under Yama
         self._commands = os.fdopen(os.dup(0), encoding="utf-8")
         # A number that code which counts through file numbers does not reach soon.
         self._answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 200)
-        found = os.fstat(self._answers)
-        self._pipe = found.st_dev, found.st_ino
+        self._pipe = os.fstat(self._answers)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
         os.dup2(2, 1)
         self._token = ""
-
-    def commands(self) -> Iterator[dict[str, Any]]:
-        """Commands until standard input ends."""
-        while (command := self.receive()) is not None:
-            yield command
 
     def receive(self) -> dict[str, Any] | None:
         """The next command; None when there are no more."""
@@ -60,10 +62,9 @@ class Channel:
     def is_open(self) -> bool:
         """Whether answers still lead to the pipe that was given."""
         try:
-            now = os.fstat(self._answers)
+            return os.path.samestat(os.fstat(self._answers), self._pipe)
         except OSError:
             return False
-        return (now.st_dev, now.st_ino) == self._pipe
 
     def answer(self, value: Mapping[str, Any]) -> None:
         """Answer the command that was received last."""
@@ -73,18 +74,18 @@ class Channel:
             rest = rest[write(self._answers, rest) :]
 
 
-def ready_process() -> None:
-    """Ctrl-C is for the parent, and whatever a variant starts is seen as a child, also when its parent ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # that of a child, too
-        libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(_ANY), 0, 0, 0)  # lets py-spy attach under Yama
+def serve(verbs_for: Callable[[Channel, dict[str, Any]], Mapping[str, Callable[..., Any]]]) -> None:
+    """Answer commands by the function of their verb until standard input ends; what one raises is an answer too.
 
-
-def carry_out(channel: Channel, verbs: Mapping[str, Callable[..., Any]]) -> None:
-    """Answer commands by the function of their verb until standard input ends; what one raises is an answer too."""
-    for command in channel.commands():
+    `verbs_for` gets the parent's first message, and makes all ready.
+    """
+    channel = Channel()
+    hello = channel.receive()
+    if hello is None:
+        return
+    verbs = verbs_for(channel, hello)
+    channel.answer({"ok": True})
+    while (command := channel.receive()) is not None:
         verb = command.pop("do")
         try:
             channel.answer({"ok": verbs[verb](**command)})

@@ -261,5 +261,5 @@ def _driver() -> str | None:
         output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.match(r"\s*([\d.]+)\s*$", (output.splitlines() or [""])[0])
-    return found[1] if found else None
+    version = re.match(r"\s*([\d.]+)\s*$", (output.splitlines() or [""])[0])
+    return version[1] if version else None

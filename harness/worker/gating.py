@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from time import perf_counter_ns, process_time_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
 
@@ -13,23 +14,13 @@ from llama_workbench.datasets.workloads import pieces
 from llama_workbench.variants import Build, Model
 from llama_workbench.variants.outside import OutsideVariantError
 
-from . import reference_logits
+from . import reference_logits, runners
 from .channel import in_one_line
 from .devices import Cuda
-from .gates.logits import Case, Gate, beyond, judge_component, judge_logits, judge_tokens, run_cases
+from .gates.logits import Case, Gate, beyond, case_of, judge_component, judge_logits, judge_tokens, run_cases
 from .gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
 from .gates.small import small_gate
-from .runners import (
-    GenerateRunner,
-    RequestRunner,
-    Runner,
-    component_of,
-    engine_of,
-    model_of,
-    runner_of,
-    takes_requests,
-    variant_of,
-)
+from .runners import GenerateRunner, RequestRunner, Runner, component_of, runner_of, takes_requests
 from .state import GATE_PROMPT, Bench, Subject, Worker
 from .watch import OWN_THREADS_SHARE
 
@@ -40,62 +31,56 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     A variant that raises fails its gate; the parent sees a result, not an error. A variant also fails if it leaves
     something changed behind that others would feel.
     """
-    found = _gated(worker, workload, variant)
+    result = _gated(worker, workload, variant)
     if change := worker.changed(variant, files=False):
         worker.benches[workload].subjects.pop(variant, None)
-        return {"gate": {**found["gate"], "passed": False, "detail": change}}
+        return {"gate": {**result["gate"], "passed": False, "detail": change}}
     if not worker.is_outside(variant):
         worker.watch.accept()
-    return found
+    return result
 
 
 def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     bench = worker.benches[workload]
     try:
-        subject = Subject(variant_of(worker, variant))
+        subject = Subject(runners.variant_of(worker, variant))
         of_kind = _component_gate if bench.checkpoint is None else _model_gate
         result = of_kind(worker, bench, subject, variant)
     except OutsideVariantError as error:
-        return {"gate": asdict(Gate.failed(str(error)))}
+        return {"gate": asdict(Gate(False, str(error)))}
     except Exception as error:
-        return {"gate": asdict(Gate.failed(f"raises {in_one_line(error)}"))}
-    found: dict[str, Any] = {"gate": asdict(result)}
+        return {"gate": asdict(Gate(False, f"raises {in_one_line(error)}"))}
+    answer: dict[str, Any] = {"gate": asdict(result)}
     if not result.passed:
-        return found
+        return answer
     try:
         # torch sees nothing of an engine: two of them would have the same trace. Compiled code cannot be traced.
         if bench.checkpoint is not None and subject.variant.engine is None and not subject.variant.compiled:
             subject.trace = _trace(bench, subject.variant.build)
-            kernels = attention_kernels(subject.trace)
-            digest, count = subject.trace.digest, len(subject.trace.ops)
-            found["trace"] = {"digest": digest, "ops": count, "attention_kernels": kernels}
-        found |= calibrate(worker, bench, subject, variant)
+            digest, kernels = subject.trace.digest, attention_kernels(subject.trace)
+            answer["trace"] = {"digest": digest, "ops": len(subject.trace.ops), "attention_kernels": kernels}
+        answer |= calibrate(worker, bench, subject, variant)
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=f"raises {in_one_line(error)}"))}
     bench.subjects[variant] = subject
-    return found
+    return answer
 
 
 def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
     """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
     engine, device = subject.variant.engine, worker.device.kind
 
-    def on_small_models() -> Gate:
-        def reference(geometry: str, dtype: torch.dtype) -> reference_logits.Logits:
-            return reference_logits.of_small_gate(worker, geometry, dtype)
-
-        return small_gate(subject.variant.build, reference, engine, device)
-
-    small = worker.once(("small gate", entered), on_small_models)
+    reference = partial(reference_logits.of_small_gate, worker)
+    small = worker.once(("small gate", entered), lambda: small_gate(subject.variant.build, reference, engine, device))
     if not small.passed:
         return small
     case = own_case(worker, bench)
     if engine is not None and (what := beyond(case, engine)) is not None:
         return replace(small, passed=False, detail=f"cannot do this workload ({what}: {engine.cannot[what]})")
     if engine is None or not engine.loads_once:
-        model = model_of(bench, subject.variant)
+        model = runners.model_of(bench, subject.variant)
     else:
-        model = engine_of(worker, bench, subject.variant, entered)
+        model = runners.engine_of(worker, bench, subject.variant, entered)
         subject.variant = replace(subject.variant, build=lambda *_, **__: model)
     expected = reference_logits.of_case(worker, bench, case)
     requests = takes_requests(subject.variant)
@@ -135,13 +120,7 @@ def own_case(worker: Worker, bench: Bench) -> Case:
             bench.generated = reference_logits.of_generation(worker, bench)
         tokens = torch.cat((tokens[:, : work.tokens], bench.generated[0]), dim=1)
         lengths = [work.tokens] + [1] * bench.generated[0].shape[-1]
-    steps = []
-    position = 0
-    for length in lengths:
-        if length and position + length <= bench.max_length:
-            steps.append((tokens[:, position : position + length], position))
-            position += length
-    return Case(work.name, tuple(steps))
+    return case_of(work.name, tokens[:, : bench.max_length], lengths)
 
 
 def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
@@ -156,15 +135,10 @@ def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str
 
 
 def _trace(bench: Bench, build: Build) -> Trace:
-    """The op trace of the workload's own call, caches warm, on a model built outside inference mode.
-
-    (Caches made in inference mode could not be written outside it; see `op_trace.trace`.)
-    """
-    work, checkpoint = bench.workload, bench.checkpoint
-    assert checkpoint is not None
-    context = work.context
+    """The op trace of the workload's own call, caches warm, on a model built outside inference mode (see `trace`)."""
+    work, context = bench.workload, bench.workload.context
     with torch.no_grad():
-        model = build(checkpoint.config, checkpoint.weights, max_length=bench.max_length)
+        model = build(bench.loaded.config, bench.loaded.weights, max_length=bench.max_length)
         if work.kind == "generate":
             generation = GenerateRunner(model, bench)
             generation.prepare(work.tokens, GATE_PROMPT, 1)
@@ -193,15 +167,14 @@ def _trace(bench: Bench, build: Build) -> Trace:
 def differences(worker: Worker, workload: str, pairs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Op-trace differences of (baseline, variant) pairs."""
     subjects = worker.benches[workload].subjects
-    found = []
+    entries: list[dict[str, Any]] = []
     for baseline, variant in pairs:
         ours, theirs = subjects[baseline].trace, subjects[variant].trace
-        if ours is None or theirs is None:
-            continue
-        difference = trace_difference(ours, theirs)
-        said = {"same": difference is None, "detail": difference or "", "counts": op_counts(ours, theirs)}
-        found.append({"baseline": baseline, "variant": variant, **said})
-    return found
+        if ours is not None and theirs is not None:
+            detail = trace_difference(ours, theirs)
+            entry = {"same": detail is None, "detail": detail or "", "counts": op_counts(ours, theirs)}
+            entries.append({"baseline": baseline, "variant": variant, **entry})
+    return entries
 
 
 CALIBRATION_NS, LONG_CALL_NS = 50_000_000, 500_000_000
@@ -209,7 +182,7 @@ CALIBRATION_NS, LONG_CALL_NS = 50_000_000, 500_000_000
 
 MOST_CALLS = 20
 OWN_THREADS_NS = 5_000_000
-"""Below this much CPU time nothing is said about other threads."""
+"""With less CPU time than this, other threads are not judged."""
 
 
 def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:

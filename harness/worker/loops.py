@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from llama_workbench.datasets.workloads import DECODE_ROOM
 
-from .devices import Cuda
 from .rounds import Drawn, output_places
 from .runners import Runner, runner_of
 from .state import Worker
@@ -39,25 +37,23 @@ def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, secon
         call()
         call()
         worker.wait()
-        wait_for_device = worker.device.synchronise if isinstance(worker.device, Cuda) else None
         begin = perf_counter() + lead_seconds
         while perf_counter() < begin:
             call()
         end = perf_counter() + seconds
         while perf_counter() < end or not calls_ns:
-            _profiled_call(runner, tokens, bench.take(), calls_ns, wait_for_device)
+            _profiled_call(runner, tokens, bench.take(), calls_ns, worker.device.synchronise)
     return {"calls": len(calls_ns), "median_ns": statistics.median(calls_ns), "median_error_ns": median_error(calls_ns)}
 
 
 def _profiled_call(
-    runner: Runner, length: int, prompt: int, calls_ns: list[int], wait_for_device: Callable[[], None] | None
+    runner: Runner, length: int, prompt: int, calls_ns: list[int], synchronise: Callable[[], None]
 ) -> None:
     """One call of the profiled loop; a function of its own so that a profile shows where calls begin."""
     runner.prepare(length, prompt, 1)
     start = perf_counter_ns()
     runner.call()
-    if wait_for_device is not None:
-        wait_for_device()
+    synchronise()
     calls_ns.append(perf_counter_ns() - start)
 
 
@@ -75,18 +71,11 @@ def median_error(values: Sequence[int]) -> float | None:
     return (ordered[high] - ordered[low]) / 2
 
 
-@dataclass
-class _Stretch:
-    """A variant's runner, and the outputs of its last stretch."""
-
-    runner: Runner
-    kept: list[Tensor] = field(default_factory=list)
-
-
-def _stretch_of(worker: Worker, workload: str, variant: str) -> _Stretch:
+def _stretch_of(worker: Worker, workload: str, variant: str) -> tuple[Runner, list[Tensor]]:
+    """The variant's runner for all stretches, and the outputs of the last one."""
     bench = worker.benches[workload]
     key = ("stretch", workload, variant)
-    return worker.once(key, lambda: _Stretch(runner_of(worker, bench, bench.subjects[variant].variant)))
+    return worker.once(key, lambda: (runner_of(worker, bench, bench.subjects[variant].variant), []))
 
 
 def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:
@@ -98,25 +87,24 @@ def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict
     subject = bench.subjects[variant]
     assert subject.output is not None
     with torch.inference_mode():
-        this = _stretch_of(worker, workload, variant)
-        runner = this.runner
+        runner, kept = _stretch_of(worker, workload, variant)
         count = max(round(seconds * 1e9 / subject.call_ns / runner.counts_as), seconds > 0)
         if count and (bench.once or bench.workload.kind == "generate" or runner.counts_as > 1):
             count = 1
         elif bench.workload.kind == "decode":
             count = min(count, DECODE_ROOM // 2)
-        this.kept = output_places({}, subject.output, count)
+        kept[:] = output_places({}, subject.output, count)
         runner.prepare(bench.workload.tokens, bench.take(count), count)
         worker.wait()
-        for place in this.kept:
+        for place in kept:
             place.copy_(runner.call())
     return {"calls": count * runner.counts_as}
 
 
 def stretch_outputs(worker: Worker, workload: str, variant: str, outputs: str) -> dict[str, Any]:
     """Leave an output of the last stretch in a file for the examiner."""
-    this = _stretch_of(worker, workload, variant)
+    runner, kept = _stretch_of(worker, workload, variant)
     drawn = Drawn(1)
-    drawn.keep(variant, this.runner.asked, this.kept)
+    drawn.keep(variant, runner.asked, kept)
     drawn.end_sub_round()
     return {"drawn": drawn.write(Path(outputs)), "changed": worker.changed(variant, files=False)}

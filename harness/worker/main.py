@@ -1,8 +1,7 @@
 """A fresh process that gates and times variants, one checkpoint at a time.
 
-The parent (`processes`) sends one JSON object a line on standard input and reads one JSON object a line back; what
-variants print goes to standard error. Thread count and allocator are set by the environment before torch is imported.
-The process ignores Ctrl-C (the parent decides) and dies with its parent.
+The parent (`processes`) sends commands and reads answers as `channel` says. Thread count and allocator are set by the
+environment before torch is imported. The process ignores Ctrl-C (the parent decides) and dies with its parent.
 
 The passes of the metrics are verbs of this process too: each package below `harness/metrics` may have a module `worker`
 with `VERBS`, a table of functions that take the `Worker` first.
@@ -11,7 +10,6 @@ with `VERBS`, a table of functions that take the `Worker` first.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +20,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from . import gating, loops, rounds
-from .channel import Channel, carry_out
+from .channel import Channel, serve
 from .state import Worker, open_workload
 
 METRICS = Path(__file__).resolve().parents[1] / "metrics"
@@ -50,29 +48,23 @@ VERBS: Mapping[str, Callable[..., Any]] = {
 def verbs_of_metrics() -> dict[str, Callable[..., Any]]:
     """The verbs of all passes. They are imported before any foreign code, as everything that measures is."""
     package = f"{__package__.rpartition('.')[0]}.metrics"
-    found: dict[str, Callable[..., Any]] = {}
+    verbs: dict[str, Callable[..., Any]] = {}
     for metric in iter_modules([str(METRICS)]):
         module = f"{package}.{metric.name}.worker"
         if metric.ispkg and find_spec(module) is not None:
-            found |= import_module(module).VERBS
-    return found
+            verbs |= import_module(module).VERBS
+    return verbs
 
 
-def main() -> None:
-    """Answer commands until standard input ends."""
-    if "--help" in sys.argv[1:]:
-        print(__doc__)
-        return
-    channel = Channel()
-    hello = channel.receive()
-    if hello is None:
-        return
+def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
     verbs = {**VERBS, **verbs_of_metrics()}
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
-    channel.answer({"ok": {"pid": os.getpid()}})
-    carry_out(channel, {verb: partial(function, worker) for verb, function in verbs.items()})
+    return {verb: partial(function, worker) for verb, function in verbs.items()}
 
 
 if __name__ == "__main__":
-    main()
+    if "--help" in sys.argv[1:]:
+        print(__doc__)
+    else:
+        serve(_verbs)

@@ -10,7 +10,7 @@ import hashlib
 import importlib.metadata
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from torch import Tensor
 
 from llama_workbench import variants
 from llama_workbench.datasets.cache import CacheError, partial_folder
-from llama_workbench.datasets.checkpoints import load
-from llama_workbench.variants import Model
+from llama_workbench.datasets.checkpoints import Checkpoint, load
+from llama_workbench.variants import LlamaConfig, Model
 
 from .gates.logits import Case, greedy, run_cases
-from .gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from .gates.small import SMALL_LENGTH, WEIGHTS, small_cases, small_geometries, small_weights
 from .state import Bench, Worker
 
 REFERENCE = "transformers_eager"
@@ -43,10 +43,9 @@ def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype) -> Logits:
     cases = small_cases(config)
 
     def compute() -> Logits:
-        weights = small_weights(config, dtype)
-        return run_cases(variants.get(REFERENCE).build(config, weights, max_length=SMALL_LENGTH), cases)
+        return run_cases(_reference(config, small_weights(config, dtype), SMALL_LENGTH), cases)
 
-    return remembered(worker.cache, f"small {geometry} {dtype} {SMALL_LENGTH}", cases, compute)
+    return remembered(worker.cache, f"small {WEIGHTS} {geometry} {dtype} {SMALL_LENGTH}", cases, compute)
 
 
 def of_case(worker: Worker, bench: Bench, case: Case) -> Logits:
@@ -56,10 +55,8 @@ def of_case(worker: Worker, bench: Bench, case: Case) -> Logits:
 
 def of_generation(worker: Worker, bench: Bench) -> tuple[Tensor, Tensor]:
     """What the reference generates after the gate prompt, and by how much each token led: [B, N] each."""
-    work = bench.workload
-    assert work.new_tokens is not None
-    count = work.new_tokens
-    prompt = bench.gate_prompt[:, : work.tokens].cpu()
+    count = bench.workload.new_tokens or 0
+    prompt = bench.gate_prompt[:, : bench.workload.tokens].cpu()
 
     def compute() -> Logits:
         tokens, margins = greedy(_model(worker, bench), prompt, count)
@@ -70,25 +67,26 @@ def of_generation(worker: Worker, bench: Bench) -> tuple[Tensor, Tensor]:
     return both[0].long(), both[1]
 
 
-def _wide(bench: Bench) -> torch.dtype:
-    assert bench.checkpoint is not None
-    return torch.float64 if bench.checkpoint.parameters < WIDE_PARAMETERS else torch.float32
+def _wide(checkpoint: Checkpoint) -> torch.dtype:
+    return torch.float64 if checkpoint.parameters < WIDE_PARAMETERS else torch.float32
 
 
 def _name(bench: Bench) -> str:
-    assert bench.checkpoint is not None
-    return f"{bench.checkpoint.digest} {bench.workload.dtype} {_wide(bench)}"
+    return f"{bench.loaded.digest} {bench.workload.dtype} {_wide(bench.loaded)}"
 
 
 def _model(worker: Worker, bench: Bench) -> Model:
     """The reference, always on the CPU: variants on every device are held to the same logits."""
-    checkpoint = bench.checkpoint
-    assert checkpoint is not None
+    checkpoint = bench.loaded
     if worker.device.kind != "cpu":
         assert bench.source is not None
         checkpoint = load(bench.source, dtype=bench.dtype, cache=worker.cache)
-    weights = {name: tensor.to(_wide(bench)) for name, tensor in checkpoint.weights.items()}
-    return variants.get(REFERENCE).build(checkpoint.config, weights, max_length=bench.max_length)
+    weights = {name: tensor.to(_wide(checkpoint)) for name, tensor in checkpoint.weights.items()}
+    return _reference(checkpoint.config, weights, bench.max_length)
+
+
+def _reference(config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int) -> Model:
+    return variants.get(REFERENCE).build(config, weights, max_length=max_length)
 
 
 def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[[], Logits]) -> Logits:

@@ -1,12 +1,7 @@
 """The loop of every round: all sides rebuilt in random order, then sampled in turns, each time in a new random order.
 
 A side is whatever takes turns: a variant, its instrumented twin, or a kernel. What is built and what a sample is, the
-caller decides.
-
-    with rebuilt(worker, rng, places, build) as round_:
-        for sub_round in range(count):
-            for position, side, runner in round_.turns():
-                ...
+caller decides. `rebuilt` opens a round, and `Rebuilt.turns` gives one sub-round.
 """
 
 from __future__ import annotations
@@ -41,9 +36,8 @@ class Rebuilt(Generic[Side]):
     def turns(self) -> Iterator[tuple[int, Side, Runner]]:
         """One sub-round: position, side and runner of every side, in random order.
 
-        Keeping compared variants adjacent would lower the spread of a difference by a third. But then a variant with
-        many partners has other neighbours than its twin, and A/A controls on µs operations showed that (0.4 %). A plain
-        shuffle makes every pair exchangeable.
+        Keeping compared variants adjacent would lower the spread of a difference by a third, but a variant with many
+        partners would have other neighbours than its twin: A/A controls on µs operations showed that (0.4 %).
         """
         for position, side in enumerate(self.rng.sample(list(self.places), len(self.places))):
             self.worker.mark(self.places[side])

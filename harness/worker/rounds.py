@@ -265,11 +265,10 @@ class _Round:
             spent = self.worker.device.sample(runner, count, kept)
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
             subject.growth_bytes += max(0, faults) * resource.getpagesize()
-            position_and_length = (sub_round, position, length)
-            wall_ns = spent.wall_ns - runner.uncounted_ns
-            times = (count * runner.counts_as, spent.cpu_ns, wall_ns, faults, *runner.first_ns())
-            device_ns = (spent.device_ns, runner.first_device_ns())
-            self.samples.append(Sample(name, *position_and_length, *times, *device_ns))
+            times = (count * runner.counts_as, spent.cpu_ns, spent.wall_ns - runner.uncounted_ns, faults)
+            first_cpu_ns, first_wall_ns, first_device_ns = runner.first_ns()
+            first = (first_cpu_ns, first_wall_ns, spent.device_ns, first_device_ns)
+            self.samples.append(Sample(name, sub_round, position, length, *times, *first))
             self._look(name, runner, spent, kept, runner.asked[primed:])
         self.drawn.end_sub_round()
 

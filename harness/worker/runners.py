@@ -67,9 +67,8 @@ def takes_requests(variant: Variant) -> bool:
 
 def model_of(bench: Bench, variant: Variant) -> Model:
     """The variant's model with the bench's checkpoint, built anew."""
-    assert bench.checkpoint is not None
     with torch.inference_mode():
-        return variant.build(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+        return variant.build(bench.loaded.config, bench.loaded.weights, max_length=bench.max_length)
 
 
 def engine_of(worker: Worker, bench: Bench, variant: Variant, entered: str) -> Model:
@@ -138,24 +137,17 @@ class Runner:
         self.asked: list[tuple[int, int]] = []
         self.calls: deque[Tensor] = deque()
 
-    def take(self, length: int, prompt: int, repeats: int) -> None:
-        """Whole prompts of `length` tokens, one for each call."""
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        """Here: whole prompts of `length` tokens, one for each call."""
         self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
         self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
-
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        raise NotImplementedError
 
     def call(self) -> Tensor:
         raise NotImplementedError
 
-    def first_ns(self) -> tuple[int, int]:
-        """CPU and wall time until the last call's first token was there; 0 where nothing is generated."""
-        return 0, 0
-
-    def first_device_ns(self) -> int:
-        """The same by the clock of a device that is not the CPU; 0 where there is none."""
-        return 0
+    def first_ns(self) -> tuple[int, int, int]:
+        """CPU, wall and device time until the last call's first token was there; 0 for what there is none of."""
+        return 0, 0, 0
 
 
 class PrefillRunner(Runner):
@@ -163,12 +155,11 @@ class PrefillRunner(Runner):
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         context = self.bench.workload.context
-        sequences = [self.bench.tokens(number, context + length) for number in range(prompt, prompt + repeats)]
-        self.asked = [(number, context + length) for number in range(prompt, prompt + repeats)]
-        self.calls = deque(tokens[:, context:] for tokens in sequences)
+        super().prepare(context + length, prompt, repeats)
         if context:
             self.model.reset()
-            self.model.forward(sequences[0][:, :context], 0)
+            self.model.forward(self.calls[0][:, :context], 0)
+            self.calls = deque(tokens[:, context:] for tokens in self.calls)
 
     def call(self) -> Tensor:
         tokens = self.calls.popleft()
@@ -205,21 +196,16 @@ class DecodeRunner(Runner):
         self.prompt = 0
         self.steps: list[Tensor] = []
 
-    def start(self, prompt: int) -> None:
-        """Fill the context and cut the tokens to come, so that slicing them is not timed."""
-        context = self.bench.workload.context
-        sequence = self.bench.tokens(prompt, min(context + DECODE_ROOM, self.bench.max_length))
-        self.model.reset()
-        if context:
-            self.model.forward(sequence[:, :context], 0)
-        self.prompt = prompt
-        self.position = context
-        self.steps = list(sequence[:, context:].split(1, dim=1))
-
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
         """Continue the last sequence. A new one starts, from `prompt`, only where it has no room for so many tokens."""
-        if not self.steps or self.position + repeats > self.bench.workload.context + DECODE_ROOM:
-            self.start(prompt)
+        context = self.bench.workload.context
+        if not self.steps or self.position + repeats > context + DECODE_ROOM:
+            sequence = self.bench.tokens(prompt, min(context + DECODE_ROOM, self.bench.max_length))
+            self.model.reset()
+            if context:
+                self.model.forward(sequence[:, :context], 0)
+            self.prompt, self.position = prompt, context
+            self.steps = list(sequence[:, context:].split(1, dim=1))  # here, so that slicing them is not timed
         self.asked = [(self.prompt, self.position + call + 1) for call in range(repeats)]
 
     def call(self) -> Tensor:
@@ -229,31 +215,36 @@ class DecodeRunner(Runner):
 
 
 class GenerateRunner(Runner):
-    """A new sequence from its prompt to its last token, [B, N]. The clock is read at the first token as well."""
+    """A new sequence from its prompt to its last token, [B, N]. The clocks are read at the first token as well.
+
+    marks: at the start of the last call, and at its first token.
+    """
+
+    marks: tuple[Any, Any]
 
     def __init__(self, model: Model, bench: Bench) -> None:
         super().__init__(model, bench)
         self.count = bench.workload.new_tokens or 0
         self.tokens = self.generated = bench.gate_prompt[:, :1]
         self.first_token = torch.empty(bench.workload.batch, dtype=torch.long, device=self.tokens.device)
-        self.first = (0, 0)
 
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        self.take(length, prompt, repeats)
+    def mark(self) -> Any:
+        """CPU and wall time now."""
+        return thread_time_ns(), perf_counter_ns()
 
     def call(self) -> Tensor:
-        wall = perf_counter_ns()
-        cpu = thread_time_ns()
+        begun = self.mark()
         self.tokens = self.calls.popleft()
         stream = generate(self.model, self.tokens, self.count)
         first = next(stream)
         self.first_token.copy_(first)  # it is there when it has been read
-        self.first = (thread_time_ns() - cpu, perf_counter_ns() - wall)
+        self.marks = begun, self.mark()
         self.generated = torch.stack([first, *stream], dim=1)
         return self.generated
 
-    def first_ns(self) -> tuple[int, int]:
-        return self.first
+    def first_ns(self) -> tuple[int, int, int]:
+        (begun_cpu, begun_wall), (cpu, wall) = self.marks
+        return cpu - begun_cpu, wall - begun_wall, 0
 
     def next_logits(self) -> Tensor:
         """Logits [B, V] after the last token: what the timed call left in the caches shows in them."""
@@ -267,18 +258,11 @@ class QueuedGenerateRunner(GenerateRunner):
         super().__init__(model, bench)
         self.device = device
 
-    def call(self) -> Tensor:
-        self.start = self.device.mark()
-        self.tokens = self.calls.popleft()
-        stream = generate(self.model, self.tokens, self.count)
-        first = next(stream)
-        self.first_token.copy_(first)
-        self.first_event = self.device.mark()
-        self.generated = torch.stack([first, *stream], dim=1)
-        return self.generated
+    def mark(self) -> torch.cuda.Event:
+        return self.device.mark()
 
-    def first_device_ns(self) -> int:
-        return self.device.between_ns(self.start, self.first_event)
+    def first_ns(self) -> tuple[int, int, int]:
+        return 0, 0, self.device.between_ns(*self.marks)
 
 
 class RequestRunner(Runner):
@@ -293,11 +277,10 @@ class RequestRunner(Runner):
         self.work = bench.workload
         if self.work.kind == "decode":
             self.counts_as = DECODED
-        self.generated = bench.gate_prompt[:, :1]
-        self.first = (0, 0)
+        self.first = (0, 0, 0)
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        self.take(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
+        super().prepare(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
 
     def call(self) -> Tensor:
         tokens = self.calls.popleft()
@@ -310,11 +293,10 @@ class RequestRunner(Runner):
         self.uncounted_ns = perf_counter_ns() - wall
         if self.work.kind == "decode":
             return self.model.generate(tokens, 1 + DECODED)
-        self.first = (cpu, self.uncounted_ns)
-        self.generated = self.model.generate(tokens, self.work.new_tokens)
-        return self.generated
+        self.first = (cpu, self.uncounted_ns, 0)
+        return self.model.generate(tokens, self.work.new_tokens)
 
-    def first_ns(self) -> tuple[int, int]:
+    def first_ns(self) -> tuple[int, int, int]:
         return self.first
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -72,8 +72,7 @@ class Bench:
     def once(self) -> bool:
         """Whether each call needs a `prepare` of its own.
 
-        A second call of the same length would find what the first one cached. After a context, it would come behind the
-        first in a cache to which keys are appended.
+        A second call of the same length would find what the first cached; after a context, it would come behind it.
         """
         return self.workload.lengths != "repeated" or (self.workload.kind == "prefill" and self.workload.context > 0)
 
@@ -82,6 +81,12 @@ class Bench:
         """Bytes of the checkpoint's tensors; a tied head counts once."""
         tensors = self.checkpoint.weights.values() if self.checkpoint else ()
         return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors}.values())
+
+    @property
+    def loaded(self) -> Checkpoint:
+        """The checkpoint of a workload that is no component."""
+        assert self.checkpoint is not None
+        return self.checkpoint
 
     def take(self, count: int = 1) -> int:
         """The first of `count` numbers of prompts that no call was given yet."""
@@ -106,7 +111,7 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """The state of a measuring process: what it was told at its start, and what its verbs keep from each other's calls.
+    """The state of a measuring process: what the parent sent at its start, and what its verbs keep for each other.
 
     process: its number in the run. added: name of an added variant → FILE:FUNCTION. draw: decides which prompts are
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an
@@ -151,7 +156,7 @@ class Worker:
         """What `make` gave at the first call with this key."""
         if key not in self._made:
             self._made[key] = make()
-        return cast(Made, self._made[key])
+        return self._made[key]
 
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code."""

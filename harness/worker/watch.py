@@ -25,6 +25,8 @@ import torch
 from torch.nn import functional
 from torch.nn.modules import module as modules
 
+from llama_workbench.datasets.files import shortened
+
 from ..machine.environment import cpu_ns_of
 
 OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
@@ -61,27 +63,6 @@ class Setting(NamedTuple):
     restore: Callable[[Any], Any] | None = None
 
 
-def _flushes_denormals() -> bool:
-    return _TINY * 1.0 == 0.0
-
-
-def _hooks() -> tuple[int, ...]:
-    return tuple(map(len, _HOOKS))
-
-
-def _timers() -> tuple[float, ...]:
-    return tuple(signal.getitimer(timer)[1] for timer in _TIMERS)
-
-
-def _no_timers(_: object) -> None:
-    for timer in _TIMERS:
-        signal.setitimer(timer, 0)
-
-
-def _limits() -> tuple[tuple[int, int], ...]:
-    return tuple(map(resource.getrlimit, (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)))
-
-
 def _fused_attention() -> tuple[bool, ...]:
     cuda = torch.backends.cuda
     return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()
@@ -89,7 +70,8 @@ def _fused_attention() -> tuple[bool, ...]:
 
 def _set_fused_attention(value: tuple[bool, ...]) -> None:
     cuda = torch.backends.cuda
-    for enable, wanted in zip((cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_math_sdp), value):  # noqa: B905
+    enables = (cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_math_sdp)
+    for enable, wanted in zip(enables, value, strict=True):
         enable(wanted)
 
 
@@ -97,7 +79,7 @@ SETTINGS = (
     Setting("the number of torch threads", torch.get_num_threads, torch.set_num_threads),
     Setting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
     Setting("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled),
-    Setting("whether tiny numbers count as 0", _flushes_denormals, torch.set_flush_denormal),
+    Setting("whether tiny numbers count as 0", lambda: _TINY * 1.0 == 0.0, torch.set_flush_denormal),
     Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting(
         "deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
@@ -109,7 +91,7 @@ SETTINGS = (
     Setting("torch's profiler", torch._C._autograd._profiler_enabled),
     Setting("torch's default device or function modes", torch._C._len_torch_function_stack),
     Setting("torch's dispatch modes", torch._C._len_torch_dispatch_stack),
-    Setting("torch's hooks for all modules", _hooks, lambda _: [table.clear() for table in _HOOKS]),
+    Setting("torch's hooks for all modules", lambda: [*map(len, _HOOKS)], lambda _: [each.clear() for each in _HOOKS]),
     Setting("whether CUDA is used", torch.cuda.is_initialized),
     Setting("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Setting("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
@@ -125,36 +107,42 @@ SETTINGS = (
     Setting("the working directory", os.getcwd, os.chdir),
 )  # fmt: skip
 
-SLOW_SETTINGS = (Setting("the limits of the process", _limits), Setting("timers", _timers, _no_timers))
+_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)
+SLOW_SETTINGS = (
+    Setting("the limits of the process", lambda: tuple(map(resource.getrlimit, _LIMITS))),
+    Setting(
+        "timers",
+        lambda: tuple(signal.getitimer(timer)[1] for timer in _TIMERS),
+        lambda _: [signal.setitimer(timer, 0) for timer in _TIMERS],
+    ),
+)
 """Checked after foreign code only: each takes ten microseconds."""
 
 
 class _Names:
-    """Everything that one namespace holds, to detect what was replaced."""
+    """Everything that a module or class holds, or these `names` of it, to detect what was replaced."""
 
-    def __init__(self, what: str, namespace: Mapping[str, Any], owner: Any, names: list[str] | None = None) -> None:
-        self.what, self.namespace, self.owner = what, namespace, owner
-        self.saved = dict(namespace) if names is None else {name: namespace[name] for name in names}
-        self.whole = names is None
+    def __init__(self, what: str, owner: Any, names: list[str] | None = None) -> None:
+        self.what, self.owner, self.names = what, owner, names
+        self.content = vars(owner)  # bound here: foreign code may replace `vars`
+        self.save()
 
-    def anew(self) -> _Names:
-        """The same namespace with its present content."""
-        return _Names(self.what, self.namespace, self.owner, None if self.whole else list(self.saved))
+    def save(self) -> None:
+        """Take the present content for the right one."""
+        self.saved = dict(self.content) if self.names is None else {name: self.content[name] for name in self.names}
 
     def changed(self) -> list[str]:
         """Names that were replaced, added or removed; they are restored."""
-        if self.whole and self.namespace == self.saved:
+        content, gone = self.content, object()
+        if self.names is None and content == self.saved:
             return []
-        gone = object()
-        found = [name for name, value in self.saved.items() if self.namespace.get(name, gone) is not value]
-        for name in found:
+        replaced = [name for name, value in self.saved.items() if content.get(name, gone) is not value]
+        added = [name for name in content if name not in self.saved] if self.names is None else []
+        for name in replaced:
             setattr(self.owner, name, self.saved[name])
-        if self.whole:
-            added = [name for name in self.namespace if name not in self.saved]
-            found += added
-            for name in added:
-                delattr(self.owner, name)
-        return found
+        for name in added:
+            delattr(self.owner, name)
+        return replaced + added
 
 
 @dataclass
@@ -184,12 +172,12 @@ class Watch:
         self._settings = [(setting, setting.read()) for setting in SETTINGS]
         self._slow_settings = [(setting, setting.read()) for setting in SLOW_SETTINGS]
         self._names = [
-            _Names("torch.{}", vars(torch), torch, _OPS),
-            _Names("torch.nn.functional.{}", vars(functional), functional),
-            _Names("torch.Tensor.{}", torch.Tensor.__dict__, torch.Tensor),
-            _Names("the built-in {}", vars(builtins), builtins),
-            _Names("time.{}", vars(time), time),
-            _Names("gc.{}", vars(gc), gc),
+            _Names("torch.{}", torch, _OPS),
+            _Names("torch.nn.functional.{}", functional),
+            _Names("torch.Tensor.{}", torch.Tensor),
+            _Names("the built-in {}", builtins),
+            _Names("time.{}", time),
+            _Names("gc.{}", gc),
         ]
         self._weights: dict[int, dict[str, float]] = {}
         self._helpers: dict[int, int] = {}  # process that may stay → its CPU time when that was found
@@ -199,7 +187,8 @@ class Watch:
     def accept(self) -> None:
         """Take the present state for the right one: our code was imported, built or called."""
         self._settings = [(setting, setting.read()) for setting, _ in self._settings]
-        self._names = [names.anew() for names in self._names]
+        for names in self._names:
+            names.save()
         self._accept_files()
 
     def _accept_files(self) -> None:
@@ -215,13 +204,13 @@ class Watch:
         `trusted`: it is our code, which may open files and run a compiler. `files`: files that it left open count as
         well (a model may open some while it is built).
         """
-        said = _changed_setting(self._settings)
+        change = _changed_setting(self._settings)
         if trusted:
             if self.beside_foreign:  # or the next foreign variant would be blamed for our files and processes
                 self._accept_files()
-            return said
-        said = (
-            said
+            return change
+        change = (
+            change
             or _changed_setting(self._slow_settings)
             or self._changed_name()
             or self._processes(timed=files)
@@ -231,7 +220,7 @@ class Watch:
             if thread not in self._threads:
                 self._threads.add(thread)
                 self.threads_of[thread] = name
-        return said
+        return change
 
     def _changed_name(self) -> str | None:
         for names in self._names:
@@ -240,10 +229,10 @@ class Watch:
         return None
 
     def _changed_files(self, files: bool) -> str | None:
-        found = _descriptors()
-        closed = [number for number, what in self._open.items() if found.get(number) != what]
-        opened = [number for number in found if number not in self._open]
-        self._open = found
+        now = _descriptors()
+        closed = [number for number, what in self._open.items() if now.get(number) != what]
+        opened = [number for number in now if number not in self._open]
+        self._open = now
         if closed:
             return CLOSED
         if opened and files:
@@ -255,30 +244,28 @@ class Watch:
 
         Those that it starts while it is built or gated (a compiler's, for example) may stay if they do nothing then.
         """
-        found = _children()
+        children = _children()
         seconds, self._children_seconds = self._children_seconds, _children_seconds()
-        said = None
+        change = None
         if timed:
-            new = [child for child in found if child not in self._helpers]
-            busy = [c for c, before in self._helpers.items() if c in found and _cpu_ns(c) - before > OWN_THREADS_NS]
+            new = [child for child in children if child not in self._helpers]
+            busy = [c for c, before in self._helpers.items() if c in children and _cpu_ns(c) - before > OWN_THREADS_NS]
             for child in [*new, *busy]:
                 with suppress(OSError):
                     os.kill(child, signal.SIGKILL)
                     os.waitpid(child, 0)
             if new:
-                said = "starts a process of its own, and leaves it running"
+                change = "starts a process of its own, and leaves it running"
             elif busy or self._children_seconds > seconds:
-                said = "has processes of its own compute"
-        self._helpers |= {child: _cpu_ns(child) for child in found if not timed or child not in self._helpers}
-        return said
-
-    # -- who computes --------------------------------------------------------------------------------------------
+                change = "has processes of its own compute"
+        self._helpers |= {child: _cpu_ns(child) for child in children if not timed or child not in self._helpers}
+        return change
 
     def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether somebody wrote into the weights that all variants share, judged by a sample of their values."""
-        found = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
-        known = self._weights.setdefault(id(weights), found)
-        return found != known
+        sums = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
+        known = self._weights.setdefault(id(weights), sums)
+        return sums != known
 
     def spent(self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int) -> None:
         """Note what a sample of `name` used: CPU time of the process and of its other threads, wall time, waits."""
@@ -294,43 +281,38 @@ class Watch:
 
         `by_wall`: variants that are timed by wall time, which may compute in other threads.
         """
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for name, turn in self.turns.items():
-            if name in by_wall and turn.process_ns > MOST_CORES * turn.wall_ns + OWN_THREADS_NS:
-                cores = turn.process_ns / turn.wall_ns
-                found[name] = f"computes on {cores:.1f} cores at once, and the workload gives it one"
-            elif turn.others_ns > max(OWN_THREADS_SHARE * turn.process_ns, OWN_THREADS_NS) and name not in by_wall:
-                busy = {self.threads_of[thread] for thread in _listed("task") if thread in self.threads_of} - by_wall
-                for owner in busy or {name}:
-                    share = turn.others_ns / turn.process_ns
-                    found[owner] = (
-                        f"computes in threads of its own since it passed its gate ({share:.0%} of the processor time)"
-                        if owner == name or not busy
-                        else f"has threads of its own that compute while {name} is timed"
-                    )
-            elif (
-                name not in by_wall
-                and turn.waits >= turn.calls
-                and turn.wall_ns - turn.process_ns > max(WAITING_SHARE * turn.wall_ns, OWN_THREADS_NS)
-            ):
-                found[name] = (
-                    f"waits for {(turn.wall_ns - turn.process_ns) / turn.wall_ns:.0%} of its time, in every call: "
-                    "something else computes for it"
-                )
-        # What was found is told once: the variant gets no turns any more that would make its old ones be forgotten.
-        self.turns = {} if found else {name: turn for name, turn in self.turns.items() if turn.wall_ns < LOOKED_AT_NS}
-        return found
+            process_ns, others_ns, wall_ns = turn.process_ns, turn.others_ns, turn.wall_ns
+            waited_ns = wall_ns - process_ns
+            if name in by_wall:
+                if process_ns > MOST_CORES * wall_ns + OWN_THREADS_NS:
+                    cores = process_ns / wall_ns
+                    reasons[name] = f"computes on {cores:.1f} cores at once, and the workload gives it one"
+            elif others_ns > max(OWN_THREADS_SHARE * process_ns, OWN_THREADS_NS):
+                owners = {self.threads_of[thread] for thread in _listed("task") if thread in self.threads_of} - by_wall
+                reasons |= dict.fromkeys(owners, f"has threads of its own that compute while {name} is timed")
+                if name in owners or not owners:
+                    share = f"{others_ns / process_ns:.0%} of the processor time"
+                    reasons[name] = f"computes in threads of its own since it passed its gate ({share})"
+            elif turn.waits >= turn.calls and waited_ns > max(WAITING_SHARE * wall_ns, OWN_THREADS_NS):
+                share = f"{waited_ns / wall_ns:.0%} of its time"
+                reasons[name] = f"waits for {share}, in every call: something else computes for it"
+        # Reported once: the variant gets no more turns, so nothing else would clear what it used.
+        self.turns = {} if reasons else {key: turn for key, turn in self.turns.items() if turn.wall_ns < LOOKED_AT_NS}
+        return reasons
 
 
 def _changed_setting(settings: Iterable[tuple[Setting, Any]]) -> str | None:
-    said = None
+    change = None
     for setting, wanted in settings:
-        found = setting.read()
-        if found != wanted:
-            said = f"changes {setting.what} for everybody, from {_shown(wanted)} to {_shown(found)}"
+        value = setting.read()
+        if value != wanted:
+            before, after = (shortened(str(each), 60) for each in (wanted, value))
+            change = f"changes {setting.what} for everybody, from {before} to {after}"
             if setting.restore is not None:
                 setting.restore(wanted)
-    return said
+    return change
 
 
 def waits() -> int:
@@ -344,19 +326,19 @@ def _listed(what: str) -> list[str]:
 
 def _descriptors() -> dict[str, str]:
     """Number of an open file → what it is."""
-    found = {}
+    files = {}
     for number in _listed("fd"):
         with suppress(OSError):  # the file of the listing itself is closed
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return found
+            files[number] = os.readlink(f"/proc/self/fd/{number}")
+    return files
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for thread in _listed("task"):
         with suppress(OSError):
-            found += [int(child) for child in Path(f"/proc/self/task/{thread}/children").read_bytes().split()]
-    return found
+            children += [int(child) for child in Path(f"/proc/self/task/{thread}/children").read_bytes().split()]
+    return children
 
 
 def _cpu_ns(process: int) -> int:
@@ -369,8 +351,3 @@ def _cpu_ns(process: int) -> int:
 def _children_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

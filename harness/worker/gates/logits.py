@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,19 +31,25 @@ class Case:
     steps: tuple[tuple[Tensor, int], ...]
 
 
+def case_of(name: str, tokens: Tensor, lengths: Iterable[int]) -> Case:
+    """Calls of these lengths one after another along `tokens` [B, T], without those that T leaves no room for."""
+    steps, position = [], 0
+    for length in lengths:
+        if length and position + length <= tokens.shape[1]:
+            steps.append((tokens[:, position : position + length], position))
+            position += length
+    return Case(name, tuple(steps))
+
+
 @dataclass(frozen=True)
 class Gate:
     """Whether a variant's logits may be trusted. Errors and tolerance are shares of the largest reference logit."""
 
     passed: bool
-    cases: int
-    max_error: float
-    tolerance: float
     detail: str
-
-    @classmethod
-    def failed(cls, detail: str, *, cases: int = 0, error: float = math.inf, tolerance: float = 0.0) -> Gate:
-        return cls(False, cases, error, tolerance, detail)
+    cases: int = 0
+    max_error: float = math.inf
+    tolerance: float = 0.0
 
 
 def run_cases(model: Model, cases: Sequence[Case], device: str = "cpu") -> list[list[Tensor]]:
@@ -87,33 +95,25 @@ def judge_logits(
                 off = f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})"
                 fault = off if error > tolerance else ""
             if fault:
-                detail = f"{case.name}, call {step + 1}: {fault}"
-                return Gate.failed(detail, cases=len(cases), error=error, tolerance=tolerance)
+                return Gate(False, f"{case.name}, call {step + 1}: {fault}", len(cases), error, tolerance)
             worst = max(worst, error)
-    return Gate(True, len(cases), worst, tolerance, f"{len(cases)} cases")
-
-
-class _WithMargins:
-    """A model that records at each call by how much the best logit led."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.reset = model.reset
-        self.margins: list[Tensor] = []
-
-    def forward(self, tokens: Tensor, position: int) -> Tensor:
-        logits = self.model.forward(tokens, position)
-        best = logits.topk(2, dim=-1).values  # [B, 2]
-        self.margins.append((best[:, 0] - best[:, 1]) / logits.abs().max())
-        return logits
+    return Gate(True, f"{len(cases)} cases", len(cases), worst, tolerance)
 
 
 def greedy(model: Model, prompt: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """A reference's generation: tokens [B, N], and by how much each led, as a share of that call's largest logit."""
-    watched = _WithMargins(model)
+    margins: list[Tensor] = []
+
+    def forward(tokens: Tensor, position: int) -> Tensor:
+        logits = model.forward(tokens, position)
+        best = logits.topk(2, dim=-1).values  # [B, 2]
+        margins.append((best[:, 0] - best[:, 1]) / logits.abs().max())
+        return logits
+
+    watched: Any = SimpleNamespace(reset=model.reset, forward=forward)
     with torch.inference_mode():
         tokens = torch.stack(list(generate(watched, prompt, count)), dim=1)
-        return tokens, torch.stack(watched.margins, dim=1)
+        return tokens, torch.stack(margins, dim=1)
 
 
 def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dtype) -> str | None:
@@ -153,12 +153,11 @@ TOLERANCE = TOLERANCES[torch.float32]
 
 def judge_component(got: Tensor, expected: Tensor) -> Gate:
     """Compare a result with the right one, both float64."""
-    if got.shape != expected.shape:
-        return Gate.failed(f"{list(got.shape)} for {list(expected.shape)}", cases=1, tolerance=TOLERANCE)
     error = component_error(got, expected)
-    if not error <= TOLERANCE:
-        return Gate.failed(f"off by {error:.1e} of the largest value", cases=1, error=error, tolerance=TOLERANCE)
-    return Gate(True, 1, error, TOLERANCE, "1 case")
+    fault = "" if error <= TOLERANCE else f"off by {error:.1e} of the largest value"
+    if got.shape != expected.shape:
+        fault = f"{list(got.shape)} for {list(expected.shape)}"
+    return Gate(not fault, fault or "1 case", 1, error, TOLERANCE)
 
 
 def component_error(got: Tensor, expected: Tensor) -> float:

@@ -67,8 +67,8 @@ def trace_difference(baseline: Trace, variant: Trace) -> str | None:
 def op_counts(baseline: Trace, variant: Trace) -> list[tuple[str, int, int]]:
     """Ops that one side runs more often: (name, times in the baseline, times in the variant), largest gap first."""
     ours, theirs = (Counter(op.split("(")[0].removeprefix("aten.") for op in side.ops) for side in (baseline, variant))
-    found = [(name, ours[name], theirs[name]) for name in {*ours, *theirs} if ours[name] != theirs[name]]
-    return sorted(found, key=lambda row: (-abs(row[2] - row[1]), row[0]))
+    rows = [(name, ours[name], theirs[name]) for name in {*ours, *theirs} if ours[name] != theirs[name]]
+    return sorted(rows, key=lambda row: (-abs(row[2] - row[1]), row[0]))
 
 
 def _short(op: str) -> str:

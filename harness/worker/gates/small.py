@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,16 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from llama_workbench.datasets.shape import stored_shapes
 from llama_workbench.variants import Build, Engine, LlamaConfig, RopeScaling
 
 from ..channel import in_one_line
-from .logits import TOLERANCES, Case, Gate, beyond, greedy, judge_logits, judge_tokens, run_cases
+from .logits import TOLERANCES, Case, Gate, beyond, case_of, greedy, judge_logits, judge_tokens, run_cases
 
 SMALL_LENGTH = 48
 """max_length of the small gate's models; its last case fills it."""
 
 GENERATED = 6
 """Tokens that the small gate asks an engine for."""
+
+WEIGHTS = 2
+"""Version of `small_weights`, by which `reference_logits` keeps the reference's logits on them."""
+
+EMBEDDING = "model.embed_tokens.weight"
 
 Reference = Callable[[str, torch.dtype], Sequence[Sequence[Tensor]]]
 """(geometry, dtype) → the reference's logits, in the order of `small_cases`."""
@@ -37,32 +44,20 @@ def small_geometries() -> dict[str, LlamaConfig]:
 
 
 def small_weights(config: LlamaConfig, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Seeded normal weights of the small gate, scaled so that activations keep their size."""
+    """Seeded weights of the small gate: norms about 1, all else normal and scaled so that activations keep their size.
+
+    Whoever changes them counts WEIGHTS up.
+    """
     generator = torch.Generator().manual_seed(1234)
-
-    def normal(*shape: int, scale: float = 1.0) -> Tensor:
-        return (torch.randn(*shape, generator=generator, dtype=torch.float64) * scale).to(dtype)
-
-    hidden, head_dim, inner = config.hidden_size, config.head_dim, config.intermediate_size
-    shapes = {
-        "self_attn.q_proj": (config.num_attention_heads * head_dim, hidden),
-        "self_attn.k_proj": (config.num_key_value_heads * head_dim, hidden),
-        "self_attn.v_proj": (config.num_key_value_heads * head_dim, hidden),
-        "self_attn.o_proj": (hidden, config.num_attention_heads * head_dim),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-    }
-    weights = {"model.embed_tokens.weight": normal(config.vocab_size, hidden)}
-    for layer in range(config.num_hidden_layers):
-        for name, (rows, columns) in shapes.items():
-            weights[f"model.layers.{layer}.{name}.weight"] = normal(rows, columns, scale=columns**-0.5)
-        for name in ("input_layernorm", "post_attention_layernorm"):
-            weights[f"model.layers.{layer}.{name}.weight"] = 1 + 0.1 * normal(hidden)
-    weights["model.norm.weight"] = 1 + 0.1 * normal(hidden)
-    tied = weights["model.embed_tokens.weight"]
-    weights["lm_head.weight"] = tied if config.tie_word_embeddings else normal(config.vocab_size, hidden, scale=0.125)
-    return weights
+    weights: dict[str, Tensor] = {}
+    for name, shape in stored_shapes(config).items():
+        values = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        if len(shape) == 1:
+            values = 1 + 0.1 * values
+        elif name != EMBEDDING:
+            values *= shape[1] ** -0.5
+        weights[name] = values.to(dtype)
+    return {"lm_head.weight": weights[EMBEDDING], **weights}
 
 
 def small_cases(config: LlamaConfig) -> list[Case]:
@@ -71,11 +66,7 @@ def small_cases(config: LlamaConfig) -> list[Case]:
     tokens = torch.randint(0, config.vocab_size, (3, SMALL_LENGTH), generator=generator)
 
     def case(name: str, batch: int, *lengths: int) -> Case:
-        steps, position = [], 0
-        for length in lengths:
-            steps.append((tokens[:batch, position : position + length], position))
-            position += length
-        return Case(name, tuple(steps))
+        return case_of(name, tokens[:batch], lengths)
 
     return [
         case("prefill", 1, 13),
@@ -97,8 +88,8 @@ def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) ->
             tokens = model.generate(prompt, GENERATED)
         if wrong := judge_tokens(tokens, expected, margins, dtype):
             detail = f"generated, {prompt.shape[1]} tokens: {wrong}"
-            return Gate.failed(detail, cases=len(prompts), tolerance=TOLERANCES[dtype])
-    return Gate(True, len(prompts), 0.0, TOLERANCES[dtype], f"{len(prompts)} generated")
+            return Gate(False, detail, len(prompts), tolerance=TOLERANCES[dtype])
+    return Gate(True, f"{len(prompts)} generated", len(prompts), 0.0, TOLERANCES[dtype])
 
 
 def small_gate(build: Build, reference: Reference, engine: Engine | None = None, device: str = "cpu") -> Gate:
@@ -113,20 +104,20 @@ def small_gate(build: Build, reference: Reference, engine: Engine | None = None,
         try:
             gate = _small_gate(build, reference, torch.float32, engine, device)
         except Exception as error:
-            return Gate.failed(f"raises {in_one_line(error)}")
+            return Gate(False, f"raises {in_one_line(error)}")
         return replace(gate, detail=f"{gate.detail}, in float32 (float64: {type(in_double).__name__})")
 
 
 def _small_gate(build: Build, reference: Reference, dtype: torch.dtype, engine: Engine | None, device: str) -> Gate:
-    gates = []
-    left_out: dict[str, int] = {}
+    gates: list[Gate] = []
+    left_out: Counter[str] = Counter()
     for name, config in small_geometries().items():
         weights = {name: weight.to(device) for name, weight in small_weights(config, dtype).items()}
         model = build(config, weights, max_length=SMALL_LENGTH)
         cases, expected = [], []
         for case, logits in zip(small_cases(config), reference(name, dtype), strict=True):
             if (missing := beyond(case, engine)) is not None:
-                left_out[missing] = left_out.get(missing, 0) + 1
+                left_out[missing] += 1
             else:
                 cases.append(case)
                 expected.append(logits)
@@ -138,10 +129,9 @@ def _small_gate(build: Build, reference: Reference, dtype: torch.dtype, engine: 
         if not gate.passed:
             return replace(gate, detail=f"{name} geometry, {gate.detail}")
         gates.append(gate)
-    cases_in_all = sum(gate.cases for gate in gates)
-    worst = max(gate.max_error for gate in gates)
-    detail = f"{cases_in_all} cases"
+    count = sum(gate.cases for gate in gates)
+    detail = f"{count} cases"
     if engine is not None and left_out:
-        reasons = (f"{count} with {what}: {engine.cannot[what]}" for what, count in left_out.items())
+        reasons = (f"{missing} with {what}: {engine.cannot[what]}" for what, missing in left_out.items())
         detail += f", left out {'; '.join(reasons)}"
-    return Gate(True, cases_in_all, worst, gates[0].tolerance, detail)
+    return Gate(True, detail, count, max(gate.max_error for gate in gates), gates[0].tolerance)
