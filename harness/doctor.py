@@ -22,14 +22,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import psutil
 
 from .machine.environment import fingerprint, read_text
 from .stats.confidence import Interval, running_interval
 
 State = Literal["ok", "warn", "bad"]
-
-SECONDS = 5.0
-"""How long the A/A trial takes."""
 
 ROUND_SECONDS = 0.05
 ALPHA = 0.01
@@ -115,7 +113,7 @@ def examine_aa(trial: Trial) -> Check:
     return _check("A/A trial", state, text, fix)
 
 
-def aa_trial(seconds: float = SECONDS, *, seed: int | None = None) -> Trial:
+def aa_trial(seconds: float, *, seed: int | None = None) -> Trial:
     """Time two copies of one small operation against each other for `seconds`, as a run does with its variants.
 
     Rounds rebuild both copies behind random padding and sample them in random order by thread CPU time; a round's
@@ -173,29 +171,23 @@ class _Operation:
 def _processor(facts: Facts) -> Iterator[Check]:
     """Who else may use the measured core, and how fast it runs."""
     ask = facts.environment.get
-    cores, load, governor, quota = ask("cores"), ask("load_average"), ask("governor"), ask("cgroup_quota_cores")
-    if not isinstance(cores, int):
-        yield Check("cores", "warn", "unknown")
-    else:
-        text = "1 core: other programs take it from the measurement" if cores < 2 else f"{cores} cores for this process"
-        yield _check("cores", "warn" if cores < 2 else "ok", text, "Use 2 cores or more.")
-    if not load or not isinstance(cores, int):
-        yield Check("load", "ok", SILENT)
-    else:
-        text = f"load average {load[0]:.2f} over the last minute, {cores} cores"
-        state: State = "bad" if load[0] >= cores else "warn" if load[0] > cores / 2 else "ok"
-        yield _check("load", state, text, "Stop what else runs (top shows it) and wait a minute.")
+    cores, load, governor = facts.environment["cores"], ask("load_average"), ask("governor")
+    quota = ask("cgroup_quota_cores") or math.inf
+    text = "1 core: other programs take it from the measurement" if cores < 2 else f"{cores} cores for this process"
+    yield _check("cores", "warn" if cores < 2 else "ok", text, "Use 2 cores or more.")
+    busy = load[0] if load else 0.0
+    text = f"load average {busy:.2f} over the last minute, {cores} cores" if load else SILENT
+    state: State = "bad" if busy >= cores else "warn" if busy > cores / 2 else "ok"
+    yield _check("load", state, text, "Stop what else runs (top shows it) and wait a minute.")
     if governor in (None, "performance"):
         yield Check("governor", "ok", governor or "not visible here (a virtual machine, or no frequency scaling)")
     else:
         fix = "sudo cpupower frequency-set --governor performance"
         yield Check("governor", "warn", f"{governor}: the clock frequency follows the load", fix)
-    if quota is None:
-        yield Check("cgroup quota", "ok", "no limit on CPU time")
-    else:
-        text = f"{quota:g} cores' worth of CPU time" + (": one thread is stopped in every period" if quota < 1 else "")
-        fix = "Start the container with more, or without a limit (docker run --cpus)."
-        yield _check("cgroup quota", "bad" if quota < 1 else "warn" if quota < 2 else "ok", text, fix)
+    text = "no limit on CPU time" if quota == math.inf else f"{quota:g} cores' worth of CPU time"
+    text += ": one thread is stopped in every period" * (quota < 1)
+    fix = "Start the container with more, or without a limit (docker run --cpus)."
+    yield _check("cgroup quota", "bad" if quota < 1 else "warn" if quota < 2 else "ok", text, fix)
     shared = "two hardware threads share a core: a program on the other one slows the measured one down"
     texts = {True: shared, False: "no core is shared by two hardware threads", None: SILENT}
     fix = "Leave the machine to the measurement, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
@@ -203,23 +195,17 @@ def _processor(facts: Facts) -> Iterator[Check]:
 
 
 def _memory(facts: Facts) -> Iterator[Check]:
-    pages, available = facts.environment.get("transparent_huge_pages"), facts.available_bytes
+    pages = facts.environment.get("transparent_huge_pages")
     always = "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms"
     text = always if pages == "always" else pages or SILENT
     fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
     yield _check("transparent huge pages", "warn" if pages == "always" else "ok", text, fix)
-    if available is None:
-        yield Check("free memory", "ok", SILENT)
-        return
-    text = f"{available / 2**30:.1f} GiB"
-    if available < LEAST_BYTES:
-        fix = f"Free some: {LEAST_BYTES >> 30} GiB for the small geometry, {ENOUGH_BYTES >> 30} GiB for all."
-        yield Check("free memory", "bad", text, fix)
-    elif available < ENOUGH_BYTES:
-        fix = "Free some, or leave those workloads out (pytest --benchmark --workloads)."
-        yield Check("free memory", "warn", f"{text}: the 7B width may not fit", fix)
-    else:
-        yield Check("free memory", "ok", text)
+    available = math.inf if facts.available_bytes is None else facts.available_bytes
+    state: State = "bad" if available < LEAST_BYTES else "warn" if available < ENOUGH_BYTES else "ok"
+    text = SILENT if facts.available_bytes is None else f"{available / 2**30:.1f} GiB"
+    text += ": the 7B width may not fit" * (state == "warn")
+    fix = f"Free some ({LEAST_BYTES >> 30} GiB for the small geometry, {ENOUGH_BYTES >> 30} GiB for all), or leave "
+    yield _check("free memory", state, text, fix + "large workloads out (pytest --benchmark --workloads).")
 
 
 def _tools(facts: Facts) -> Iterator[Check]:
@@ -229,10 +215,10 @@ def _tools(facts: Facts) -> Iterator[Check]:
     if facts.py_spy:
         fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
         yield Check("py-spy", "warn", f"may not look into other processes: {facts.py_spy}", fix)
+    elif facts.py_spy is None:
+        yield Check("py-spy", "warn", "not installed: no flamegraphs", "pip install py-spy")
     else:
-        missing = facts.py_spy is None
-        text = "not installed: no flamegraphs" if missing else "may look into other processes"
-        yield _check("py-spy", "warn" if missing else "ok", text, "pip install py-spy")
+        yield Check("py-spy", "ok", "may look into other processes")
     text = "installed" if facts.memray else "not installed: no memory peaks"
     yield _check("memray", "ok" if facts.memray else "warn", text, "pip install memray")
 
@@ -279,11 +265,9 @@ def _try_py_spy() -> str | None:
     return "" if done.returncode == 0 else said or f"exit code {done.returncode}"
 
 
-def _available_bytes() -> int | None:
+def _available_bytes() -> int:
     """Memory that a new process may take: what the kernel says is available, and what the cgroup has left."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", read_text("/proc/meminfo") or "", re.MULTILINE)
-    left = [int(found[1]) * 1024] if found else []
+    available: int = psutil.virtual_memory().available
     limit, used = (read_text(f"/sys/fs/cgroup/memory.{name}") or "" for name in ("max", "current"))
-    if limit.isdecimal() and used.isdecimal():
-        left.append(max(int(limit) - int(used), 0))
-    return min(left, default=None)
+    is_limited = limit.isdecimal() and used.isdecimal()
+    return min(available, max(int(limit) - int(used), 0)) if is_limited else available

@@ -66,18 +66,20 @@ class Options:
     profile_native: bool = False  # with frames of native code
     claims_folder: Path = field(default_factory=lambda: llama_workbench.ROOT / "claims")
     gates_only: bool = False
-    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to. `interrupted`: by Ctrl-C or SIGTERM; what was measured until then is kept, and judged
-    unless there was a second signal."""
+    """What a run came to."""
 
     folder: RunFolder
     manifest: Mapping[str, Any]
     verdicts: tuple[Verdict, ...]
-    interrupted: bool
+
+    @property
+    def interrupted(self) -> bool:
+        """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
+        return bool(self.manifest["status"] == "interrupted")
 
 
 def plan_run(request: Request, options: Options) -> Plan:
@@ -114,7 +116,8 @@ def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRul
 
 
 class Run:
-    """One run in stages, so that a face can show each: `prepare`, `measure`, `finish`."""
+    """One run into a new folder: `measure` makes the checkpoints, passes the gates, times the rounds, makes the passes
+    that claims ask for, and judges."""
 
     def __init__(self, plan: Plan, options: Options, progress: Progress) -> None:
         self.plan = plan
@@ -122,7 +125,6 @@ class Run:
         self.progress = progress
         self.cache = cache_directory()
         self.started = datetime.now(UTC)
-        self.interrupted = False
         self.lock = Lock()
         self.folder = RunFolder.create(options.run_dir, lock=self.lock)
         threads = max((e.workload.threads for e in plan.experiments), default=1)
@@ -131,8 +133,8 @@ class Run:
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
 
     def measure(self) -> Result:
-        """Everything: checkpoints, gates, rounds, passes, verdicts. Ctrl-C (or SIGTERM) ends it, and what there is by
-        then is kept and judged; a second one, or one while it is judged, leaves the judging to others."""
+        """Everything. Ctrl-C (or SIGTERM) ends the measuring, and what there is by then is kept and judged; after a
+        second one, or one during the judging, the run is left to `workbench judge`."""
         with contextlib.closing(self.lock), Interrupts() as interrupts:
             try:
                 status = self._measured(interrupts)
@@ -146,7 +148,6 @@ class Run:
         try:
             self._measure(begun)
         except KeyboardInterrupt:
-            self.interrupted = True
             self.progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
             return "interrupted"
         except BaseException:
@@ -156,12 +157,11 @@ class Run:
         return "complete"
 
     def _unjudged(self) -> Result:
-        """What there is to say in a hurry: all samples lie in the folder, and can be judged at any time."""
-        self.interrupted = True
+        """End at once: all samples are in the folder, and can be judged at any time."""
         manifest = counted(self._manifest("interrupted"), self.folder)
         self.folder.write_json(MANIFEST, manifest)
         self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
-        return Result(self.folder, manifest, (), self.interrupted)
+        return Result(self.folder, manifest, ())
 
     def _measure(self, begun: float) -> None:
         self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
@@ -205,8 +205,8 @@ class Run:
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
 
     def _make_passes(self, measurement: Measurement) -> None:
-        """The passes that claims ask for, after the rounds: their verdicts come from what these write. One that fails
-        says so, and its claims stay open; the others go on."""
+        """The passes that claims ask for, after the rounds: their verdicts come from what these write. Where one
+        fails the reason is shown and its claims stay open; the others are made all the same."""
         context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
         parts = [part for claim in self.plan.claims for part in claim.hypothesis]
         for metric in metrics():
@@ -223,9 +223,9 @@ class Run:
                 self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
 
     def _check_cache(self) -> None:
-        """Say once what a cache that takes nothing means; `CacheError` where something that is asked for needs it.
+        """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it.
 
-        Checkpoints that are not there yet need it too, and writing them says so.
+        Missing checkpoints need it too, and writing them says so.
         """
         if not (why := unwritable(self.cache)):
             return
@@ -242,23 +242,20 @@ class Run:
         def step(text: str, done: float) -> None:
             self.progress.step(f"checkpoint: {text}", done, math.nan)
 
+        workloads = [experiment.workload for experiment in self.plan.experiments]
+        names = dict.fromkeys(workload.geometry for workload in workloads if workload.kind != "component")
         folders: dict[str, Path] = {}
         parameters: dict[str, int] = {}
-        for experiment in self.plan.experiments:
-            workload = experiment.workload
-            if workload.kind == "component" or workload.geometry in folders:
-                continue
-            if self.options.checkpoint is not None:
-                real = _real_geometry(self.options)
-                assert real is not None
-                folders[workload.geometry] = self.options.checkpoint.resolve()
-                parameters[workload.geometry] = geometries.parameter_count(real.config)
-                self.progress.note(f"checkpoint {real.name}: {real.description}")
-                self.checkpoint_facts[workload.geometry] = {"facts": real.description}
-                continue
-            geometry = geometries.get(workload.geometry)
-            folders[workload.geometry] = synthesize(geometry, seed=self.options.seed, cache=self.cache, progress=step)
-            parameters[workload.geometry] = geometries.parameter_count(geometry.config)
+        real = _real_geometry(self.options) if names else None
+        for name in names:
+            geometry = real or geometries.get(name)
+            parameters[name] = geometries.parameter_count(geometry.config)
+            if real is None or self.options.checkpoint is None:
+                folders[name] = synthesize(geometry, seed=self.options.seed, cache=self.cache, progress=step)
+            else:
+                folders[name] = self.options.checkpoint.resolve()
+                self.progress.note(f"checkpoint {name}: {real.description}")
+                self.checkpoint_facts[name] = {"facts": real.description}
         return folders, parameters
 
     def _keep(self) -> Callable[[Round], None]:
@@ -287,7 +284,7 @@ class Run:
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
             "status": status,
             "mode": "gates" if self.options.gates_only else self.plan.mode,
-            "command": list(self.options.command) or _command(),
+            "command": _command(),
             "seed": self.options.seed,
             "budget_seconds": self.options.budget_seconds,
             "alpha": ALPHA,
@@ -317,7 +314,7 @@ class Run:
         self.folder.seal(manifest)
         if judged and has_samples:
             write_standings(self.folder)
-        return Result(self.folder, manifest, verdicts, self.interrupted)
+        return Result(self.folder, manifest, verdicts)
 
 
 def _command() -> list[str]:
@@ -340,6 +337,7 @@ def check(request: Request, options: Options) -> None:
         PlanError: the text names the option, its value and what is expected.
     """
     cores = usable_cores()
+    wrong = ""
     if not options.budget_seconds > 0:
         wrong = f"--budget {options.budget_seconds:g}: expected a number of seconds above 0"
     elif request.threads is not None and not 1 <= request.threads <= cores:
@@ -348,14 +346,10 @@ def check(request: Request, options: Options) -> None:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
     elif options.seed < 0:
         wrong = f"--seed {options.seed}: expected 0 or more"
-    elif request.device != "cpu" and (why := _problem_of(request.device)):
-        wrong = f"--device {request.device}: {why}, or measure with --device cpu"
-    else:
-        return
-    raise PlanError(wrong)
+    elif request.device != "cpu":
+        from .worker.devices import problem  # imports torch, which nothing else needs yet
 
-
-def _problem_of(device: str) -> str | None:
-    from .worker.devices import problem  # imports torch, which nothing else needs yet
-
-    return problem(device)
+        if why := problem(request.device):
+            wrong = f"--device {request.device}: {why}, or measure with --device cpu"
+    if wrong:
+        raise PlanError(wrong)

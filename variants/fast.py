@@ -10,7 +10,6 @@ and no shape of the workloads was found on which it is slower.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 
 from .compiling import compiled as through_compiler
 from .config import LlamaConfig
+from .modular.rope import angle_tables
 
 
 class Layer(NamedTuple):
@@ -103,7 +103,11 @@ class FastLlama:
         self._forward = forward
         self.layers = tuple(_layer(weights, i) for i in range(config.num_hidden_layers))
         embedding = weights["model.embed_tokens.weight"]
-        cos, sin = (table.to(embedding.device, embedding.dtype) for table in _tables(config, max_length))
+        cos, sin = (
+            torch.cat((table, table), dim=-1)[:, None].to(embedding.device, embedding.dtype)
+            for table in angle_tables(config, max_length, torch.float32)
+        )
+        sin[..., : config.head_dim // 2].neg_()
         head = weights["lm_head.weight"].t().contiguous()
         self.parts = Parts(embedding, weights["model.norm.weight"], head, cos, sin)
         self.kvs: tuple[tuple[Tensor, Tensor], ...] = ()
@@ -141,19 +145,6 @@ def _layer(weights: Mapping[str, Tensor], i: int) -> Layer:
         matrix("mlp.gate", "mlp.up"),
         matrix("mlp.down"),
     )
-
-
-def _tables(config: LlamaConfig, max_length: int) -> tuple[Tensor, Tensor]:
-    frequencies = 1.0 / (config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim))
-    if (s := config.rope_scaling) is not None:
-        turns = s.original_max_position_embeddings * frequencies / (2 * math.pi)
-        smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
-        frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
-    angles = torch.outer(torch.arange(max_length).float(), frequencies)
-    angles = torch.cat((angles, angles), dim=-1)[:, None]
-    sign = torch.ones(config.head_dim)
-    sign[: config.head_dim // 2] = -1
-    return angles.cos(), angles.sin() * sign
 
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, compiled: bool = False) -> FastLlama:
