@@ -2,8 +2,6 @@
 
 A named pipe would be waited for without end, a device gives bytes without end, a text may be gigabytes long, nested
 thousands deep or hold a number of a million digits. Each of these ends here in an error with a short text.
-
-Importing this module does not import torch.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The text is the Python language reference in `pydoc_data.topics`, so it (and with it tokenizer and prompts) may differ
 a little between Python versions, never between machines with the same one.
-
-Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -12,15 +10,17 @@ import hashlib
 import io
 import random
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .cache import cache_directory, keep
+from llama_workbench.cache import cache_directory, keep
+
 from .files import TOKENIZER_BYTES, read_bytes, shortened
-from .shape import CheckpointError
+from .geometries import CheckpointError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ FILE = "tokenizer.json"
 _BELONGS = "put the tokenizer.json that belongs to this checkpoint into its folder"
 
 
-class TokenizerError(ValueError):
+class TokenizerError(CheckpointError):
     """A checkpoint's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
 
 
@@ -78,6 +78,7 @@ DRAWN = 4
 """The first words of a prompt are drawn one by one, so that no two prompts begin alike; text follows."""
 
 
+@dataclass
 class Prompts:
     """Prompts by number, cut from a text: the same number gives the same prompt in every process.
 
@@ -87,12 +88,11 @@ class Prompts:
     beforehand, or answers could lie ready on a disk. `repeated`: every number gives the same prompt.
     """
 
-    def __init__(self, ids: NDArray[np.int32], *, batch: int, draw: str, repeated: bool = False) -> None:
-        self._ids = ids
-        self._batch = batch
-        self._draw = draw
-        self._repeated = repeated
-        self._next = 0
+    ids: NDArray[np.int32]
+    batch: int
+    draw: str
+    repeated: bool = False
+    _next: int = 0
 
     def take(self, count: int = 1) -> int:
         """The first of `count` numbers in a row that nobody had before."""
@@ -101,12 +101,12 @@ class Prompts:
 
     def tokens(self, number: int, length: int) -> NDArray[np.int64]:
         """Token ids [B, length] of one prompt; a longer one begins with the shorter one of the same number."""
-        rng = random.Random(f"{self._draw} {0 if self._repeated else number}")
+        rng = random.Random(f"{self.draw} {0 if self.repeated else number}")
         rows = []
-        for _ in range(self._batch):
-            start = rng.randrange(len(self._ids))
-            row = self._ids.take(np.arange(start, start + max(length, DRAWN)), mode="wrap")
-            row[:DRAWN] = self._ids[[rng.randrange(len(self._ids)) for _ in range(DRAWN)]]
+        for _ in range(self.batch):
+            start = rng.randrange(len(self.ids))
+            row = self.ids.take(np.arange(start, start + max(length, DRAWN)), mode="wrap")
+            row[:DRAWN] = self.ids[[rng.randrange(len(self.ids)) for _ in range(DRAWN)]]
             rows.append(row[:length])
         return np.stack(rows).astype(np.int64)
 
@@ -129,7 +129,7 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
 
     Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a .gguf file) has no usable tokenizer.
     """
-    file, content = _content(checkpoint)
+    file, content = tokenizer_json(checkpoint)
     ids = _text_ids(file, content, cache=cache or cache_directory())
     if (largest := int(ids.max())) >= vocab_size:
         expected = f"expected ids below the model's vocab_size = {vocab_size}"
@@ -137,8 +137,11 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
     return ids
 
 
-def _content(checkpoint: Path) -> tuple[Path, bytes]:
-    """The tokenizer.json of a checkpoint, and the file it comes from; of a GGUF file, rebuilt from its metadata."""
+def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
+    """The file with a checkpoint's tokenizer, and its tokenizer.json; of a GGUF file, rebuilt from the metadata.
+
+    Raises `CheckpointError` where there is none that can be read.
+    """
     from .gguf import tokenizer as gguf_tokenizer
     from .gguf.metadata import is_gguf
 

@@ -222,7 +222,11 @@ def _let_ctrl_c_end_it(config: pytest.Config) -> None:
     ours = threading.current_thread() is threading.main_thread()
     if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        config.add_cleanup(lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+
+        def restore() -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        config.add_cleanup(restore)
 
 
 def _console(config: pytest.Config) -> Console:

@@ -16,10 +16,9 @@ from typing import Any
 
 import llama_workbench
 from llama_workbench import variants
+from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.cache import FIX, CacheError, cache_directory, unwritable
-from llama_workbench.datasets.geometries import Geometry
-from llama_workbench.datasets.shape import DataError
+from llama_workbench.datasets.geometries import DataError, Geometry
 from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims.faults import ClaimError

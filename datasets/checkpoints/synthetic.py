@@ -15,12 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from llama_workbench.cache import cache_directory, partial_folder
 from llama_workbench.variants.config import LlamaConfig, config_json
 
 from .. import tokenizer
-from ..cache import cache_directory, partial_folder
-from ..geometries import Geometry
-from ..shape import stored_shapes
+from ..geometries import Geometry, stored_shapes
 from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC
 
 RECIPE = 1

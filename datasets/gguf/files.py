@@ -29,7 +29,7 @@ from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.engines import gguf_file
 
 from ..files import short, shortened
-from ..shape import fail, stored_shapes
+from ..geometries import fail, stored_shapes
 from . import metadata as gguf_metadata
 from . import tokenizer as gguf_tokenizer
 from .metadata import AGAIN

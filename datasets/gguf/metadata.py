@@ -1,8 +1,6 @@
 """What a GGUF file says besides its weights and its tokenizer: the shape of the model and its RoPE.
 
 GGUF is llama.cpp's file format; keys and values follow its converter (convert_hf_to_gguf.py, class LlamaModel).
-
-Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -21,12 +19,10 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
-from llama_workbench.variants.engines.gguf_file import ROPE_FACTORS, rope_factors, wavelengths
+from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, wavelengths
 
 from ..files import open_regular, short, shortened
-from ..shape import LARGEST_COUNT, LARGEST_FACTOR, CheckpointError, Shape, fail, mistakes
-
-ARCHITECTURE = "llama"
+from ..geometries import LARGEST_COUNT, LARGEST_FACTOR, CheckpointError, Shape, fail, mistakes
 
 MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
 """Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""
@@ -182,7 +178,7 @@ def _check_places(reader: Reader) -> None:
 
 # --- the model's shape ---
 
-# Keys that change what is computed, with the values that change nothing. {} is the architecture.
+# Keys that change what is computed, with the values that change nothing.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     Keys.LLM.EXPERT_COUNT: (0,),
     Keys.LLM.LOGIT_SCALE: (0.0, 1.0),
@@ -194,20 +190,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     Keys.Rope.SCALING_TYPE: ("none",),
     "{arch}.rope.scale_linear": (1.0,),
 }
-
-
-_NAMES = {
-    "hidden_size": Keys.LLM.EMBEDDING_LENGTH,
-    "intermediate_size": Keys.LLM.FEED_FORWARD_LENGTH,
-    "num_hidden_layers": Keys.LLM.BLOCK_COUNT,
-    "num_attention_heads": Keys.Attention.HEAD_COUNT,
-    "num_key_value_heads": Keys.Attention.HEAD_COUNT_KV,
-    "head_dim": Keys.Attention.KEY_LENGTH,
-    "max_position_embeddings": Keys.LLM.CONTEXT_LENGTH,
-    "rms_norm_eps": Keys.Attention.LAYERNORM_RMS_EPS,
-    "rope_theta": Keys.Rope.FREQ_BASE,
-}
-"""What GGUF calls the numbers of a shape. {} is the architecture."""
 
 
 def llama_config(reader: Reader) -> LlamaConfig:
@@ -227,7 +209,7 @@ def llama_config(reader: Reader) -> LlamaConfig:
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     if "token_embd.weight" not in tensors:
         fail(path, "missing tensor token_embd.weight", AGAIN)
-    names = {name: template.format(arch=ARCHITECTURE) for name, template in _NAMES.items()}
+    names = {name: template.format(arch=ARCHITECTURE) for name, template in NAMES.items()}
     values = {name: value for name, key in names.items() if (value := reader.number(key)) is not None} | {
         "vocab_size": int(tensors["token_embd.weight"].shape[-1]),
         "tie_word_embeddings": "output.weight" not in tensors,

@@ -12,8 +12,6 @@ SentencePiece joins the two neighbours that make the word with the best score; a
 in order (merges). llama.cpp goes by scores; its converter writes merges too, and often scores that order nothing. So a
 file written here has both, and one that is read goes by its merges where it has any. Both give the same ids where the
 merges hold every way to make each word, next to each other, as transformers makes them of a SentencePiece model.
-
-Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from gguf import GGUFWriter, Keys, TokenType
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from ..files import short, shortened
-from ..shape import fail
+from ..geometries import fail
 from .metadata import AGAIN, FOLDER, Reader, opened
 
 BYTE_LEVEL, SENTENCEPIECE = "gpt2", "llama"

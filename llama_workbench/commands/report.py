@@ -30,17 +30,13 @@ def command(
         bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
     ] = False,
     claim: Annotated[
-        str | None, typer.Option("--claim", metavar="ID", help="Export this claim's evidence, to the files named.")
+        str | None, typer.Option(metavar="ID", help="Export this claim's evidence, to these files.")
     ] = None,
-    part: Annotated[
-        str | None, typer.Option("--part", metavar="PART", help="The claim's part, where it has several.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="All its evidence as one page that needs no network.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Its figure as SVG.")] = None,
+    part: Annotated[str | None, typer.Option(metavar="PART", help="The claim's part, where it has several.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="The evidence as one page, also offline.")] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Its figure as SVG.")] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
+        Path | None, typer.Option(metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
     ] = None,
 ) -> None:
     """Print a run's time shares, what the dispute's rules make of them, and its roofline; or export a claim's evidence.

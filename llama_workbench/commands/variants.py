@@ -55,8 +55,8 @@ def command(
         return
     rows = table("variant", "installed", "what it is")
     for variant in map(variants.get, variants.names()):
-        missing = variants.missing(variant.name)
-        text = f"{variant.description} [{variant.source}]" + (f"; {missing}" if missing else "")
+        missing = variants.missing(variant.name) or ""
+        text = f"{variant.description} [{variant.source}]" + f"; {missing}" * bool(missing)
         rows.add_row(Text(variant.name), Text("no" if missing else "yes"), Text(text))
     show(rows)
 

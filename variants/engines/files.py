@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import platformdirs
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
+
+from llama_workbench.cache import FIX, CacheError, cache_directory, partial_folder
 
 from ..config import LlamaConfig
 
@@ -45,25 +44,18 @@ def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write:
     Whole or not at all: it is written under another name and renamed. `kind` counts up when what is written changes.
     Raises EngineError where it cannot be written.
     """
-    root = os.environ.get("WORKBENCH_CACHE")
-    parent = (Path(root).expanduser() if root else platformdirs.user_cache_path("llama-workbench")) / "engines"
+    parent = cache_directory() / "engines"
     target = parent / f"{kind}-{identity(config, weights)}"
     if target.is_dir():
         return target
-    partial: Path | None = None
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".partial-{kind}-", dir=parent))
-        write(partial)
-        partial.rename(target)
-    except (OSError, SafetensorError) as error:
-        if not target.is_dir():  # another process was first otherwise
-            problem = f"the engine's weights cannot be written ({getattr(error, 'strerror', None) or error})"
-            fix = "make room, or set WORKBENCH_CACHE to a folder on another disk"
-            raise EngineError(f"{parent}: {problem}; {fix}") from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
+        with partial_folder(parent, kind, needed_bytes=0) as partial:
+            write(partial)
+            partial.rename(target)
+    except (CacheError, SafetensorError) as error:
+        if not target.is_dir():  # else another process was first
+            why = getattr(error.__cause__, "strerror", None) or error
+            raise EngineError(f"{parent}: the engine's weights cannot be written ({why}); {FIX}") from error
     return target
 
 
