@@ -18,18 +18,18 @@ from pydantic_core import PydanticCustomError
 from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
-from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened
+from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened, shown
 
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 
 Text = Annotated[str, Field(min_length=1)]
 
-LARGEST_COUNT = 2**31 - 1
+MOST_COUNT = 2**31 - 1
 MOST_LAYERS = 1000
 LARGEST_FACTOR = 1e9
 """Of RoPE scaling."""
 
-Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
+Count = Annotated[int, Field(gt=0, le=MOST_COUNT)]
 _Factor = Annotated[float, Field(gt=0, le=LARGEST_FACTOR)]
 
 
@@ -206,11 +206,6 @@ def checked(
     except ValidationError as error:
         lines = mistakes(error, keys=model.model_fields)[:MOST_MISTAKES]
         raise DataError("\n".join(f"{file}: {shortened(table)}: {mistake}" for mistake in lines)) from None
-
-
-def shown(path: Path) -> str:
-    """A path as errors show it: within the workbench relative to its root, so that the text is the same everywhere."""
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
 
 
 def named(by_name: Mapping[str, Entry], name: str, missing: str) -> Entry:

@@ -1,7 +1,6 @@
 """Text that every Python ships, a tokenizer trained on it, and prompts cut from it.
 
-The text is the Python language reference in `pydoc_data.topics`, so it (and with it tokenizer and prompts) may differ
-a little between Python versions, never between machines with the same one.
+The text is the language reference in `pydoc_data.topics`: it may differ between Python versions, not between machines.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
     """A byte-level BPE tokenizer for a model of that vocabulary, as the text of its tokenizer.json.
 
     It has min(`vocab_size`, 8192) words, all 256 bytes among them, so that every text has ids and comes back unchanged.
-    The same text and size give the same tokenizer. Kept in `cache` (default: `cache_directory()`).
-    Raises `TokenizerError` for a vocabulary smaller than the 256 bytes and two special tokens.
+    Kept in `cache` (default: `cache_directory()`). Raises `TokenizerError` for a vocabulary smaller than the 256 bytes
+    and two special tokens.
     """
     from tokenizers import Tokenizer, __version__, decoders, models, pre_tokenizers, trainers
 
@@ -82,10 +81,10 @@ DRAWN = 4
 class Prompts:
     """Prompts by number, cut from a text: the same number gives the same prompt in every process.
 
-    No call is given one that was used, or a variant would be paid for remembering prompts. The process that times calls
-    and the one that judges their outputs both cut the prompts themselves, so neither has to believe the other. `ids`
-    are the text's words; `draw` says which prompts a number stands for, and must be one that no variant can know
-    beforehand, or answers could lie ready on a disk. `repeated`: every number gives the same prompt.
+    No call is given a used one, or a variant could gain by remembering prompts. The process that times calls and the
+    one that judges their outputs each cut the prompts themselves, so neither has to trust the other. `ids` are the
+    text's words; `draw` decides which prompt a number means, and no variant may know it beforehand, or answers could be
+    prepared on disk. `repeated`: every number gives the same prompt.
     """
 
     ids: NDArray[np.int32]
@@ -95,7 +94,7 @@ class Prompts:
     _next: int = 0
 
     def take(self, count: int = 1) -> int:
-        """The first of `count` numbers in a row that nobody had before."""
+        """The first of `count` new numbers in a row."""
         first, self._next = self._next, self._next + count
         return first
 
@@ -114,10 +113,8 @@ class Prompts:
 def prompt_ids(
     checkpoint: Path, *, count: int, length: int, seed: int, vocab_size: int, cache: Path | None = None
 ) -> list[list[int]]:
-    """`count` prompts of `length` token ids, cut at random places from the text in a checkpoint's own words.
-
-    A prompt longer than the text goes on at its start. The same seed gives the same prompts. Raises as `text_ids`.
-    """
+    """`count` prompts of `length` token ids, cut at random places from the text in a checkpoint's own words; from its
+    end they continue at its start. The same seed gives the same prompts. Raises as `text_ids`."""
     ids = text_ids(checkpoint, vocab_size=vocab_size, cache=cache)
     rng = random.Random(f"prompts {seed}")
     starts = [rng.randrange(len(ids)) for _ in range(count)]

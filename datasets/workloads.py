@@ -15,20 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 
 from llama_workbench import ROOT
 
-from .files import nearest, short, shortened
-from .geometries import (
-    LARGEST_COUNT,
-    Count,
-    DataError,
-    Geometry,
-    Text,
-    checked,
-    geometries,
-    impossible,
-    named,
-    read_toml,
-    shown,
-)  # fmt: skip
+from .files import nearest, short, shortened, shown
+from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, impossible, named, read_toml
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
@@ -98,7 +86,7 @@ class Workload(BaseModel):
     new_tokens: Count | None = None
     chunk: Count | None = None
     batch: Count = 1
-    context: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
+    context: Annotated[int, Field(ge=0, le=MOST_COUNT)] = 0
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     threads: Count = 1
     lengths: Literal["repeated", "distinct", "trace"] = "repeated"

@@ -2,9 +2,8 @@
 
     read_facts() --examine--> a Check each     aa_trial() --examine_aa--> one more
 
-Facts and rules are apart, so that tests can try the rules on other machines. *bad*: this machine gives wrong numbers or
-none. *warn*: they will be noisier, or something optional is missing. *ok*: otherwise. What a machine does not tell is
-ok: virtual machines have no governor, other systems no /proc.
+*bad*: this machine gives wrong numbers or none. *warn*: they will be noisier, or something optional is missing. *ok*:
+otherwise, also where the machine does not say: virtual machines have no governor, other systems no /proc.
 """
 
 from __future__ import annotations
@@ -117,10 +116,8 @@ def aa_trial(seconds: float, *, seed: int | None = None) -> Trial:
     """Time two copies of one small operation against each other for `seconds`, as a run does with its variants.
 
     Rounds rebuild both copies behind random padding and sample them in random order by thread CPU time; a round's
-    number is the median of its log ratios. The operation (numpy, 64 KiB, one thread) is no Llama: it shows the
-    machine, and the controls of a run show the run.
-
-    Raises ValueError for a time that is not above 0.
+    number is the median of its log ratios. The operation is numpy on 64 KiB in one thread: it shows the machine; the
+    controls of a run show the run. Raises ValueError for a time that is not above 0.
     """
     if not (seconds > 0 and math.isfinite(seconds)):
         raise ValueError(f"the A/A trial needs a number of seconds above 0, not {seconds:g}")
@@ -223,7 +220,7 @@ def _tools(facts: Facts) -> Iterator[Check]:
     yield _check("memray", "ok" if facts.memray else "warn", text, "pip install memray")
 
 
-SILENT = "this system does not tell"
+SILENT = "this system does not say"
 
 
 def _check(name: str, state: State, text: str, fix: str) -> Check:
@@ -246,7 +243,7 @@ time.sleep(30)
 
 
 def _try_py_spy() -> str | None:
-    """Why py-spy cannot look into another process; "" where it can, None where it is not installed."""
+    """As `Facts.py_spy`."""
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if tool is None:
         return None

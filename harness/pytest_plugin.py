@@ -5,8 +5,10 @@ Without `--benchmark` this plugin does nothing. Heavy imports wait until the opt
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from importlib import import_module
@@ -170,7 +172,6 @@ class Session:
             return
         from . import run as runs
         from .benchmarks import Case, load
-        from .progress import progress_on
 
         selected = {
             (case.workload, case.variant)
@@ -182,7 +183,8 @@ class Session:
             problem = "-k left no two variants that a claim compares; select both sides of one"
             pytest.exit(f"nothing to measure: {problem}", returncode=5)
         try:
-            with closing(progress_on(_console(config))) as progress:
+            console = _console(config)  # a bar needs a terminal that can be redrawn
+            with closing(LiveProgress(console) if console.is_terminal else LineProgress(console)) as progress:
                 self.result = runs.Run(plan, self.options, progress).measure()
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=3)
@@ -233,3 +235,69 @@ def _console(config: pytest.Config) -> Console:
     from .report.terminal import console
 
     return console(config.get_terminal_writer()._file)
+
+
+# --- progress on the terminal --------------------------------------------------------------------------------------
+
+REPORT_SECONDS = 15.0
+"""A log gets a line of progress this often."""
+
+
+class LiveProgress:
+    """A bar that is redrawn: phase, what is measured now, share, time left."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            TextColumn("{task.fields[phase]}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}", style="dim"),
+            console=console,
+            transient=True,
+            refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
+        )
+        self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
+        self._progress.start()
+
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, style="yellow", markup=False, emoji=False)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class LineProgress:
+    """For logs: a line a phase, and one now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said = 0.0
+
+    def phase(self, text: str) -> None:
+        self._console.print(f"workbench: {text}", markup=False, emoji=False)
+        self._said = time.monotonic()
+
+    note = phase
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        if time.monotonic() - self._said >= REPORT_SECONDS:
+            left = _left(seconds_left)
+            self.phase(f"{100 * done:3.0f} %{', ' + left if left else ''}: {text}")
+
+    def close(self) -> None:
+        pass
+
+
+def _left(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return ""
+    return f"{seconds / 60:.0f} min left" if seconds >= 100 else f"{seconds:.0f} s left"

@@ -1,4 +1,4 @@
-"""One run from request to verdicts: plan, measure, store, judge. Faces (pytest, command line) call this."""
+"""One run from request to verdicts: plan, measure, store, judge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,6 @@ from llama_workbench import variants
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry
-from llama_workbench.datasets.tokenizer import TokenizerError
 
 from .claims.faults import ClaimError
 from .claims.reading import load_claims
@@ -87,10 +86,8 @@ def plan_run(request: Request, options: Options) -> Plan:
 
 
 def _real_geometry(options: Options) -> Geometry | None:
-    """The shape of `--checkpoint`, once its tensors are known to be all there, well-shaped and finite.
-
-    Its description is what was taken from the files, in one line.
-    """
+    """The shape of `--checkpoint`, whose tensors must be all there, well-shaped and finite. Its description says what
+    was read from the files."""
     if options.checkpoint is None:
         return None
     from llama_workbench.datasets.checkpoints import described, facts
@@ -129,6 +126,7 @@ class Run:
         threads = max((e.workload.threads for e in plan.experiments), default=1)
         self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device)
         self.measurement: Measurement | None = None
+        self.last_snapshot = time.monotonic()
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
 
     def measure(self) -> Result:
@@ -181,8 +179,8 @@ class Run:
             seed=self.options.seed,
             progress=self.progress,
         )
-        # Rounds are journalled one by one, and are judged by what the manifest says of gates and exclusions:
-        # that must be on disk before the next of them is, for the run may be killed at any time.
+        # Rounds are journalled one by one and judged by the manifest's gates and exclusions: those must be on disk
+        # first, for the run may be killed at any time.
         measurement.changed = lambda: self._write_manifest("running")
         with measurement.processes():
             self.progress.phase("gates: logits and op traces")
@@ -194,7 +192,7 @@ class Run:
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
             rule = stopping_rule(self.plan, wall)
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
-            measurement.run(rule, self._keep(), seconds=max(seconds, 1.0))
+            measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:
@@ -238,8 +236,8 @@ class Run:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
         from llama_workbench.datasets.checkpoints import synthesize
 
-        def step(text: str, done: float) -> None:
-            self.progress.step(f"checkpoint: {text}", done, math.nan)
+        def step(tensor: str, done: float) -> None:
+            self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
         workloads = [experiment.workload for experiment in self.plan.experiments]
         names = dict.fromkeys(workload.geometry for workload in workloads if workload.kind != "component")
@@ -257,21 +255,13 @@ class Run:
                 self.checkpoint_facts[name] = {"facts": real.description}
         return folders, parameters
 
-    def _keep(self) -> Callable[[Round], None]:
-        """Stores a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
-        last = time.monotonic()
-
-        def keep(finished: Round) -> None:
-            nonlocal last
-            self.folder.append_round(finished)
-            if time.monotonic() - last > SNAPSHOT_SECONDS:
-                self.folder.snapshot()
-                self._write_manifest("running")
-                last = time.monotonic()
-
-        return keep
-
-    # -- writing -------------------------------------------------------------------------------------------------
+    def _keep(self, finished: Round) -> None:
+        """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
+        self.folder.append_round(finished)
+        if time.monotonic() - self.last_snapshot > SNAPSHOT_SECONDS:
+            self.folder.snapshot()
+            self._write_manifest("running")
+            self.last_snapshot = time.monotonic()
 
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
@@ -323,18 +313,14 @@ def _command() -> list[str]:
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (
-    *(ClaimError, DataError, PlanError, MeasureError, RunError, TokenizerError, CacheError),
+    *(ClaimError, DataError, PlanError, MeasureError, RunError, CacheError),
     *(variants.UnknownVariant, variants.outside.OutsideVariantError),
 )
 """Errors whose text is for the user: no traceback needed."""
 
 
 def check(request: Request, options: Options) -> None:
-    """Refuse impossible options.
-
-    Raises:
-        PlanError: the text names the option, its value and what is expected.
-    """
+    """Raises PlanError for an impossible option; the text names it, its value and what is expected."""
     cores = usable_cores()
     wrong = ""
     if not options.budget_seconds > 0:

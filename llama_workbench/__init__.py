@@ -8,12 +8,11 @@ ours nor is hidden by it.
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-_CHECKOUT = _PACKAGE.parent
 
-if not (_PACKAGE / "harness").is_dir():  # a checkout, not a wheel: the packages are siblings of this folder
-    __path__.append(str(_CHECKOUT))
-
-ROOT = _PACKAGE if (_PACKAGE / "harness").is_dir() else _CHECKOUT
+ROOT = _PACKAGE if (_PACKAGE / "harness").is_dir() else _PACKAGE.parent
 """Folder that holds `claims/` and `datasets/` (data that ships with the workbench)."""
+
+if ROOT != _PACKAGE:  # a checkout, not a wheel: the packages are siblings of this folder
+    __path__.append(str(ROOT))
 
 __version__ = "0.1.0"

@@ -23,7 +23,7 @@ class CacheError(OSError):
 
 
 def cache_directory() -> Path:
-    """Its path: `WORKBENCH_CACHE`, else the user's cache folder. It need not exist."""
+    """`WORKBENCH_CACHE`, else the user's cache folder. It need not exist. Raises `CacheError` for an unknown ~name."""
     chosen = os.environ.get("WORKBENCH_CACHE")
     if not chosen:
         return platformdirs.user_cache_path("llama-workbench")

@@ -33,11 +33,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Variant:
-    """The variant of that name.
-
-    Raises:
-        UnknownVariant: with the nearest names.
-    """
+    """The variant of that name. Raises UnknownVariant with the nearest names."""
     known = presets()
     if name not in known:  # asking the environment takes milliseconds
         known = {**installed(), **known}

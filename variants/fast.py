@@ -5,7 +5,7 @@ the buffer, not its full length. At decode and from position 0 no mask is built 
 gets a mask with its offset, because `is_causal` aligns to the upper left.
 
 Weights are kept transposed, [in, out]: with one row of activations MKL reads the LM head [32000, 288] faster that way,
-and no shape of the workloads was found on which it is slower.
+and it is slower on no shape of the workloads.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class FastLlama:
 
 def _layer(weights: Mapping[str, Tensor], i: int) -> Layer:
     def matrix(*names: str) -> Tensor:
-        # One part after the other: transposing into a part of a wider matrix reads and writes across the rows, and a
-        # copy of the whole in between would stay with the allocator.
+        # Part by part: transposing into a part of a wider matrix reads and writes across the rows, and the allocator
+        # would keep a copy of the whole.
         parts = [weights[f"model.layers.{i}.{name}_proj.weight"] for name in names]
         packed = parts[0].new_empty(parts[0].shape[1], sum(len(part) for part in parts))
         for part, columns in zip(parts, packed.split([len(part) for part in parts], dim=1), strict=True):

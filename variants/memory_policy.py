@@ -1,7 +1,7 @@
 """Expected memory: what a variant must hold by its policies, in bytes by kind, computed from shapes alone.
 
 Where it agrees to the byte with the live tensors of a running model, the memory of a model of any size can be computed;
-where it does not, one of the two is wrong. Importing this module does not import torch.
+where it does not, one of the two is wrong.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def doublings(longest: int, most: int = MOST_LENGTHS) -> list[int]:
 def served_lengths(longest: int, count: int) -> list[int]:
     """`count` different lengths, evenly spread, ascending; the last is `longest`. Those of `count` are in 2·`count`'s.
 
-    Raises:
-        ValueError: there are fewer lengths than `count`.
+    Raises ValueError where there are fewer lengths than `count`.
     """
     if not 1 <= count <= longest:
         raise ValueError(f"{count} different lengths of at most {longest} tokens: expected 1 to {longest}")
@@ -97,11 +96,9 @@ def expected(
     context: int = 0,
     chunk: int | None = None,
 ) -> ExpectedMemory:
-    """What must be held once a sequence of each of `lengths` was served, in that order, each from `reset` on.
-
-    `context` and `chunk` as in `forwards`; `item_bytes` is the size of one weight, `max_length` what the model was
-    built for. No lengths: what `build` makes.
-    """
+    """What is held after a sequence of each of `lengths` was served, in that order, each from `reset` on; without
+    lengths what `build` makes. `context` and `chunk` as in `forwards`; `item_bytes` is the size of one weight,
+    `max_length` what the model was built for."""
     calls = [call for length in lengths for call in forwards(length, context=context, chunk=chunk)]
     positions = calls[-1][1] if policy.kv == "cat" and calls else max_length if calls else 0
     # Buffers are made at the first call, when the batch size is known.
@@ -131,7 +128,7 @@ def _mask_bytes(
     # per_forward: forgotten when the next call begins, not before
     kept = {"per_layer": calls, "per_model": calls, "per_forward": calls[-1:]}.get(policy.mask, ())
     copies = config.num_hidden_layers if policy.mask == "per_layer" else 1
-    # One query row sees everything before it: no policy makes a mask for it.
+    # One query row sees everything before it, and gets no mask.
     return copies * size * sum(rows * columns for rows, columns in set(kept) if rows > 1)
 
 

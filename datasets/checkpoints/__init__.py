@@ -32,12 +32,10 @@ __all__ = [
 class Checkpoint:
     """A loaded Llama: `weights` under their Hugging Face names, `lm_head.weight` always among them.
 
-    `digest` says whether two checkpoints are the same without reading them whole: SHA-256 over config.json, the name,
-    size and header of every safetensors file (names, shapes and dtypes of all tensors), and the first 4 KiB of every
-    tensor. It does not cover the other bytes of a tensor, nor tokenizer.json. Of a GGUF file it covers all before the
-    tensors (metadata, tokenizer, names, shapes and types), the size, and the first 4 KiB of every tensor. Of synthetic
-    weights it covers geometry, seed and recipe instead of bytes, so that it is the same on every machine, although the
-    last bit of a weight may differ between CPUs.
+    `digest` tells checkpoints apart without reading them whole: SHA-256 over config.json, the name, size and header of
+    every safetensors file, and the first 4 KiB of every tensor; not over tokenizer.json. Of a GGUF file: its size, all
+    before the tensors, and the first 4 KiB of every tensor. Of synthetic weights geometry, seed and recipe take the
+    place of bytes: the last bit of a weight may differ between CPUs, and the digest must not.
     """
 
     name: str
@@ -50,7 +48,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Facts:
-    """What was taken from a checkpoint's files: of a changed number nobody can tell that it is wrong but who knows it.
+    """What was read from a checkpoint's files, for the user to check: a wrong number there is still a possible one.
 
     `dtypes` are those of the weights in the files, most bytes first; `tokenizer` is its kind under its format's name.
     """
@@ -69,18 +67,14 @@ def load(
 ) -> Checkpoint:
     """A Llama from a Hugging Face folder or a .gguf file, its weights in `dtype` on `device`.
 
-    Takes one safetensors file or shards, tied embeddings, head_dim given or derived, Llama-3 RoPE scaling in the
-    spelling of transformers 4 or 5, and float64, float32, bfloat16 or float16 tensors. Tensors that have `dtype`
-    already and stay on the CPU are views of the file; others are converted once. Of a GGUF file, q_proj and k_proj are
-    always copies (their rows are in another order), and quantized tensors are dequantized.
+    Takes one safetensors file or shards, tied embeddings, head_dim given or derived, Llama-3 RoPE scaling as
+    transformers 4 or 5 spells it, and float64, float32, bfloat16 or float16 tensors. Tensors that have `dtype` already
+    and stay on the CPU are views of the file; others are converted once. Of a GGUF file, q_proj and k_proj are always
+    copies (their rows are in another order), and quantized tensors are dequantized.
 
-    That all values are finite is checked the first time a file is seen and then remembered in `cache` (default:
-    `cache_directory()`) by path, size and time of change.
-
-    Raises `CheckpointError` for: no such folder or file, a config without a key that is needed or of another
-    architecture (other model type, activation, biases, RoPE type, quantised), a missing, unexpected or wrongly shaped
-    tensor, NaN or infinity, a missing, truncated or damaged file; of a GGUF file also for a quantization that is not
-    supported.
+    Files whose values are all finite are remembered in `cache` (default: `cache_directory()`) by path, size and time of
+    change. Raises `CheckpointError` for a missing, truncated or damaged file, another architecture, a missing key, a
+    missing, unexpected or wrongly shaped tensor, NaN or infinity, and an unsupported quantization.
     """
     files = _checked(source, cache)
     place = torch.device(device)

@@ -40,13 +40,13 @@ def synthesize(
 
     Weights are normal with a standard deviation of 1/sqrt(fan-in), those that write into the residual stream
     (o_proj, down_proj) divided by sqrt(2 x layers) as in GPT-2, the embedding's 1/sqrt(hidden size); norm weights are
-    1 with a deviation of 0.05. So logits have a variance of about 1 and activations keep their size through the layers
-    at every depth, and a variant that forgets a norm's weight or a residual is seen in the logits.
-    Each tensor has a generator of its own, seeded by `seed` and its name, so order and threads play no part.
+    1 with a deviation of 0.05. So logits have a variance of about 1 and activations keep their size at every depth,
+    and a variant that forgets a norm's weight or a residual shows in the logits. Each tensor has its own generator,
+    seeded by `seed` and its name, so order and threads play no part.
 
     `progress` is called with a tensor's name and the share done (0 to 1). `cache` defaults to `cache_directory()`.
-    Whole or not at all: the folder is written under another name and renamed; of two processes at once one wins.
-    Raises `CacheError` where the disk has no room.
+    The folder is written under another name and then renamed; of two processes at once one wins. Raises `CacheError`
+    where the disk has no room.
     """
     parent = (cache or cache_directory()) / "checkpoints"
     expected = stored_shapes(geometry.config)
@@ -79,7 +79,7 @@ def synthesize(
                     progress(tensor_name, done_bytes / size_bytes)
                 del values  # before the next one is made: one tensor in memory, not two
             file.flush()
-            os.fsync(file.fileno())  # here, where it is expected, and not in the background of the first measurement
+            os.fsync(file.fileno())  # now, and not in the background of the first measurement
         if folder.exists() and not _is_whole(folder, size_bytes):  # a power cut, or somebody's editing
             folder.rename(partial / "damaged")
         try:
@@ -104,10 +104,8 @@ def _drawn(name: str, shape: tuple[int, ...], config: LlamaConfig, *, seed: int)
 
 
 def _header(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, label: Mapping[str, object]) -> bytes:
-    """The start of a safetensors file: length of the JSON in 8 bytes, then the JSON, padded with spaces.
-
-    Padded to 64 bytes so that mapped tensors start at a cache line as far as their sizes allow.
-    """
+    """The start of a safetensors file: length of the JSON in 8 bytes, then the JSON, padded with spaces to 64 bytes, so
+    that mapped tensors start at a cache line as far as their sizes allow."""
     code = next(code for code, known in DTYPES.items() if known == dtype)
     entries: dict[str, object] = {"__metadata__": {"format": "pt", SYNTHETIC: json.dumps(label)}}
     start = 0

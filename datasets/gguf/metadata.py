@@ -22,7 +22,7 @@ from llama_workbench.variants.config import LlamaConfig, RopeScaling
 from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, wavelengths
 
 from ..files import open_regular, short, shortened
-from ..geometries import LARGEST_COUNT, LARGEST_FACTOR, CheckpointError, Shape, fail, mistakes
+from ..geometries import LARGEST_FACTOR, MOST_COUNT, CheckpointError, Shape, fail, mistakes
 
 MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
 """Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""
@@ -44,9 +44,9 @@ def is_gguf(path: Path | str) -> bool:
 class Reader(GGUFReader):
     """The library's reader, made strict and fast. The file is memory-mapped, its pages private: nothing is written.
 
-    The library's takes a slice beyond the end of the file for a short one and counts on, to 2^64 where a length is
-    damaged. And it makes four arrays an entry of a list, which takes seconds for the words of a tokenizer. Lists of
-    lists, which no Llama has, are refused.
+    The library's reads on beyond the end of the file, up to 2^64 where a length is damaged, and makes four arrays for
+    each entry of a list, which takes seconds for the words of a tokenizer. Lists of lists, which no Llama has, are
+    refused.
     """
 
     _texts_left = MOST_TEXTS
@@ -120,11 +120,8 @@ class Reader(GGUFReader):
 
 
 def opened(path: Path) -> Reader:
-    """Metadata and tensors of a GGUF file.
-
-    Raises `CheckpointError` for a file that is missing, empty, truncated, damaged, one of several, of another byte
-    order, or not GGUF 2 or 3.
-    """
+    """Metadata and tensors of a GGUF file. Raises `CheckpointError` for one that is missing, empty, truncated, damaged,
+    one of several, of another byte order, or not GGUF 2 or 3."""
     try:
         with open_regular(path) as file:
             _check_counts(path, file.read(24), os.fstat(file.fileno()).st_size)
@@ -154,7 +151,7 @@ def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
     if len(start) < 24:
         return  # the reader says where it ends
     version, tensors, keys = struct.unpack("=4xIQQ", start)
-    if version & 0xFFFF == 0:  # of the other byte order; told by the reader, which turns the counts
+    if version & 0xFFFF == 0:  # of the other byte order, which `opened` reports
         version, tensors, keys = struct.unpack(">4xIQQ" if sys.byteorder == "little" else "<4xIQQ", start)
     for name, count, most, least in (
         ("tensors", tensors, MOST_TENSORS, _LEAST_TENSOR_BYTES),
@@ -166,7 +163,7 @@ def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
 
 
 def _check_places(reader: Reader) -> None:
-    """Refuse tensors that do not lie one behind the other in their order, as llama.cpp does: one place is damaged."""
+    """Refuse tensors that do not follow each other without a gap, as llama.cpp does: one place is damaged."""
     expected = 0
     for tensor in reader.tensors:
         start = int(tensor.field.parts[-1][0])
@@ -193,11 +190,8 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 def llama_config(reader: Reader) -> LlamaConfig:
-    """The model's shape. Numbers that GGUF keeps in float32 come back as the shortest decimal that is the same one.
-
-    Raises `CheckpointError` for another architecture, a number that is missing or impossible, or one that asks for what
-    no variant computes.
-    """
+    """The model's shape; float32 numbers as their shortest decimal. Raises `CheckpointError` for another architecture,
+    a number that is missing or impossible, or one that asks for what no variant computes."""
     path = reader.path
     architecture = reader.value(Keys.General.ARCHITECTURE, str)
     if architecture != ARCHITECTURE:
@@ -233,15 +227,15 @@ def llama_config(reader: Reader) -> LlamaConfig:
 def _rope_scaling(reader: Reader, tensor: ReaderTensor, theta: float, head_dim: int) -> RopeScaling | None:
     """Llama-3 scaling that gives the factors in the file.
 
-    The formula knows `original`, `low` and `high` only as original/low and original/high, so any of them with the same
+    The formula uses `original`, `low` and `high` only as original/low and original/high, so any of them with the same
     quotients is the same RoPE. `original` is taken from the file (ours have it, those of llama.cpp's converter do not)
-    or such that low is 1, as in all of Meta's models. With fewer than two wavelengths in the step its ends are not told
-    either; any that give the same factors will do.
+    or such that low is 1, as in all of Meta's models. With fewer than two wavelengths in the step its ends are unknown
+    too; any that give the same factors will do.
     """
     key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
     original = reader.value(key, int, 0)
-    if not 0 <= original <= LARGEST_COUNT:
-        fail(reader.path, f"{key} = {original}, expected 0 to {LARGEST_COUNT}", AGAIN)
+    if not 0 <= original <= MOST_COUNT:
+        fail(reader.path, f"{key} = {original}, expected 0 to {MOST_COUNT}", AGAIN)
     where, shape = f"{reader.path}: {ROPE_FACTORS}", list(tensor.data.shape)
     if tensor.tensor_type.name != "F32" or shape != [head_dim // 2]:
         problem = f"{tensor.tensor_type.name} of shape {shape}, expected F32 of shape [{head_dim // 2}]"

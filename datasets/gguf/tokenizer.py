@@ -55,7 +55,8 @@ class TokenizerFields:
     `types` their `gguf.TokenType`; `merges` pairs with a space between, best first; `split` llama.cpp's name for how
     text is cut into pieces ("gpt-2" or "llama-bpe"; "default" of SentencePiece, which does not cut it).
 
-    Of SentencePiece alone: `scores` by id, `unknown` the id of <unk>, `space_prefix`: whether texts get a space first.
+    Of SentencePiece alone: `scores` by id (to write; a file that is read has merges, or they are made of its scores),
+    `unknown` the id of <unk>, `space_prefix`: whether texts get a space first.
     """
 
     model: str
@@ -85,8 +86,8 @@ def tokenizer_fields(
 ) -> TokenizerFields:
     """A tokenizer.json as GGUF metadata for a model with `vocab_size` rows; ids without a word become padding.
 
-    Raises `CheckpointError` if the ids would not be the same: anything but byte-level BPE with the splitting of GPT-2
-    or Llama 3 and SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot say (see the module).
+    Raises `CheckpointError` if the ids would differ: anything but byte-level BPE with the splitting of GPT-2 or Llama 3
+    and SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot express (see the module).
     """
     original = Tokenizer.from_str(tokenizer_json)
     original.no_truncation()
@@ -245,11 +246,8 @@ def _sentencepiece(fields: TokenizerFields, words: dict[str, int], merges: list[
 
 
 def read_tokenizer_fields(reader: Reader) -> TokenizerFields:
-    """The tokenizer in a GGUF file's metadata.
-
-    Raises `CheckpointError` where it is neither byte-level nor SentencePiece's BPE, splits text in a way that is not
-    known here, or contradicts itself.
-    """
+    """The tokenizer in a GGUF file's metadata. Raises `CheckpointError` where it is neither byte-level nor
+    SentencePiece's BPE, splits text in an unknown way, or contradicts itself."""
     keys, path = Keys.Tokenizer, reader.path
     model = reader.value(keys.MODEL, str)
     if model not in (BYTE_LEVEL, SENTENCEPIECE):
@@ -274,10 +272,8 @@ def read_tokenizer_fields(reader: Reader) -> TokenizerFields:
         left, _, right = merge.partition(" ")
         if not {left, right, left + right} <= used.keys():
             fail(path, f"{keys.MERGES} has {short(merge)}, expected two tokens that make a third", AGAIN)
-    scores: list[float] = []
     if is_sentencepiece and not merges:
-        scores = _list(reader, keys.SCORES, float)
-        merges = _merges(path, tokens, types, scores)
+        merges = _merges(path, tokens, types, _list(reader, keys.SCORES, float))
 
     def end(key: str) -> int | None:
         word_id: int = reader.value(key, int, -1)
@@ -291,7 +287,6 @@ def read_tokenizer_fields(reader: Reader) -> TokenizerFields:
         types=tuple(types),
         merges=tuple(merges),
         split=split,
-        scores=tuple(scores),
         unknown=end(keys.UNK_ID) if is_sentencepiece else None,
         # the defaults are llama.cpp's own
         space_prefix=is_sentencepiece and reader.value(keys.ADD_PREFIX, bool, True),
@@ -312,10 +307,8 @@ def _list(reader: Reader, key: str, kind: type, default: list[Any] | None = None
 
 
 def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]) -> list[str]:
-    """What scores say as merges: every way to make each word of two others, the words with the best scores first.
-
-    Raises `CheckpointError` for scores that do not order the words.
-    """
+    """Scores as merges: every way to make each word of two others, the words with the best scores first. Raises
+    `CheckpointError` for scores that do not order the words."""
     key = Keys.Tokenizer.SCORES
     if len(scores) != len(tokens):
         fail(path, f"{key} has {len(scores)} entries, expected {len(tokens)}, one a token", AGAIN)
@@ -338,7 +331,7 @@ def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Seq
 
 
 def tokenizer_json(path: Path) -> str:
-    """The text of a tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and the above do."""
+    """A tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and `read_tokenizer_fields`."""
     fields = read_tokenizer_fields(opened(path))
     try:
         return rebuilt(fields).to_str()

@@ -111,8 +111,10 @@ def _message(error: Exception) -> list[str] | None:
     from llama_workbench.harness.claims.faults import ClaimError
     from llama_workbench.harness.report.markdown import ReadmeError
     from llama_workbench.harness.store.errors import RunError
+    from llama_workbench.variants import UnknownVariant
 
-    if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):
+    ours = (CacheError, ClaimError, DataError, Failure, ReadmeError, RunError, SpeedscopeError, UnknownVariant)
+    if not isinstance(error, ours):
         return None
     return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]
 

@@ -71,11 +71,8 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
     Masks are kept by (T, kv), as Candle's Llama does, so that `mask-get` and `mask-create-apply` look one up; with
-    `fresh_masks` they make one at each call. `mask-create` makes one in any case.
-
-    Raises:
-        ValueError: no part has that name.
-        EngineError: the threads are not those of the run.
+    `fresh_masks` they make one at each call. `mask-create` makes one in any case. Raises ValueError where no part has
+    that name, EngineError where the threads are not those of the run.
     """
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")

@@ -1,4 +1,4 @@
-"""A folder for engines that read their weights from files: written once, kept in the cache, found again by content."""
+"""A folder for engines that read their weights from files: written once and kept in the cache under its content."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class EngineError(ValueError):
 def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
     """Short name of a model: SHA-256 over its config, and of each tensor name, shape, dtype and `SAMPLED` values.
 
-    The values lie evenly over the tensor, first and last among them. Not every byte: hashing a gigabyte at each build
-    would cost more than loading it. What a wrong folder would give, the logits gate sees.
+    The values are spread evenly over the tensor. Not every byte: hashing a gigabyte at each build would take longer
+    than loading it, and the logits gate notices a wrong folder.
     """
     digest = hashlib.sha256(repr(config).encode())
     for name, tensor in weights.items():
@@ -41,8 +41,8 @@ def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
 def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write: Callable[[Path], None]) -> Path:
     """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time.
 
-    Whole or not at all: it is written under another name and renamed. `kind` counts up when what is written changes.
-    Raises EngineError where it cannot be written.
+    It is written under another name and then renamed. Change `kind` whenever what is written changes. Raises
+    EngineError where it cannot be written.
     """
     parent = cache_directory() / "engines"
     target = parent / f"{kind}-{identity(config, weights)}"
@@ -70,11 +70,7 @@ def write_safetensors(path: Path, config: LlamaConfig, weights: Mapping[str, Ten
 
 
 def check_threads() -> None:
-    """Refuse to run on another number of threads than torch: a Rust engine's pool is made once, by the environment.
-
-    Raises:
-        EngineError: RAYON_NUM_THREADS is not torch's number of threads.
-    """
+    """Raises EngineError where RAYON_NUM_THREADS, by which a Rust engine makes its threads, is not torch's number."""
     threads, found = torch.get_num_threads(), os.environ.get("RAYON_NUM_THREADS")
     if found != str(threads):
         fix = f"start the process with RAYON_NUM_THREADS={threads}"

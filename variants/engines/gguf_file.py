@@ -67,18 +67,15 @@ def tensor_names(config: LlamaConfig, names: Iterable[str]) -> dict[str, str]:
     return {name: str(table.get_name(name, try_suffixes=(".weight",))) for name in names}
 
 
-def plain(values: NDArray[np.float32]) -> tuple[NDArray[Any], GGMLQuantizationType]:
-    return values, GGMLQuantizationType.F32
-
-
 def write(
     path: Path,
     config: LlamaConfig,
     weights: Mapping[str, Tensor],
     describe: Callable[[GGUFWriter], object],
-    encode: Callable[[NDArray[np.float32]], tuple[NDArray[Any], GGMLQuantizationType]] = plain,
+    encode: Callable[[NDArray[np.float32]], tuple[NDArray[Any], GGMLQuantizationType]] | None = None,
 ) -> None:
-    """A file of `weights` (Hugging Face names), a tied head left out; `describe` adds metadata beside the shape.
+    """A file of `weights` (Hugging Face names), a tied head left out; `describe` adds metadata beside the shape,
+    `encode` gives a tensor's values in another type than float32.
 
     llama.cpp turns neighbours (2i, 2i + 1) by RoPE where Hugging Face turns halves (i, i + D/2), so the rows of q_proj
     and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers.
@@ -97,7 +94,8 @@ def write(
             continue
         turned = name.endswith(("q_proj.weight", "k_proj.weight"))
         rows = interleave_rows(weights[name], config.head_dim) if turned else weights[name]
-        values, kind = encode(rows.to(torch.float32).contiguous().cpu().numpy())
+        values = rows.to(torch.float32).contiguous().cpu().numpy()
+        values, kind = encode(values) if encode else (values, GGMLQuantizationType.F32)
         writer.add_tensor(label, values, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
