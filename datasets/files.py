@@ -45,10 +45,8 @@ _CHAIN = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}){{{MOST_DEPTH}}}")
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file opened for reading its bytes, if it is a regular one. Never waits.
-
-    Raises OSError as `open` does, and for a folder, a named pipe, a socket or a device; its `strerror` can be shown.
-    """
+    """A file opened for reading its bytes, if it is a regular one. Never waits. Raises OSError as `open` does, and for
+    a folder, a named pipe, a socket or a device; its `strerror` can be shown."""
     try:
         _demand_regular(os.stat(path))  # before it is opened: a device may do something already when it is
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -118,9 +116,6 @@ def _is_deep(value: Any) -> bool:
         tables = [each for each in level if isinstance(each, dict | list)]
         level = [inner for table in tables for inner in (table.values() if isinstance(table, dict) else table)]
     return any(isinstance(each, dict | list) for each in level)
-
-
-# --- values as errors show them ---
 
 
 class _Short(reprlib.Repr):

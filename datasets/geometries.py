@@ -216,10 +216,8 @@ def named(by_name: Mapping[str, Entry], name: str, missing: str) -> Entry:
 
 
 def mistakes(error: ValidationError, names: Mapping[str, str] | None = None, keys: Iterable[str] = ()) -> list[str]:
-    """What is wrong with the values of a model, a line a mistake: key, value, what was expected.
-
-    `names`: what a file calls a key of the model. `keys`: those that the table knows.
-    """
+    """What is wrong with the values of a model, a line a mistake: key, value, what was expected. `names`: what a file
+    calls a key of the model. `keys`: those that the table knows."""
     return [shortened(_mistake(dict(details), names or {}, keys), 800) for details in error.errors()]
 
 

@@ -35,9 +35,6 @@ class TokenizerError(CheckpointError):
     """A checkpoint's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
 
 
-# --- text and tokenizer ---
-
-
 def text() -> list[str]:
     """The topics of the Python language reference, in alphabetical order (about 0.5 MB in all)."""
     return [topics[name] for name in sorted(topics)]
@@ -123,9 +120,7 @@ def prompt_ids(
 
 def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) -> NDArray[np.int32]:
     """The whole text in a checkpoint's own words; all ids are below `vocab_size`, and no special tokens are added.
-
-    Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a .gguf file) has no usable tokenizer.
-    """
+    Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a .gguf file) has no usable tokenizer."""
     file, content = tokenizer_json(checkpoint)
     ids = _text_ids(file, content, cache=cache or cache_directory())
     if (largest := int(ids.max())) >= vocab_size:
@@ -135,10 +130,8 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
 
 
 def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
-    """The file with a checkpoint's tokenizer, and its tokenizer.json; of a GGUF file, rebuilt from the metadata.
-
-    Raises `CheckpointError` where there is none that can be read.
-    """
+    """The file with a checkpoint's tokenizer, and its tokenizer.json; of a GGUF file, rebuilt from the metadata. Raises
+    `CheckpointError` where there is none that can be read."""
     from .gguf import tokenizer as gguf_tokenizer
     from .gguf.metadata import is_gguf
 

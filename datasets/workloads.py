@@ -207,9 +207,9 @@ def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int)
     """Tokens of each of the `count` calls of one round, the same again for the same round and seed.
 
     repeated: all `tokens`. distinct: different ones, at most a quarter below or above `tokens`. trace: drawn by
-    inverse CDF, one from each of `count` equally likely parts of the distribution in random order, so that rounds
-    resemble each other more than independent draws would; divided by `length_divisor`, rounded, at least 1, and cut
-    to `length_limit` where there is one. Raises `DataError` if there are fewer than `count` distinct lengths.
+    inverse CDF, one from each of `count` equally likely parts of the distribution in random order, so that rounds are
+    more alike than with independent draws; divided by `length_divisor`, rounded, at least 1 and at most
+    `length_limit`. Raises `DataError` if there are fewer than `count` distinct lengths.
     """
     if workload.lengths == "repeated":
         return [workload.tokens] * count
@@ -226,11 +226,8 @@ def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int)
 
 
 def warmup_length(workload: Workload, *, lengths: Sequence[int]) -> int:
-    """Tokens of the warm-up calls before the calls of `lengths`.
-
-    The length measured where all are the same. Otherwise the nearest to `tokens` that none of them has, so that a
-    cache keyed by length is no warmer for the measured calls than it would be in service.
-    """
+    """Tokens of the warm-up calls before the calls of `lengths`: the same where all are the same, else the nearest to
+    `tokens` that none of them has, so that a cache keyed by length is no warmer than it would be in service."""
     if workload.lengths == "repeated":
         return workload.tokens
     longest = longest_call(workload)

@@ -28,6 +28,8 @@ from .stats.confidence import Interval, running_interval
 
 State = Literal["ok", "warn", "bad"]
 
+SILENT = "this system does not say"
+
 ROUND_SECONDS = 0.05
 ALPHA = 0.01
 
@@ -35,12 +37,11 @@ FIRED_PERCENT = 0.1
 """An A/A interval that leaves out 0 by this much or more is a fault; closer to it no claim would be harmed."""
 
 NARROW_PERCENT, WIDE_PERCENT = 1.0, 5.0
-"""Half width of the A/A interval up to which a machine is quiet (most claims ask about 1 %), and above which it is of
-no use: the same 5 % is what `compare` calls a regression."""
+"""Half width of the A/A interval up to which a machine is quiet (most claims ask about 1 %), and above which it is no
+use (5 % is what `compare` calls a regression)."""
 
 ENOUGH_BYTES, LEAST_BYTES = 6 << 30, 3 << 30
-"""Free memory for the whole register: the 7B-width layer is 0.9 GiB of weights, which some variants pack anew; and
-for the 15M geometry beside torch and the tests of the passes."""
+"""Free memory for all claims (the layer of 7B width: 0.9 GiB of weights, which some variants copy), and for 15M."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the machine says of itself. None: it does not say.
-
-    environment: its fingerprint. available_bytes: memory that a new process may take. siblings: whether two hardware
-    threads share a core. py_spy: why it cannot look into another process; "" where it can, None without it.
-    """
+    """What the machine says of itself. None: it does not say. environment: its fingerprint. available_bytes: memory
+    that a new process may take. siblings: whether two hardware threads share a core. py_spy: why it cannot look into
+    another process; "" where it can, None without it."""
 
     environment: Mapping[str, Any]
     available_bytes: int | None
@@ -176,11 +175,10 @@ def _processor(facts: Facts) -> Iterator[Check]:
     text = f"load average {busy:.2f} over the last minute, {cores} cores" if load else SILENT
     state: State = "bad" if busy >= cores else "warn" if busy > cores / 2 else "ok"
     yield _check("load", state, text, "Stop what else runs (top shows it) and wait a minute.")
-    if governor in (None, "performance"):
-        yield Check("governor", "ok", governor or "not visible here (a virtual machine, or no frequency scaling)")
-    else:
-        fix = "sudo cpupower frequency-set --governor performance"
-        yield Check("governor", "warn", f"{governor}: the clock frequency follows the load", fix)
+    slow = governor not in (None, "performance")
+    text = governor or "not visible here (a virtual machine, or no frequency scaling)"
+    text += ": the clock frequency follows the load" * slow
+    yield _check("governor", "warn" if slow else "ok", text, "sudo cpupower frequency-set --governor performance")
     text = "no limit on CPU time" if quota == math.inf else f"{quota:g} cores' worth of CPU time"
     text += ": one thread is stopped in every period" * (quota < 1)
     fix = "Start the container with more, or without a limit (docker run --cpus)."
@@ -207,8 +205,8 @@ def _memory(facts: Facts) -> Iterator[Check]:
 
 def _tools(facts: Facts) -> Iterator[Check]:
     torch = facts.environment.get("torch")
-    text = torch or "not installed: nothing can be measured"
-    yield _check("torch", "ok" if torch else "bad", text, "make bench, or pip install torch")
+    text = "not installed: nothing can be measured"
+    yield _check("torch", "ok" if torch else "bad", torch or text, "make bench, or pip install torch")
     if facts.py_spy:
         fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
         yield Check("py-spy", "warn", f"may not look into other processes: {facts.py_spy}", fix)
@@ -220,15 +218,10 @@ def _tools(facts: Facts) -> Iterator[Check]:
     yield _check("memray", "ok" if facts.memray else "warn", text, "pip install memray")
 
 
-SILENT = "this system does not say"
-
-
 def _check(name: str, state: State, text: str, fix: str) -> Check:
-    """A check whose fix is only for a state that is not ok."""
+    """A check; the fix is for a state that is not ok."""
     return Check(name, state, text, "" if state == "ok" else fix)
 
-
-# -- asking the machine ------------------------------------------------------------------------------------------------
 
 _WATCHED = """
 import ctypes, sys, time

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")
 
-# --- options -------------------------------------------------------------------------------------------------------
-
-
 FLAG = {"action": "store_true"}
 NAMES = {"metavar": "NAME,NAME", "default": ""}
 
@@ -157,9 +154,9 @@ class Session:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if "case" not in metafunc.fixturenames or metafunc.module.__name__ != f"{__package__}.benchmarks":
             return
-        marks = pytest.mark.benchmark
+        mark = pytest.mark.benchmark
         cases = [
-            pytest.param(case, id=f"{workload}-{variant}", marks=marks(group=workload, timer=case.timer))
+            pytest.param(case, id=f"{workload}-{variant}", marks=mark(group=workload, timer=case.timer))
             for (workload, variant), case in self.cases.items()
         ]
         metafunc.parametrize("case", cases)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import llama_workbench
-from llama_workbench import variants
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.variants import UnknownVariant
+from llama_workbench.variants.outside import OutsideVariantError
 
 from .claims.faults import ClaimError
 from .claims.reading import load_claims
@@ -220,10 +221,8 @@ class Run:
                 self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
 
     def _check_cache(self) -> None:
-        """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it.
-
-        Missing checkpoints need it too, and writing them says so.
-        """
+        """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing
+        checkpoints need it too, and writing them says so."""
         if not (why := unwritable(self.cache)):
             return
         asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
@@ -313,9 +312,8 @@ def _command() -> list[str]:
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (
-    *(ClaimError, DataError, PlanError, MeasureError, RunError, CacheError),
-    *(variants.UnknownVariant, variants.outside.OutsideVariantError),
-)
+    CacheError, ClaimError, DataError, MeasureError, PlanError, RunError, UnknownVariant, OutsideVariantError,
+)  # fmt: skip
 """Errors whose text is for the user: no traceback needed."""
 
 

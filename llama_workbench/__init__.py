@@ -1,8 +1,7 @@
-"""The one import name of the workbench: `llama_workbench.variants`, `.harness`, `.dashboard`.
+"""The one import name of the workbench: `llama_workbench.variants`, `.datasets`, `.harness`, `.dashboard`.
 
-In the repository the three packages are folders beside `pyproject.toml`; in a wheel they lie inside this
-package. Either way they are imported under this name, so that a user's own `variants/` folder neither hides
-ours nor is hidden by it.
+In the repository the packages are folders beside `pyproject.toml`, in a wheel inside this package. Either way they are
+imported under this name, so that a user's own `variants/` folder neither hides ours nor is hidden by it.
 """
 
 from pathlib import Path

@@ -46,11 +46,9 @@ def unwritable(folder: Path) -> str:
 
 @contextmanager
 def partial_folder(parent: Path, name: str, *, needed_bytes: int) -> Iterator[Path]:
-    """A new empty folder inside `parent`, on the same disk, for what is renamed into place once it is whole.
-
-    Removed at the end, whatever happened. Raises `CacheError` where the disk has no room for `needed_bytes`, fills up
-    on the way, or refuses the writing.
-    """
+    """A new empty folder inside `parent`, on the same disk, for what is renamed into place once it is whole. Removed at
+    the end, whatever happened. Raises `CacheError` where the disk has no room for `needed_bytes`, fills up on the way,
+    or refuses the writing."""
     folder: Path | None = None
     try:
         parent.mkdir(parents=True, exist_ok=True)

@@ -20,11 +20,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class UnknownVariant(KeyError):
+class UnknownVariant(LookupError):
     """No variant has that name; the message suggests the nearest."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def names() -> list[str]:

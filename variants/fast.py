@@ -53,10 +53,8 @@ def forward(
     causal: bool,
 ) -> Tensor:
     """Tokens [B, T] that start at `position` → logits [B, V] of the last one; K and V go into `kvs` [B, G, max, D].
-
     `causal`: several tokens from position 0 on, so that SDPA needs no mask. (An argument, because a compiler keeps a
-    comparison of positions symbolic, and SDPA wants to know.)
-    """
+    comparison of positions symbolic, and SDPA wants to know.)"""
     batch, length = tokens.shape
     end = position + length  # phase: other
     heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim

@@ -14,9 +14,7 @@ from .config import LlamaConfig, config_json
 
 class LibraryLlama:
     """Adapts LlamaForCausalLM to the workbench's two methods; `logits_to_keep=1`, as its own `generate` does.
-
-    `attention` is transformers' own name of an implementation: "eager" or "sdpa".
-    """
+    `attention` is transformers' own name of an implementation: "eager" or "sdpa"."""
 
     def __init__(
         self,
@@ -36,24 +34,13 @@ class LibraryLlama:
         theirs = TheirConfig.from_dict(described, attn_implementation=attention)
         with torch.device("meta"):
             self.model = LlamaForCausalLM(theirs)
-        # The weights are used where they lie; the only tensors made here are the rotary frequencies.
-        state = {name: tensor for name, tensor in weights.items() if name != "lm_head.weight"}
-        if not config.tie_word_embeddings:
-            state["lm_head.weight"] = weights["lm_head.weight"]
-        missing, unexpected = self.model.load_state_dict(state, strict=False, assign=True)
-        if config.tie_word_embeddings:
-            self.model.tie_weights()
-            missing = [name for name in missing if name != "lm_head.weight"]
-        if missing or unexpected:
-            raise ValueError(f"weights do not fit LlamaForCausalLM: missing {missing}, unexpected {unexpected}")
+        # The weights are used where they are; the only tensors made here are the rotary frequencies.
+        self.model.load_state_dict(weights, assign=True)
+        self.model.tie_weights()
         self.model.model.rotary_emb = LlamaRotaryEmbedding(config=theirs).to(embedding.device)
         self.model.eval()
         self.static = static
-        self._new_cache = (
-            partial(StaticCache, config=theirs, max_cache_len=max_length)
-            if static
-            else partial(DynamicCache, config=theirs)
-        )
+        self._new_cache = partial(StaticCache, max_cache_len=max_length) if static else DynamicCache
         self.cache: Any = None
         self.batch = 0
 
@@ -62,7 +49,7 @@ class LibraryLlama:
         if self.cache is None or tokens.shape[0] != self.batch:
             # phase: cache
             self.batch = tokens.shape[0]
-            self.cache = self._new_cache()
+            self.cache = self._new_cache(config=self.model.config)
         # phase: enter
         out = self.model(input_ids=tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         return out.logits[:, -1]  # phase: other

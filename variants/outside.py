@@ -31,11 +31,9 @@ def parse(text: str) -> tuple[Path, str]:
 
 
 def load(path: Path, function: str) -> Variant:
-    """Import the file (its own folder on the import path, last) and wrap its function; the variant has its name.
-
-    The file's code runs here: measuring does this in worker processes only. Raises OutsideVariantError where the import
-    raises, or the function is missing or not callable.
-    """
+    """Import the file (its own folder on the import path, last) and wrap its function; the variant has its name. The
+    file's code runs here: measuring does this in worker processes only. Raises OutsideVariantError where the import
+    raises, or the function is missing or not callable."""
     # A name of its own for each import: two entries of one file must not share code (see `source`).
     names = (f"_outside_{path.stem}_{number}" for number in itertools.count())
     name = next(name for name in names if name not in sys.modules)

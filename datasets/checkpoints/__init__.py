@@ -138,10 +138,8 @@ def described(facts: Facts) -> str:
 
 
 def write_gguf(folder: Path, file: Path, *, format: gguf_files.Format = "F32", cache: Path | None = None) -> Path:
-    """The GGUF file of a Hugging Face folder, tokenizer and all. Returns `file`.
-
-    Raises `CheckpointError` if the folder cannot be used (see `load`) or the tokenizer cannot be said in GGUF.
-    """
+    """The GGUF file of a Hugging Face folder, tokenizer and all. Returns `file`. Raises `CheckpointError` if the folder
+    cannot be used (see `load`) or the tokenizer cannot be said in GGUF."""
     checkpoint, raw = load(folder, cache=cache), read_json(folder / CONFIG)
     ends: dict[str, int | None] = {}
     for name in ("bos", "eos"):

@@ -127,7 +127,13 @@ class Folder:
 
 def opened(folder: Path, cache: Path) -> Folder:
     """A folder with a whole Llama of finite values. Raises `CheckpointError`."""
-    if problem := _no_folder(folder):
+    try:
+        problem = "" if stat.S_ISDIR(folder.stat().st_mode) else "is a file"
+    except FileNotFoundError:
+        problem = "no such folder"
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+    if problem:
         fail(shortened(str(folder)), problem, "name a folder with config.json and safetensors, or a .gguf file")
     raw = read_json(folder / CONFIG)
     config = _llama_config(folder / CONFIG, raw)
@@ -139,16 +145,6 @@ def opened(folder: Path, cache: Path) -> Folder:
     if config.tie_word_embeddings:
         _check_tied(files)
     return Folder(folder, raw, config, files, entries, _synthetic_label(files))
-
-
-def _no_folder(path: Path) -> str:
-    """What is in the way of reading a folder; empty where nothing is."""
-    try:
-        return "" if stat.S_ISDIR(path.stat().st_mode) else "is a file"
-    except FileNotFoundError:
-        return "no such folder"
-    except (OSError, ValueError) as error:
-        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 def _weight_files(folder: Path) -> list[Path]:

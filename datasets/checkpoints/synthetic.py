@@ -40,13 +40,12 @@ def synthesize(
 
     Weights are normal with a standard deviation of 1/sqrt(fan-in), those that write into the residual stream
     (o_proj, down_proj) divided by sqrt(2 x layers) as in GPT-2, the embedding's 1/sqrt(hidden size); norm weights are
-    1 with a deviation of 0.05. So logits have a variance of about 1 and activations keep their size at every depth,
-    and a variant that forgets a norm's weight or a residual shows in the logits. Each tensor has its own generator,
-    seeded by `seed` and its name, so order and threads play no part.
+    1 with a deviation of 0.05. So logits have a variance of about 1, activations keep their size at every depth, and
+    the logits show a forgotten norm weight or residual. Each tensor has its own generator, seeded by `seed` and its
+    name.
 
     `progress` is called with a tensor's name and the share done (0 to 1). `cache` defaults to `cache_directory()`.
-    The folder is written under another name and then renamed; of two processes at once one wins. Raises `CacheError`
-    where the disk has no room.
+    Raises `CacheError` where the disk has no room. Two processes may write the same folder at once.
     """
     parent = (cache or cache_directory()) / "checkpoints"
     expected = stored_shapes(geometry.config)

@@ -84,11 +84,9 @@ def write(
 
 @dataclass(frozen=True)
 class GGUFModel:
-    """A GGUF file with all tensors of a Llama; no weight is read yet.
-
-    `entries` are its tensors by Hugging Face name, the head only where it is stored; `header` is all before them;
-    `tokenizer` is the kind of its tokenizer, under llama.cpp's name.
-    """
+    """A GGUF file with all tensors of a Llama; no weight is read yet. `entries` are its tensors by Hugging Face name,
+    the head only where it is stored; `header` is all before them; `tokenizer` is the kind of its tokenizer, under
+    llama.cpp's name."""
 
     path: Path
     config: LlamaConfig

@@ -27,9 +27,6 @@ from ..geometries import LARGEST_FACTOR, MOST_COUNT, CheckpointError, Shape, fai
 MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
 """Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""
 
-_LEAST_KEY_BYTES, _LEAST_TENSOR_BYTES = 13, 24
-"""Length, kind and value of a key without a name; length, dimensions, kind and place of a tensor without one."""
-
 AGAIN = "fetch the file again"
 _CONVERT = "write it with llama.cpp's convert_hf_to_gguf.py from a Llama checkpoint"
 _NO_VARIANT = "no variant computes this; take another model"
@@ -153,11 +150,11 @@ def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
     version, tensors, keys = struct.unpack("=4xIQQ", start)
     if version & 0xFFFF == 0:  # of the other byte order, which `opened` reports
         version, tensors, keys = struct.unpack(">4xIQQ" if sys.byteorder == "little" else "<4xIQQ", start)
-    for name, count, most, least in (
-        ("tensors", tensors, MOST_TENSORS, _LEAST_TENSOR_BYTES),
-        ("keys", keys, MOST_KEYS, _LEAST_KEY_BYTES),
+    for name, count, most, least_bytes in (
+        ("tensors", tensors, MOST_TENSORS, 24),  # length of the name, number of dimensions, kind, place
+        ("keys", keys, MOST_KEYS, 13),  # length of the name, kind, value
     ):
-        room = min(most, size_bytes // least)
+        room = min(most, size_bytes // least_bytes)
         if count > room:
             fail(path, f"{count} {name}, expected at most {room} in {size_bytes} bytes", AGAIN)
 

@@ -5,12 +5,12 @@ Two kinds, under llama.cpp's names: "gpt2" is byte-level BPE (GPT-2, Llama 3), "
 The metadata has the words, their types, the ids of BOS and EOS and whether they are added, and the *name* of a way to
 split text. It lacks the splitting expression and whether merges are skipped for a piece that is a word (llama.cpp has
 both under the name), any normalizer but SentencePiece's spaces, dropout, how added tokens treat spaces, any template
-but BOS and EOS, truncation, padding, and which words above the last used id only pad the model's matrix (type UNUSED by
-convention). `tokenizer_fields` refuses a tokenizer.json whose ids depend on any of it.
+but BOS and EOS, truncation, padding, and which words only pad the model's matrix (type UNUSED by convention).
+`tokenizer_fields` refuses a tokenizer.json whose ids depend on any of it.
 
-SentencePiece joins the two neighbours that make the word with the best score; a tokenizer.json says the same as pairs
-in order (merges). llama.cpp goes by scores; its converter writes merges too, and often scores that order nothing. So a
-file written here has both, and one that is read goes by its merges where it has any. Both give the same ids where the
+SentencePiece joins the two neighbours that make the word with the best score; a tokenizer.json has the same as pairs in
+order (merges). llama.cpp uses scores; its converter writes merges too, and often scores without an order. So a file
+written here has both, and of one that is read the merges count where there are any. Both give the same ids where the
 merges hold every way to make each word, next to each other, as transformers makes them of a SentencePiece model.
 """
 
@@ -84,11 +84,9 @@ def tokenizer_fields(
     eos: int | None = None,
     where: Path | str = "tokenizer.json",
 ) -> TokenizerFields:
-    """A tokenizer.json as GGUF metadata for a model with `vocab_size` rows; ids without a word become padding.
-
-    Raises `CheckpointError` if the ids would differ: anything but byte-level BPE with the splitting of GPT-2 or Llama 3
-    and SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot express (see the module).
-    """
+    """A tokenizer.json as GGUF metadata for a model with `vocab_size` rows; ids without a word become padding. Raises
+    `CheckpointError` if the ids would differ: anything but byte-level BPE with the splitting of GPT-2 or Llama 3 and
+    SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot express (see the module)."""
     original = Tokenizer.from_str(tokenizer_json)
     original.no_truncation()
     original.no_padding()

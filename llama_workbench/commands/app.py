@@ -1,8 +1,7 @@
 """The command line: its verbs, its errors and its exit codes.
 
 A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-verbs of its own. Verbs measure nothing, and import what they need when they are called, so that help and lists come
-at once.
+verbs of its own. Verbs measure nothing, and import what they need when called, so that help and lists come at once.
 """
 
 from __future__ import annotations

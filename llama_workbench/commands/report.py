@@ -112,7 +112,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     try:
         if profiling or everything:
             write(_profiling(table, alpha))
-        decisions = decisions_of(table, verdicts, alpha) if decision or everything else []
+        decisions = decisions_of(table, verdicts, alpha) if decision or everything else {}
     except ValueError as error:
         raise Failure(f"{folder.path / PHASES}: {error}") from error
     if decisions:
@@ -128,10 +128,10 @@ def _profiling(table: pd.DataFrame, alpha: float) -> str:
 
     pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
     forms = {
-        pair: [
+        (workload, variant): [
             Consumer(phase, 100 * share.value, 100 * share.low, 100 * share.high)
-            for phase, share in top_consumers(table, *pair, alpha=alpha).items()
+            for phase, share in top_consumers(table, workload, variant, alpha=alpha).items()
         ]
-        for pair in pairs.itertuples(index=False, name=None)
+        for workload, variant in pairs.itertuples(index=False, name=None)
     }
     return profiling_markdown(forms)

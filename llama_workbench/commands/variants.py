@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from .shared import AsJson, print_json, show, table
-
-if TYPE_CHECKING:
-    from llama_workbench.variants.presets import Variant
 
 
 def command(
@@ -37,7 +34,11 @@ def command(
 
     chosen = [variants.get(each) for each in (variants.names() if name is None else [name])]
     if as_json:
-        found = [_to_json(variant) for variant in chosen]
+        found = [
+            {key: getattr(each, key) for key in ("name", "description", "source")}
+            | {"factors": dict(each.factors), "installed": variants.missing(each.name) is None}
+            for each in chosen
+        ]
         print_json(found if name is None else found[0])
         return
     if name is not None:
@@ -55,10 +56,3 @@ def command(
         text = f"{variant.description} [{variant.source}]" + f"; {missing}" * bool(missing)
         rows.add_row(Text(variant.name), Text("no" if missing else "yes"), Text(text))
     show(rows)
-
-
-def _to_json(variant: Variant) -> dict[str, Any]:
-    from llama_workbench import variants
-
-    facts = {key: getattr(variant, key) for key in ("name", "description", "source")}
-    return {**facts, "factors": dict(variant.factors), "installed": variants.missing(variant.name) is None}

@@ -49,11 +49,9 @@ def causal_mask(length: int, kv_length: int) -> Any:
 
 
 class CandleLlama:
-    """Tokens [B, T] that start at `position` → logits [B, V] of the last one, on Candle's CPU kernels.
-
-    `fresh_masks`: made by each layer at each call, not kept by (T, kv). Raises EngineError where the threads are not
-    those of the run.
-    """
+    """Tokens [B, T] that start at `position` → logits [B, V] of the last one, on Candle's CPU kernels. `fresh_masks`:
+    made by each layer at each call, not kept by (T, kv). Raises EngineError where the threads are not those of the
+    run."""
 
     def __init__(
         self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, fresh_masks: bool = False

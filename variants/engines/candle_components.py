@@ -15,6 +15,7 @@ from typing import Any
 import candle
 import torch
 from candle import functional, utils
+from safetensors.torch import save_file
 from torch import Tensor
 
 from ..components import NAMES, Component, Inputs
@@ -26,8 +27,6 @@ from .candle import causal_mask, to_torch
 
 def to_candle(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """The same tensors in Candle, by way of a file: the bindings else take nothing but nested lists."""
-    from safetensors.torch import save_file
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "inputs.safetensors"
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
 from llama_workbench.cache import FIX, CacheError, cache_directory, partial_folder
@@ -24,11 +25,9 @@ class EngineError(ValueError):
 
 
 def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
-    """Short name of a model: SHA-256 over its config, and of each tensor name, shape, dtype and `SAMPLED` values.
-
-    The values are spread evenly over the tensor. Not every byte: hashing a gigabyte at each build would take longer
-    than loading it, and the logits gate notices a wrong folder.
-    """
+    """Short name of a model: SHA-256 over its config, and of each tensor name, shape, dtype and `SAMPLED` values. The
+    values are spread evenly over the tensor. Not every byte: hashing a gigabyte at each build would take longer than
+    loading it, and the logits gate notices a wrong folder."""
     digest = hashlib.sha256(repr(config).encode())
     for name, tensor in weights.items():
         flat = tensor.detach().reshape(-1)
@@ -39,11 +38,9 @@ def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
 
 
 def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write: Callable[[Path], None]) -> Path:
-    """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time.
-
-    It is written under another name and then renamed. Change `kind` whenever what is written changes. Raises
-    EngineError where it cannot be written.
-    """
+    """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time. It is written under
+    another name and then renamed. Change `kind` whenever what is written changes. Raises EngineError where it cannot be
+    written."""
     parent = cache_directory() / "engines"
     target = parent / f"{kind}-{identity(config, weights)}"
     if target.is_dir():
@@ -61,8 +58,6 @@ def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write:
 
 def write_safetensors(path: Path, config: LlamaConfig, weights: Mapping[str, Tensor]) -> None:
     """All weights in one file under their names; a tied head is left out, as Hugging Face does."""
-    from safetensors.torch import save_file
-
     kept = {name: tensor.contiguous() for name, tensor in weights.items()}
     if config.tie_word_embeddings:
         kept.pop("lm_head.weight", None)

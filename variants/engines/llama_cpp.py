@@ -34,11 +34,9 @@ def _only_errors(level: int, text: bytes, data: Any) -> None:
 
 
 class LlamaCpp:
-    """Tokens [B, T] that start at `position` → logits [B, V] of the last one; row b is llama.cpp's sequence b.
-
-    It runs on as many threads as torch has. Raises EngineError for weights that are not float32, or where the library
-    refuses.
-    """
+    """Tokens [B, T] that start at `position` → logits [B, V] of the last one; row b is llama.cpp's sequence b. It runs
+    on as many threads as torch has. Raises EngineError for weights that are not float32, or where the library
+    refuses."""
 
     def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> None:
         dtype = weights["model.norm.weight"].dtype

@@ -59,10 +59,8 @@ def tokenizer_json(vocab_size: int) -> dict[str, object]:
 
 class MistralRs:
     """One sequence at a time; `forward` as every model, and `generate`, which is what is timed. Uses no network.
-
     `max_length` is not needed: the engine's cache grows. Raises EngineError for a dtype that the engine does not have,
-    or threads that are not those of the run.
-    """
+    or threads that are not those of the run."""
 
     def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> None:
         files.check_threads()
