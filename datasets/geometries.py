@@ -26,8 +26,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 MOST_COUNT = 2**31 - 1
 MOST_LAYERS = 1000
-LARGEST_FACTOR = 1e9
-"""Of RoPE scaling."""
+LARGEST_FACTOR = 1e9  # of RoPE scaling
 
 Count = Annotated[int, Field(gt=0, le=MOST_COUNT)]
 _Factor = Annotated[float, Field(gt=0, le=LARGEST_FACTOR)]
@@ -181,8 +180,7 @@ class _Table(Shape):
 Model = TypeVar("Model", bound=BaseModel)
 Entry = TypeVar("Entry")
 
-MOST_MISTAKES = 20
-"""Shown of one table."""
+MOST_MISTAKES = 20  # shown of one table
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What `pytest --benchmark` collects: one test a workload and variant, which replays what was measured beforehand.
 
-pytest-benchmark times all of A and then all of B; the workbench measures a whole workload interleaved and only then
-lets each test hand its samples over, so that pytest-benchmark's table, JSON and comparisons show the same numbers.
+pytest-benchmark times all of A and then all of B; the workbench measures a workload interleaved, and then each test
+hands its samples over, so that pytest-benchmark's table, JSON and comparisons show the same numbers.
 """
 
 from __future__ import annotations

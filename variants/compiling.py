@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_GRAPHS = 64
-"""Kinds of call (lengths, batches, types) that one function may be compiled for."""
+MOST_GRAPHS = 64  # kinds of call (lengths, batches, types) that one function may be compiled for
 
 
 @functools.cache

@@ -2,10 +2,8 @@
 
 Fused QKV, interleaved RoPE, a static KV cache that is written by index and attended in full under a row of the causal
 mask, positions in a tensor, so that one compiled graph serves every step of decode. Only the last position's logits are
-computed, as the caller wants no others (gpt-fast computes all of a prompt's).
-
-The cache is as long as the workload needs and no longer; without a compiler, attending all of it is still a cost that
-`fast` does not have.
+computed (gpt-fast computes all of a prompt's). The cache is only as long as the workload needs; without a compiler,
+attending all of it is still a cost that `fast` does not have.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from .presets import Variant
 
-ENTRY_POINTS = "llama_workbench.variants"
-"""Group in which an installed package names its `build` functions."""
+ENTRY_POINTS = "llama_workbench.variants"  # the group in which an installed package names its `build` functions
 
 
 class OutsideVariantError(ValueError):

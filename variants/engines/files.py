@@ -16,8 +16,7 @@ from llama_workbench.cache import FIX, CacheError, cache_directory, partial_fold
 
 from ..config import LlamaConfig
 
-SAMPLED = 4096
-"""Values of each tensor that go into its name in the cache."""
+SAMPLED = 4096  # values of each tensor that go into its name in the cache
 
 
 class EngineError(ValueError):
