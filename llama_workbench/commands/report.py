@@ -28,11 +28,11 @@ def command(
     roofline: Annotated[
         bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
     ] = False,
-    claim: Annotated[
-        str | None, typer.Option(metavar="ID", help="Export this claim's evidence, to these files.")
-    ] = None,
+    claim: Annotated[str | None, typer.Option(metavar="ID", help="Export this claim's evidence to files.")] = None,
     part: Annotated[str | None, typer.Option(metavar="PART", help="The claim's part, where it has several.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="The evidence as one page, also offline.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its evidence as one page, readable offline.")
+    ] = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Its figure as SVG.")] = None,
     png: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
