@@ -1,1 +1,4 @@
-"""What is measured on: model shapes, workloads, checkpoints, tokenizer, prompts, and the cache that keeps them."""
+"""What is measured on: model shapes, workloads, checkpoints, tokenizer, prompts.
+
+Only `checkpoints` and `gguf.files` import torch.
+"""

@@ -1,9 +1,7 @@
 """Files that anybody may have written: opened only where they are plain ones of a likely size, read within bounds.
 
-A named pipe would be waited for without end, a device gives bytes without end, a text may be gigabytes long, nested
-thousands deep or hold a number of a million digits. Each of these ends here in an error with a short text.
-
-Importing this module does not import torch.
+A named pipe may never answer, a device may never end, a text may be gigabytes long, nested thousands deep or hold a
+number of a million digits. Each of these becomes an error with a short text.
 """
 
 from __future__ import annotations
@@ -19,6 +17,8 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from llama_workbench import ROOT
 
 SMALL_BYTES = 1 << 18
 """A claim, or a file of workloads or geometries. The largest that ship have 8 KB."""
@@ -45,10 +45,8 @@ _CHAIN = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}){{{MOST_DEPTH}}}")
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file opened for reading its bytes, if it is a regular one. Never waits.
-
-    Raises OSError as `open` does, and for a folder, a named pipe, a socket or a device; its `strerror` can be shown.
-    """
+    """A file opened for reading its bytes, if it is a regular one. Never waits. Raises OSError as `open` does, and for
+    a folder, a named pipe, a socket or a device; its `strerror` can be shown."""
     try:
         _demand_regular(os.stat(path))  # before it is opened: a device may do something already when it is
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -91,7 +89,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise tomllib.TOMLDecodeError(f"{shortened(problem)}{at}{place}" if at else shortened(place)) from None
     except RecursionError:
         raise tomllib.TOMLDecodeError("nested too deeply") from None
-    except ValueError:  # Python's own limit; a mistake in the text would have been told as one
+    except ValueError:  # Python's own limit: mistakes in the text are TOMLDecodeErrors
         raise tomllib.TOMLDecodeError("a number of too many digits") from None
     if _is_deep(tables):
         raise tomllib.TOMLDecodeError("nested too deeply")
@@ -112,15 +110,12 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether tables and lists lie more than `MOST_DEPTH` deep in each other; asked level by level, not in itself."""
+    """Whether tables and lists are nested more than `MOST_DEPTH` deep; level by level, as recursion has a limit too."""
     level = [value]
     for _ in range(MOST_DEPTH + 1):
         tables = [each for each in level if isinstance(each, dict | list)]
         level = [inner for table in tables for inner in (table.values() if isinstance(table, dict) else table)]
     return any(isinstance(each, dict | list) for each in level)
-
-
-# --- values as errors show them ---
 
 
 class _Short(reprlib.Repr):
@@ -131,12 +126,6 @@ class _Short(reprlib.Repr):
 
     def repr_int(self, x: int, level: int) -> str:
         return super().repr_int(x, level) if x.bit_length() < 1000 else f"a number of {x.bit_length():,} bits"
-
-    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        if level <= 0 and x:
-            return "{...}"
-        pairs = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in list(x)[: self.maxdict]]
-        return f"{{{', '.join(pairs)}{', ...' if len(x) > self.maxdict else ''}}}"
 
 
 def short(value: object) -> str:
@@ -155,3 +144,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(map(repr, names))
+
+
+def shown(path: Path) -> str:
+    """A path as errors show it: within the workbench relative to its root, so that the text is the same everywhere."""
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)

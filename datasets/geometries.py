@@ -1,28 +1,145 @@
-"""Model shapes from `datasets/geometries.toml`, and how the data files are read: a typo is an error that says where.
+"""Model shapes: which are possible, those of `datasets/geometries.toml`, and how data files are read.
 
-Importing this module does not import torch.
+One model of a shape's numbers serves geometries.toml, config.json and GGUF; a typo is an error that says where.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from llama_workbench import ROOT
-from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
-from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened
-from .shape import DataError, Shape, mistakes, stored_shapes
+from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened, shown
 
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 
 Text = Annotated[str, Field(min_length=1)]
+
+MOST_COUNT = 2**31 - 1
+MOST_LAYERS = 1000
+LARGEST_FACTOR = 1e9  # of RoPE scaling
+
+Count = Annotated[int, Field(gt=0, le=MOST_COUNT)]
+_Factor = Annotated[float, Field(gt=0, le=LARGEST_FACTOR)]
+
+
+class DataError(ValueError):
+    """A data file, or a name looked up in one, is wrong. Names file, table, key, value and what was expected."""
+
+
+class CheckpointError(DataError):
+    """A checkpoint cannot be used or written. The text names file and tensor or key, what is wrong, and the fix."""
+
+
+def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
+    """Raises `CheckpointError`."""
+    raise CheckpointError(f"{where}: {problem}; {fix}")
+
+
+def impossible(key: str, value: object, expected: str) -> PydanticCustomError:
+    """The error a validator raises for a value that does not fit the others of its table."""
+    return PydanticCustomError("impossible", "{key}", {"key": key, "value": value, "expected": expected})
+
+
+class Scaling(BaseModel):
+    """Llama-3's RoPE scaling."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    factor: _Factor
+    low_freq_factor: _Factor
+    high_freq_factor: _Factor
+    original_max_position_embeddings: Count
+
+    @model_validator(mode="after")
+    def _step_has_a_width(self) -> Scaling:
+        if self.low_freq_factor >= self.high_freq_factor:
+            expected = f"more than low_freq_factor = {self.low_freq_factor:g}"
+            raise impossible("rope_scaling.high_freq_factor", self.high_freq_factor, expected)
+        return self
+
+
+class Shape(BaseModel):
+    """A Llama's shape under the names of config.json."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    vocab_size: Count
+    hidden_size: Count
+    intermediate_size: Count
+    num_hidden_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)]
+    num_attention_heads: Count
+    num_key_value_heads: Count | None = None
+    head_dim: Count | None = None
+    max_position_embeddings: Count
+    rms_norm_eps: Annotated[float, Field(gt=0, lt=1)]  # the squares that it is added to are about 1
+    # With less than 1 the angles of later pairs would grow instead of shrink.
+    rope_theta: Annotated[float, Field(ge=1, le=1e12)] = 10_000.0
+    rope_scaling: Scaling | None = None
+    tie_word_embeddings: bool = False
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Shape:
+        heads, key_value_heads = self.num_attention_heads, self.num_key_value_heads
+        if self.hidden_size % heads and self.head_dim is None:
+            raise impossible("num_attention_heads", heads, f"a divisor of hidden_size = {self.hidden_size}")
+        if key_value_heads is not None and heads % key_value_heads:
+            raise impossible("num_key_value_heads", key_value_heads, f"a divisor of num_attention_heads = {heads}")
+        head_dim = self.head_dim or self.hidden_size // heads
+        if head_dim % 2:
+            raise impossible("head_dim", head_dim, "an even number (RoPE turns pairs)")
+        return self
+
+    def config(self) -> LlamaConfig:
+        """The shape with what is left out filled in."""
+        values = {name: getattr(self, name) for name in LlamaConfig.__dataclass_fields__}
+        return LlamaConfig(**values | {
+            "num_key_value_heads": self.num_key_value_heads or self.num_attention_heads,
+            "head_dim": self.head_dim or self.hidden_size // self.num_attention_heads,
+            "rope_scaling": RopeScaling(**self.rope_scaling.model_dump()) if self.rope_scaling else None,
+        })  # fmt: skip
+
+
+def stored_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
+    """Shape ([out, in]) of every weight that a file must have, by its Hugging Face name; a tied head is left out."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    queries, keys = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm": (hidden,),
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "post_attention_layernorm": (hidden,),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    layers = {
+        f"model.layers.{index}.{name}.weight": shape
+        for index in range(config.num_hidden_layers)
+        for name, shape in layer.items()
+    }
+    vocabulary = (config.vocab_size, hidden)
+    head = {} if config.tie_word_embeddings else {"lm_head.weight": vocabulary}
+    return {"model.embed_tokens.weight": vocabulary, **layers, "model.norm.weight": (hidden,), **head}
+
+
+def parameter_count(config: LlamaConfig) -> int:
+    """Number of weights of a model of that shape; tied embeddings count once."""
+    return sum(map(math.prod, stored_shapes(config).values()))
+
+
+# --- geometries by name ---
 
 
 @dataclass(frozen=True)
@@ -37,25 +154,15 @@ class Geometry:
 
 def geometries(path: Path = GEOMETRIES_FILE) -> dict[str, Geometry]:
     """All geometries of a file by name, in the file's order. Raises `DataError` on a mistake in it."""
-    tables = read_toml(path)
-    geometries: dict[str, Geometry] = {}
-    for name, table in tables.items():
-        shape = checked(_Table, table, file=shown(path), table=f"[{name}]")
-        geometries[name] = Geometry(name, shape.config(), shape.description, shape.source)
-    return geometries
+    tables = {
+        name: checked(_Table, table, file=shown(path), table=f"[{name}]") for name, table in read_toml(path).items()
+    }
+    return {name: Geometry(name, table.config(), table.description, table.source) for name, table in tables.items()}
 
 
 def get(name: str) -> Geometry:
     """One geometry. Raises `DataError` with the nearest name if there is none of that name."""
-    by_name = geometries()
-    if name not in by_name:
-        raise DataError(f"{shown(GEOMETRIES_FILE)}: no geometry {name!r}; {nearest(name, by_name)}")
-    return by_name[name]
-
-
-def parameter_count(config: LlamaConfig) -> int:
-    """Number of weights of a model of that shape; tied embeddings count once."""
-    return sum(map(math.prod, stored_shapes(config).values()))
+    return named(geometries(), name, f"{shown(GEOMETRIES_FILE)}: no geometry")
 
 
 class _Table(Shape):
@@ -71,9 +178,9 @@ class _Table(Shape):
 # --- reading data files ---
 
 Model = TypeVar("Model", bound=BaseModel)
+Entry = TypeVar("Entry")
 
-MOST_MISTAKES = 20
-"""Of one table are told."""
+MOST_MISTAKES = 20  # shown of one table
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -99,6 +206,36 @@ def checked(
         raise DataError("\n".join(f"{file}: {shortened(table)}: {mistake}" for mistake in lines)) from None
 
 
-def shown(path: Path) -> str:
-    """A path as errors show it: within the workbench relative to its root, so that the text is the same everywhere."""
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
+def named(by_name: Mapping[str, Entry], name: str, missing: str) -> Entry:
+    """The entry of that name; else `DataError`, whose text is `missing` with the name and the nearest one."""
+    if name not in by_name:
+        raise DataError(f"{missing} {name!r}; {nearest(name, by_name)}")
+    return by_name[name]
+
+
+def mistakes(error: ValidationError, names: Mapping[str, str] | None = None, keys: Iterable[str] = ()) -> list[str]:
+    """What is wrong with the values of a model, a line a mistake: key, value, what was expected. `names`: what a file
+    calls a key of the model. `keys`: those that the table knows."""
+    return [shortened(_mistake(dict(details), names or {}, keys), 800) for details in error.errors()]
+
+
+def _mistake(error: dict[str, Any], names: Mapping[str, str], known: Iterable[str]) -> str:
+    details, value = error.get("ctx", {}), error["input"]
+    location: tuple[str | int, ...] = tuple(error["loc"])
+    if error["type"] == "impossible":
+        location, value = tuple(details["key"].split(".")), details["value"]
+    key = ".".join(str(part) for part in (names.get(str(part), part) for part in location))
+    match error["type"]:
+        case "impossible":
+            return f"{key} = {short(value)}, expected {details['expected']}"
+        case "missing":
+            return f"{key} is missing"
+        case "extra_forbidden":
+            valid = known if len(location) == 1 else Scaling.model_fields
+            return f"{key} = {short(value)}: no such key; {nearest(str(location[-1]), valid)}"
+        case "literal_error":
+            choices = details["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+            hint = f"; {nearest(value, choices)}" if isinstance(value, str) else ""
+            return f"{key} = {short(value)}, expected {details['expected']}{hint}"
+        case _:
+            return f"{key} = {short(value)}, expected {error['msg'].removeprefix('Input should be ')}"

@@ -1,9 +1,6 @@
 """Text that every Python ships, a tokenizer trained on it, and prompts cut from it.
 
-The text is the Python language reference in `pydoc_data.topics`, so it (and with it tokenizer and prompts) may differ
-a little between Python versions, never between machines with the same one.
-
-Importing this module does not import torch.
+The text is the language reference in `pydoc_data.topics`: it may differ between Python versions, not between machines.
 """
 
 from __future__ import annotations
@@ -12,15 +9,17 @@ import hashlib
 import io
 import random
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .cache import cache_directory, keep
+from llama_workbench.cache import cache_directory, keep
+
 from .files import TOKENIZER_BYTES, read_bytes, shortened
-from .shape import CheckpointError
+from .geometries import CheckpointError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,11 +31,8 @@ FILE = "tokenizer.json"
 _BELONGS = "put the tokenizer.json that belongs to this checkpoint into its folder"
 
 
-class TokenizerError(ValueError):
+class TokenizerError(CheckpointError):
     """A checkpoint's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
-
-
-# --- text and tokenizer ---
 
 
 def text() -> list[str]:
@@ -48,8 +44,8 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
     """A byte-level BPE tokenizer for a model of that vocabulary, as the text of its tokenizer.json.
 
     It has min(`vocab_size`, 8192) words, all 256 bytes among them, so that every text has ids and comes back unchanged.
-    The same text and size give the same tokenizer. Kept in `cache` (default: `cache_directory()`).
-    Raises `TokenizerError` for a vocabulary smaller than the 256 bytes and two special tokens.
+    Kept in `cache` (default: `cache_directory()`). Raises `TokenizerError` for a vocabulary smaller than the 256 bytes
+    and two special tokens.
     """
     from tokenizers import Tokenizer, __version__, decoders, models, pre_tokenizers, trainers
 
@@ -78,35 +74,35 @@ DRAWN = 4
 """The first words of a prompt are drawn one by one, so that no two prompts begin alike; text follows."""
 
 
+@dataclass
 class Prompts:
     """Prompts by number, cut from a text: the same number gives the same prompt in every process.
 
-    No call is given one that was used, or a variant would be paid for remembering prompts. The process that times calls
-    and the one that judges their outputs both cut the prompts themselves, so neither has to believe the other. `ids`
-    are the text's words; `draw` says which prompts a number stands for, and must be one that no variant can know
-    beforehand, or answers could lie ready on a disk. `repeated`: every number gives the same prompt.
+    No call is given a used one, or a variant could gain by remembering prompts. The process that times calls and the
+    one that judges their outputs each cut the prompts themselves, so neither has to trust the other. `ids` are the
+    text's words; `draw` decides which prompt a number means, and no variant may know it beforehand, or answers could be
+    prepared on disk. `repeated`: every number gives the same prompt.
     """
 
-    def __init__(self, ids: NDArray[np.int32], *, batch: int, draw: str, repeated: bool = False) -> None:
-        self._ids = ids
-        self._batch = batch
-        self._draw = draw
-        self._repeated = repeated
-        self._next = 0
+    ids: NDArray[np.int32]
+    batch: int
+    draw: str
+    repeated: bool = False
+    _next: int = 0
 
     def take(self, count: int = 1) -> int:
-        """The first of `count` numbers in a row that nobody had before."""
+        """The first of `count` new numbers in a row."""
         first, self._next = self._next, self._next + count
         return first
 
     def tokens(self, number: int, length: int) -> NDArray[np.int64]:
         """Token ids [B, length] of one prompt; a longer one begins with the shorter one of the same number."""
-        rng = random.Random(f"{self._draw} {0 if self._repeated else number}")
+        rng = random.Random(f"{self.draw} {0 if self.repeated else number}")
         rows = []
-        for _ in range(self._batch):
-            start = rng.randrange(len(self._ids))
-            row = self._ids.take(np.arange(start, start + max(length, DRAWN)), mode="wrap")
-            row[:DRAWN] = self._ids[[rng.randrange(len(self._ids)) for _ in range(DRAWN)]]
+        for _ in range(self.batch):
+            start = rng.randrange(len(self.ids))
+            row = self.ids.take(np.arange(start, start + max(length, DRAWN)), mode="wrap")
+            row[:DRAWN] = self.ids[[rng.randrange(len(self.ids)) for _ in range(DRAWN)]]
             rows.append(row[:length])
         return np.stack(rows).astype(np.int64)
 
@@ -114,10 +110,8 @@ class Prompts:
 def prompt_ids(
     checkpoint: Path, *, count: int, length: int, seed: int, vocab_size: int, cache: Path | None = None
 ) -> list[list[int]]:
-    """`count` prompts of `length` token ids, cut at random places from the text in a checkpoint's own words.
-
-    A prompt longer than the text goes on at its start. The same seed gives the same prompts. Raises as `text_ids`.
-    """
+    """`count` prompts of `length` token ids, cut at random places from the text in a checkpoint's own words; from its
+    end they continue at its start. The same seed gives the same prompts. Raises as `text_ids`."""
     ids = text_ids(checkpoint, vocab_size=vocab_size, cache=cache)
     rng = random.Random(f"prompts {seed}")
     starts = [rng.randrange(len(ids)) for _ in range(count)]
@@ -126,10 +120,8 @@ def prompt_ids(
 
 def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) -> NDArray[np.int32]:
     """The whole text in a checkpoint's own words; all ids are below `vocab_size`, and no special tokens are added.
-
-    Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a .gguf file) has no usable tokenizer.
-    """
-    file, content = _content(checkpoint)
+    Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a .gguf file) has no usable tokenizer."""
+    file, content = tokenizer_json(checkpoint)
     ids = _text_ids(file, content, cache=cache or cache_directory())
     if (largest := int(ids.max())) >= vocab_size:
         expected = f"expected ids below the model's vocab_size = {vocab_size}"
@@ -137,8 +129,9 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
     return ids
 
 
-def _content(checkpoint: Path) -> tuple[Path, bytes]:
-    """The tokenizer.json of a checkpoint, and the file it comes from; of a GGUF file, rebuilt from its metadata."""
+def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
+    """The file with a checkpoint's tokenizer, and its tokenizer.json; of a GGUF file, rebuilt from the metadata. Raises
+    `CheckpointError` where there is none that can be read."""
     from .gguf import tokenizer as gguf_tokenizer
     from .gguf.metadata import is_gguf
 

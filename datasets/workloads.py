@@ -1,7 +1,4 @@
-"""What a model is asked to do, from `datasets/workloads.toml`, and how many tokens each call of a round has.
-
-Importing this module does not import torch.
-"""
+"""What a model is asked to do, from `datasets/workloads.toml`, and how many tokens each call of a round has."""
 
 from __future__ import annotations
 
@@ -18,9 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 
 from llama_workbench import ROOT
 
-from .files import nearest, short, shortened
-from .geometries import Geometry, Text, checked, geometries, read_toml, shown
-from .shape import LARGEST_COUNT, Count, DataError, impossible
+from .files import nearest, short, shortened, shown
+from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, impossible, named, read_toml
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
@@ -57,7 +53,7 @@ class Trace(BaseModel):
         return self
 
     def length_at(self, fraction: float) -> float:
-        """Length in tokens that `fraction` (0 to 1) of the requests do not exceed; even spread between two rows."""
+        """Length in tokens that `fraction` (0 to 1) of the requests do not exceed; linear between two rows."""
         target = fraction * self.requests
         rows = [[0, 0], *self.at_most]
         row = min(bisect.bisect_left([count for _, count in self.at_most], target), len(self.at_most) - 1)
@@ -71,11 +67,11 @@ class Workload(BaseModel):
 
     `prefill`: `tokens` new tokens after `context` earlier ones, at once or in chunks of `chunk` (the last may be
     shorter). `decode`: one token at a time, the first after `context` earlier ones. `generate`: a prompt of `tokens`,
-    then `new_tokens` greedy ones, one after another; one call is one whole generation. `component`: one part of a layer
-    at the geometry's width, without a checkpoint, for one sequence in float32.
-    `tokens` is the length of a call where all have the same, the middle where lengths are distinct, the mean where
-    they come from a trace. `batch` sequences go through every call side by side. `prompts`: "fresh" gives each timed
-    call one that no call had before; "repeated" the same one to all, for what is kept from one request to the next.
+    then `new_tokens` greedy ones; one call is one whole generation. `component`: one part of a layer at the geometry's
+    width, without a checkpoint, for one sequence in float32.
+    `tokens` is the length of a call, the middle of the lengths where they are distinct, the mean where they come from a
+    trace. `batch` sequences share every call. `prompts`: "fresh" gives each timed call one that no call had before,
+    "repeated" the same one to all, for what is kept from one request to the next.
 
     Values are checked against the geometry: `context` and the longest call must fit `max_position_embeddings`.
     `Workload.model_validate(values, context={"geometries": {...}})` checks against others than the shipped ones.
@@ -90,7 +86,7 @@ class Workload(BaseModel):
     new_tokens: Count | None = None
     chunk: Count | None = None
     batch: Count = 1
-    context: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
+    context: Annotated[int, Field(ge=0, le=MOST_COUNT)] = 0
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     threads: Count = 1
     lengths: Literal["repeated", "distinct", "trace"] = "repeated"
@@ -101,12 +97,14 @@ class Workload(BaseModel):
     component: Text | None = None
     description: Text
 
+    _trace: Trace | None = None
+
     @model_validator(mode="after")
     def _possible(self, info: ValidationInfo) -> Workload:
         known: Mapping[str, Any] = info.context or {}
         self._check_kind()
-        trace = self._checked_trace(known["traces"] if "traces" in known else traces())
-        self._check_fit(known["geometries"] if "geometries" in known else geometries(), trace)
+        self._find_trace(known.get("traces"))
+        self._check_fit(known["geometries"] if "geometries" in known else geometries())
         return self
 
     def _check_kind(self) -> None:
@@ -131,26 +129,26 @@ class Workload(BaseModel):
             if is_wrong:
                 raise impossible(key, getattr(self, key), expected)
 
-    def _checked_trace(self, known: Mapping[str, Trace]) -> Trace | None:
+    def _find_trace(self, known: Mapping[str, Trace] | None) -> None:
         if self.lengths != "trace":
             for key, default in (("trace", None), ("length_divisor", 1.0), ("length_limit", None)):
                 if getattr(self, key) != default:
                     raise impossible(key, getattr(self, key), f'none, because lengths = "{self.lengths}"')
-            return None
+            return
+        known = traces() if known is None else known
         if self.trace is None or self.trace not in known:
             raise impossible("trace", self.trace, f"a trace of trace_lengths.toml; {nearest(str(self.trace), known)}")
-        trace = known[self.trace]
-        mean = statistics.fmean(_drawn(self, trace, (step + 0.5) / 1000) for step in range(1000))
+        self._trace = known[self.trace]
+        mean = statistics.fmean(_drawn(self, (step + 0.5) / 1000) for step in range(1000))
         if abs(self.tokens - mean) > max(1.0, 0.01 * mean):
             raise impossible("tokens", self.tokens, f"the mean of the lengths, {mean:.0f}")
-        return trace
 
-    def _check_fit(self, known: Mapping[str, Geometry], trace: Trace | None) -> None:
+    def _check_fit(self, known: Mapping[str, Geometry]) -> None:
         if self.geometry not in known:
             expected = f"a geometry of geometries.toml; {nearest(self.geometry, known)}"
             raise impossible("geometry", self.geometry, expected)
         room = known[self.geometry].config.max_position_embeddings
-        longest = _longest(self, trace)
+        longest = longest_call(self)
         if self.context + longest > room:
             key = "context" if self.context >= room or self.kind == "decode" else "tokens"
             what = "decode calls over" if self.kind == "decode" else "calls of up to"
@@ -189,10 +187,7 @@ def workloads(path: Path = WORKLOADS_FILE) -> dict[str, Workload]:
 
 def get(name: str) -> Workload:
     """One workload. Raises `DataError` with the nearest name if there is none of that name."""
-    by_name = workloads()
-    if name not in by_name:
-        raise DataError(f"{shown(WORKLOADS_FILE)}: no workload {name!r}; {nearest(name, by_name)}")
-    return by_name[name]
+    return named(workloads(), name, f"{shown(WORKLOADS_FILE)}: no workload")
 
 
 def on_geometry(workload: Workload, geometry: Geometry) -> Workload:
@@ -212,9 +207,9 @@ def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int)
     """Tokens of each of the `count` calls of one round, the same again for the same round and seed.
 
     repeated: all `tokens`. distinct: different ones, at most a quarter below or above `tokens`. trace: drawn by
-    inverse CDF, one from each of `count` equally likely parts of the distribution in random order, so that rounds
-    resemble each other more than independent draws would; divided by `length_divisor`, rounded, at least 1, and cut
-    to `length_limit` where there is one. Raises `DataError` if there are fewer than `count` distinct lengths.
+    inverse CDF, one from each of `count` equally likely parts of the distribution in random order, so that rounds are
+    more alike than with independent draws; divided by `length_divisor`, rounded, at least 1 and at most
+    `length_limit`. Raises `DataError` if there are fewer than `count` distinct lengths.
     """
     if workload.lengths == "repeated":
         return [workload.tokens] * count
@@ -225,18 +220,14 @@ def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int)
             most = f"{longest - shortest + 1} (from {shortest} to {longest}); take fewer calls a round or more tokens"
             raise DataError(f"workload {workload.name}: {count} distinct lengths asked for, expected at most {most}")
         return rng.sample(range(shortest, longest + 1), count)
-    trace = _trace_of(workload)
-    drawn = [_drawn(workload, trace, (part + rng.random()) / count) for part in range(count)]
+    drawn = [_drawn(workload, (part + rng.random()) / count) for part in range(count)]
     rng.shuffle(drawn)
     return drawn
 
 
 def warmup_length(workload: Workload, *, lengths: Sequence[int]) -> int:
-    """Tokens of the warm-up calls before the calls of `lengths`.
-
-    The length measured where all are the same. Otherwise the nearest to `tokens` that none of them has, so that a
-    cache keyed by length is no warmer for the measured calls than it would be in service.
-    """
+    """Tokens of the warm-up calls before the calls of `lengths`: the same where all are the same, else the nearest to
+    `tokens` that none of them has, so that a cache keyed by length is no warmer than it would be in service."""
     if workload.lengths == "repeated":
         return workload.tokens
     longest = longest_call(workload)
@@ -251,7 +242,12 @@ def warmup_length(workload: Workload, *, lengths: Sequence[int]) -> int:
 
 def longest_call(workload: Workload) -> int:
     """Most positions that a sequence takes after its context; with that in front they fit the geometry."""
-    return _longest(workload, _trace_of(workload) if workload.lengths == "trace" else None)
+    if workload.lengths == "trace":
+        return _drawn(workload, 1.0)
+    if workload.kind == "decode":
+        return DECODE_ROOM
+    tokens = _distinct_range(workload)[1] if workload.lengths == "distinct" else workload.tokens
+    return tokens + (workload.new_tokens or 0)
 
 
 def pieces(workload: Workload, length: int) -> list[int]:
@@ -274,27 +270,11 @@ def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield member
 
 
-def _trace_of(workload: Workload) -> Trace:
-    by_name = traces()
-    if workload.trace is None or workload.trace not in by_name:
-        hint = nearest(str(workload.trace), by_name)
-        raise DataError(f"workload {workload.name}: no trace {workload.trace!r}; {hint}")
-    return by_name[workload.trace]
-
-
-def _drawn(workload: Workload, trace: Trace, fraction: float) -> int:
-    length = max(1, round(trace.length_at(fraction) / workload.length_divisor))
+def _drawn(workload: Workload, fraction: float) -> int:
+    assert workload._trace is not None
+    length = max(1, round(workload._trace.length_at(fraction) / workload.length_divisor))
     return length if workload.length_limit is None else min(length, workload.length_limit)
 
 
 def _distinct_range(workload: Workload) -> tuple[int, int]:
     return workload.tokens - workload.tokens // 4, workload.tokens + workload.tokens // 4
-
-
-def _longest(workload: Workload, trace: Trace | None) -> int:
-    if trace is not None:
-        return _drawn(workload, trace, 1.0)
-    if workload.kind == "decode":
-        return DECODE_ROOM
-    tokens = _distinct_range(workload)[1] if workload.lengths == "distinct" else workload.tokens
-    return tokens + (workload.new_tokens or 0)

@@ -1,7 +1,7 @@
 """What `pytest --benchmark` collects: one test a workload and variant, which replays what was measured beforehand.
 
-pytest-benchmark times all of A and then all of B; the workbench measures a whole workload interleaved and only then
-lets each test hand its samples over, so that pytest-benchmark's table, JSON and comparisons show the same numbers.
+pytest-benchmark times all of A and then all of B; the workbench measures a workload interleaved, and then each test
+hands its samples over, so that pytest-benchmark's table, JSON and comparisons show the same numbers.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class ReplayTimer:
     __name__ = "interleaved_thread_time"
 
     def __init__(self) -> None:
-        self._readings: Iterator[float] = itertools.repeat(0.0)
+        self._answers: Iterator[float] = itertools.repeat(0.0)
 
     def load(self, seconds: Sequence[float]) -> None:
         """The samples to replay."""
-        self._readings = itertools.chain.from_iterable((0.0, value) for value in seconds)
+        self._answers = itertools.chain.from_iterable((0.0, value) for value in seconds)
 
     def __call__(self) -> float:
-        return next(self._readings, 0.0)
+        return next(self._answers, 0.0)
 
 
 @dataclass

@@ -2,9 +2,8 @@
 
     read_facts() --examine--> a Check each     aa_trial() --examine_aa--> one more
 
-Facts and rules are apart, so that tests can try the rules on other machines. *bad*: this machine gives wrong numbers or
-none. *warn*: they will be noisier, or something optional is missing. *ok*: otherwise. What a machine does not tell is
-ok: virtual machines have no governor, other systems no /proc.
+*bad*: this machine gives wrong numbers or none. *warn*: they will be noisier, or something optional is missing. *ok*:
+otherwise, also where the machine does not say: virtual machines have no governor, other systems no /proc.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import psutil
 
 from .machine.environment import fingerprint, read_text
 from .stats.confidence import Interval, running_interval
 
 State = Literal["ok", "warn", "bad"]
 
-SECONDS = 5.0
-"""How long the A/A trial takes."""
+SILENT = "this system does not say"
 
 ROUND_SECONDS = 0.05
 ALPHA = 0.01
@@ -38,12 +37,11 @@ FIRED_PERCENT = 0.1
 """An A/A interval that leaves out 0 by this much or more is a fault; closer to it no claim would be harmed."""
 
 NARROW_PERCENT, WIDE_PERCENT = 1.0, 5.0
-"""Half width of the A/A interval up to which a machine is quiet (most claims ask about 1 %), and above which it is of
-no use: the same 5 % is what `compare` calls a regression."""
+"""Half width of the A/A interval up to which a machine is quiet (most claims ask about 1 %), and above which it is no
+use (5 % is what `compare` calls a regression)."""
 
 ENOUGH_BYTES, LEAST_BYTES = 6 << 30, 3 << 30
-"""Free memory for the whole register: the 7B-width layer is 0.9 GiB of weights, which some variants pack anew; and
-for the 15M geometry beside torch and the tests of the passes."""
+"""Free memory for all claims (the layer of 7B width: 0.9 GiB of weights, which some variants copy), and for 15M."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the machine says of itself. None: it does not say.
-
-    environment: its fingerprint. available_bytes: memory that a new process may take. siblings: whether two hardware
-    threads share a core. py_spy: why it cannot look into another process; "" where it can, None without it.
-    """
+    """What the machine says of itself. None: it does not say. environment: its fingerprint. available_bytes: memory
+    that a new process may take. siblings: whether two hardware threads share a core. py_spy: why it cannot look into
+    another process; "" where it can, None without it."""
 
     environment: Mapping[str, Any]
     available_bytes: int | None
@@ -115,14 +111,12 @@ def examine_aa(trial: Trial) -> Check:
     return _check("A/A trial", state, text, fix)
 
 
-def aa_trial(seconds: float = SECONDS, *, seed: int | None = None) -> Trial:
+def aa_trial(seconds: float, *, seed: int | None = None) -> Trial:
     """Time two copies of one small operation against each other for `seconds`, as a run does with its variants.
 
     Rounds rebuild both copies behind random padding and sample them in random order by thread CPU time; a round's
-    number is the median of its log ratios. The operation (numpy, 64 KiB, one thread) is no Llama: it shows the
-    machine, and the controls of a run show the run.
-
-    Raises ValueError for a time that is not above 0.
+    number is the median of its log ratios. The operation is numpy on 64 KiB in one thread: it shows the machine; the
+    controls of a run show the run. Raises ValueError for a time that is not above 0.
     """
     if not (seconds > 0 and math.isfinite(seconds)):
         raise ValueError(f"the A/A trial needs a number of seconds above 0, not {seconds:g}")
@@ -173,29 +167,22 @@ class _Operation:
 def _processor(facts: Facts) -> Iterator[Check]:
     """Who else may use the measured core, and how fast it runs."""
     ask = facts.environment.get
-    cores, load, governor, quota = ask("cores"), ask("load_average"), ask("governor"), ask("cgroup_quota_cores")
-    if not isinstance(cores, int):
-        yield Check("cores", "warn", "unknown")
-    else:
-        text = "1 core: other programs take it from the measurement" if cores < 2 else f"{cores} cores for this process"
-        yield _check("cores", "warn" if cores < 2 else "ok", text, "Use 2 cores or more.")
-    if not load or not isinstance(cores, int):
-        yield Check("load", "ok", SILENT)
-    else:
-        text = f"load average {load[0]:.2f} over the last minute, {cores} cores"
-        state: State = "bad" if load[0] >= cores else "warn" if load[0] > cores / 2 else "ok"
-        yield _check("load", state, text, "Stop what else runs (top shows it) and wait a minute.")
-    if governor in (None, "performance"):
-        yield Check("governor", "ok", governor or "not visible here (a virtual machine, or no frequency scaling)")
-    else:
-        fix = "sudo cpupower frequency-set --governor performance"
-        yield Check("governor", "warn", f"{governor}: the clock frequency follows the load", fix)
-    if quota is None:
-        yield Check("cgroup quota", "ok", "no limit on CPU time")
-    else:
-        text = f"{quota:g} cores' worth of CPU time" + (": one thread is stopped in every period" if quota < 1 else "")
-        fix = "Start the container with more, or without a limit (docker run --cpus)."
-        yield _check("cgroup quota", "bad" if quota < 1 else "warn" if quota < 2 else "ok", text, fix)
+    cores, load, governor = facts.environment["cores"], ask("load_average"), ask("governor")
+    quota = ask("cgroup_quota_cores") or math.inf
+    text = "1 core: other programs take it from the measurement" if cores < 2 else f"{cores} cores for this process"
+    yield _check("cores", "warn" if cores < 2 else "ok", text, "Use 2 cores or more.")
+    busy = load[0] if load else 0.0
+    text = f"load average {busy:.2f} over the last minute, {cores} cores" if load else SILENT
+    state: State = "bad" if busy >= cores else "warn" if busy > cores / 2 else "ok"
+    yield _check("load", state, text, "Stop what else runs (top shows it) and wait a minute.")
+    slow = governor not in (None, "performance")
+    text = governor or "not visible here (a virtual machine, or no frequency scaling)"
+    text += ": the clock frequency follows the load" * slow
+    yield _check("governor", "warn" if slow else "ok", text, "sudo cpupower frequency-set --governor performance")
+    text = "no limit on CPU time" if quota == math.inf else f"{quota:g} cores' worth of CPU time"
+    text += ": one thread is stopped in every period" * (quota < 1)
+    fix = "Start the container with more, or without a limit (docker run --cpus)."
+    yield _check("cgroup quota", "bad" if quota < 1 else "warn" if quota < 2 else "ok", text, fix)
     shared = "two hardware threads share a core: a program on the other one slows the measured one down"
     texts = {True: shared, False: "no core is shared by two hardware threads", None: SILENT}
     fix = "Leave the machine to the measurement, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
@@ -203,49 +190,38 @@ def _processor(facts: Facts) -> Iterator[Check]:
 
 
 def _memory(facts: Facts) -> Iterator[Check]:
-    pages, available = facts.environment.get("transparent_huge_pages"), facts.available_bytes
+    pages = facts.environment.get("transparent_huge_pages")
     always = "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms"
     text = always if pages == "always" else pages or SILENT
     fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
     yield _check("transparent huge pages", "warn" if pages == "always" else "ok", text, fix)
-    if available is None:
-        yield Check("free memory", "ok", SILENT)
-        return
-    text = f"{available / 2**30:.1f} GiB"
-    if available < LEAST_BYTES:
-        fix = f"Free some: {LEAST_BYTES >> 30} GiB for the small geometry, {ENOUGH_BYTES >> 30} GiB for all."
-        yield Check("free memory", "bad", text, fix)
-    elif available < ENOUGH_BYTES:
-        fix = "Free some, or leave those workloads out (pytest --benchmark --workloads)."
-        yield Check("free memory", "warn", f"{text}: the 7B width may not fit", fix)
-    else:
-        yield Check("free memory", "ok", text)
+    available = math.inf if facts.available_bytes is None else facts.available_bytes
+    state: State = "bad" if available < LEAST_BYTES else "warn" if available < ENOUGH_BYTES else "ok"
+    text = SILENT if facts.available_bytes is None else f"{available / 2**30:.1f} GiB"
+    text += ": the 7B width may not fit" * (state == "warn")
+    fix = f"Free some ({LEAST_BYTES >> 30} GiB for the small geometry, {ENOUGH_BYTES >> 30} GiB for all), or leave "
+    yield _check("free memory", state, text, fix + "large workloads out (pytest --benchmark --workloads).")
 
 
 def _tools(facts: Facts) -> Iterator[Check]:
     torch = facts.environment.get("torch")
-    text = torch or "not installed: nothing can be measured"
-    yield _check("torch", "ok" if torch else "bad", text, "make bench, or pip install torch")
+    text = "not installed: nothing can be measured"
+    yield _check("torch", "ok" if torch else "bad", torch or text, "make bench, or pip install torch")
     if facts.py_spy:
         fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
         yield Check("py-spy", "warn", f"may not look into other processes: {facts.py_spy}", fix)
+    elif facts.py_spy is None:
+        yield Check("py-spy", "warn", "not installed: no flamegraphs", "pip install py-spy")
     else:
-        missing = facts.py_spy is None
-        text = "not installed: no flamegraphs" if missing else "may look into other processes"
-        yield _check("py-spy", "warn" if missing else "ok", text, "pip install py-spy")
+        yield Check("py-spy", "ok", "may look into other processes")
     text = "installed" if facts.memray else "not installed: no memory peaks"
     yield _check("memray", "ok" if facts.memray else "warn", text, "pip install memray")
 
 
-SILENT = "this system does not tell"
-
-
 def _check(name: str, state: State, text: str, fix: str) -> Check:
-    """A check whose fix is only for a state that is not ok."""
+    """A check; the fix is for a state that is not ok."""
     return Check(name, state, text, "" if state == "ok" else fix)
 
-
-# -- asking the machine ------------------------------------------------------------------------------------------------
 
 _WATCHED = """
 import ctypes, sys, time
@@ -260,7 +236,7 @@ time.sleep(30)
 
 
 def _try_py_spy() -> str | None:
-    """Why py-spy cannot look into another process; "" where it can, None where it is not installed."""
+    """As `Facts.py_spy`."""
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if tool is None:
         return None
@@ -279,11 +255,9 @@ def _try_py_spy() -> str | None:
     return "" if done.returncode == 0 else said or f"exit code {done.returncode}"
 
 
-def _available_bytes() -> int | None:
+def _available_bytes() -> int:
     """Memory that a new process may take: what the kernel says is available, and what the cgroup has left."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", read_text("/proc/meminfo") or "", re.MULTILINE)
-    left = [int(found[1]) * 1024] if found else []
+    available: int = psutil.virtual_memory().available
     limit, used = (read_text(f"/sys/fs/cgroup/memory.{name}") or "" for name in ("max", "current"))
-    if limit.isdecimal() and used.isdecimal():
-        left.append(max(int(limit) - int(used), 0))
-    return min(left, default=None)
+    is_limited = limit.isdecimal() and used.isdecimal()
+    return min(available, max(int(limit) - int(used), 0)) if is_limited else available

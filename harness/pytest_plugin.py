@@ -5,10 +5,12 @@ Without `--benchmark` this plugin does nothing. Heavy imports wait until the opt
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +20,10 @@ import pytest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .benchmarks import Case
     from .plan.experiments import Plan
     from .run import Options, Result
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")
-
-# --- options -------------------------------------------------------------------------------------------------------
-
 
 FLAG = {"action": "store_true"}
 NAMES = {"metavar": "NAME,NAME", "default": ""}
@@ -73,27 +71,16 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-# --- the state of one benchmark session ----------------------------------------------------------------------------
-
-
-@dataclass
-class State:
-    plan: Plan
-    options: Options
-    cases: dict[tuple[str, str], Case]
-    result: Result | None = None
-
-
-_STATE = pytest.StashKey[State]()
+# --- one session that measures -------------------------------------------------------------------------------------
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """With `--benchmark`: plan what is asked for, and take the session over."""
     if not config.getoption("workbench_benchmark", False) or hasattr(config, "workerinput"):
         return
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
     from . import run as session
-    from .benchmarks import Case
     from .plan.selection import Request
 
     def get(name: str) -> Any:
@@ -125,30 +112,8 @@ def pytest_configure(config: pytest.Config) -> None:
         plan = session.plan_run(request, options)
     except session.USER_ERRORS as error:
         raise pytest.UsageError(str(error)) from error
-    cases = {
-        (experiment.workload.name, variant): Case(experiment.workload.name, variant)
-        for experiment in plan.experiments
-        for variant in experiment.variants
-    }
-    config.stash[_STATE] = State(plan, options, cases)
+    config.pluginmanager.register(Session(plan, options))
     config.args = [str(BENCHMARKS)]  # this session measures; tests have their own
-
-
-def pytest_report_header(config: pytest.Config) -> list[str]:
-    state = config.stash.get(_STATE, None)
-    if state is None:
-        return []
-    plan = state.plan
-    what = f"{len(plan.claims)} claims"
-    if plan.mode == "compare":
-        what = "comparing {} with {}".format(*plan.ad_hoc[0])
-    return [
-        f"workbench: {what}, {len(plan.comparisons())} effects on {len(plan.experiments)} workloads, "
-        f"at most {state.options.budget_seconds:.0f} s of measuring"
-    ]
-
-
-# --- collection ----------------------------------------------------------------------------------------------------
 
 
 class _Benchmarks(pytest.Module):
@@ -158,108 +123,178 @@ class _Benchmarks(pytest.Module):
         return import_module(f"{__package__}.benchmarks")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    if module_path != BENCHMARKS or parent.config.stash.get(_STATE, None) is None:
-        return None
-    module: pytest.Module = _Benchmarks.from_parent(parent, path=module_path)
-    return module
+class Session:
+    """The hooks of a session that measures: a test for each workload and variant, which replays what was measured."""
 
+    def __init__(self, plan: Plan, options: Options) -> None:
+        from .benchmarks import Case
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    state = metafunc.config.stash.get(_STATE, None)
-    if state is None or "case" not in metafunc.fixturenames or metafunc.module.__name__ != f"{__package__}.benchmarks":
-        return
-    marks = pytest.mark.benchmark
-    cases = [
-        pytest.param(case, id=f"{workload}-{variant}", marks=marks(group=workload, timer=case.timer))
-        for (workload, variant), case in state.cases.items()
-    ]
-    metafunc.parametrize("case", cases)
+        self.plan = plan
+        self.options = options
+        self.cases = {
+            (experiment.workload.name, variant): Case(experiment.workload.name, variant)
+            for experiment in plan.experiments
+            for variant in experiment.variants
+        }
+        self.result: Result | None = None
 
-
-# --- measuring -----------------------------------------------------------------------------------------------------
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
-    """Measure what is selected, before the first test replays it."""
-    config = session.config
-    state = config.stash.get(_STATE, None)
-    if state is None or config.option.collectonly or session.testsfailed:
-        return
-    from . import run as runs
-    from .benchmarks import Case, load
-    from .progress import progress_on
-
-    selected = {
-        (case.workload, case.variant)
-        for item in session.items
-        if isinstance(item, pytest.Function) and isinstance(case := item.callspec.params.get("case"), Case)
-    }
-    plan = state.plan.restricted(selected)
-    if state.plan.experiments and not plan.experiments:
-        pytest.exit(
-            "nothing to measure: -k left no two variants that a claim compares; select both sides of one", returncode=5
+    def pytest_report_header(self) -> str:
+        plan, what = self.plan, f"{len(self.plan.claims)} claims"
+        if plan.mode == "compare":
+            what = "comparing {} with {}".format(*plan.ad_hoc[0])
+        return (
+            f"workbench: {what}, {len(plan.comparisons())} effects on {len(plan.experiments)} workloads, "
+            f"at most {self.options.budget_seconds:.0f} s of measuring"
         )
-    progress = progress_on(_console(config))
-    try:
-        state.result = runs.Run(plan, state.options, progress).measure()
-    except runs.USER_ERRORS as error:
-        progress.close()
-        pytest.exit(f"could not measure: {error}", returncode=3)
-    finally:
-        progress.close()
-    if state.result.interrupted:
-        _let_ctrl_c_end_it(config)
-    load(state.cases, state.result)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        return _Benchmarks.from_parent(parent, path=module_path) if module_path == BENCHMARKS else None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "case" not in metafunc.fixturenames or metafunc.module.__name__ != f"{__package__}.benchmarks":
+            return
+        mark = pytest.mark.benchmark
+        cases = [
+            pytest.param(case, id=f"{workload}-{variant}", marks=mark(group=workload, timer=case.timer))
+            for (workload, variant), case in self.cases.items()
+        ]
+        metafunc.parametrize("case", cases)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Measure what is selected, before the first test replays it."""
+        config = session.config
+        if config.option.collectonly or session.testsfailed:
+            return
+        from . import run as runs
+        from .benchmarks import Case, load
+
+        selected = {
+            (case.workload, case.variant)
+            for item in session.items
+            if isinstance(item, pytest.Function) and isinstance(case := item.callspec.params.get("case"), Case)
+        }
+        plan = self.plan.restricted(selected)
+        if self.plan.experiments and not plan.experiments:
+            problem = "-k left no two variants that a claim compares; select both sides of one"
+            pytest.exit(f"nothing to measure: {problem}", returncode=5)
+        try:
+            console = _console(config)  # a bar needs a terminal that can be redrawn
+            with closing(LiveProgress(console) if console.is_terminal else LineProgress(console)) as progress:
+                self.result = runs.Run(plan, self.options, progress).measure()
+        except runs.USER_ERRORS as error:
+            pytest.exit(f"could not measure: {error}", returncode=3)
+        if self.result.interrupted:
+            _let_ctrl_c_end_it(config)
+        load(self.cases, self.result)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.result is None:
+            return
+        _let_ctrl_c_end_it(session.config)
+        if self.result.interrupted:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        elif not self.result.verdicts and not self.options.gates_only:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        if self.result is None:
+            return
+        from .report.terminal import show, verdict_report
+        from .store.forms import plain
+
+        terminalreporter.section("workbench: verdicts")
+        if self.options.gates_only:
+            terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
+        else:
+            show(verdict_report(plain(self.result.verdicts), self.result.manifest), _console(config))
+        path, here = self.result.folder.path, Path.cwd()
+        shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+        terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
 
 
 def _let_ctrl_c_end_it(config: pytest.Config) -> None:
-    """Nothing is left but to show what lies on disk already: Ctrl-C ends that at once, without pytest's traceback."""
+    """From here on only what is on disk is shown: Ctrl-C ends that at once, without pytest's traceback."""
     ours = threading.current_thread() is threading.main_thread()
     if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        config.add_cleanup(_hear_ctrl_c)
 
+        def restore() -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
-def _hear_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    state = session.config.stash.get(_STATE, None)
-    if state is None or state.result is None:
-        return
-    _let_ctrl_c_end_it(session.config)
-    if state.result.interrupted:
-        session.exitstatus = pytest.ExitCode.INTERRUPTED
-    elif not state.result.verdicts and not state.options.gates_only:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    state = config.stash.get(_STATE, None)
-    if state is None or state.result is None:
-        return
-    from .report.terminal import show, verdict_report
-    from .store.forms import plain
-
-    terminalreporter.section("workbench: verdicts")
-    result = state.result
-    out = _console(config)
-    if state.options.gates_only:
-        terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
-    else:
-        show(verdict_report(plain(result.verdicts), result.manifest), out)
-    path, here = result.folder.path, Path.cwd()
-    shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
-    terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
+        config.add_cleanup(restore)
 
 
 def _console(config: pytest.Config) -> Console:
     from .report.terminal import console
 
     return console(config.get_terminal_writer()._file)
+
+
+# --- progress on the terminal --------------------------------------------------------------------------------------
+
+REPORT_SECONDS = 15.0
+"""A log gets a line of progress this often."""
+
+
+class LiveProgress:
+    """A bar that is redrawn: phase, what is measured now, share, time left."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            TextColumn("{task.fields[phase]}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}", style="dim"),
+            console=console,
+            transient=True,
+            refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
+        )
+        self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
+        self._progress.start()
+
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, style="yellow", markup=False, emoji=False)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class LineProgress:
+    """For logs: a line a phase, and one now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said = 0.0
+
+    def phase(self, text: str) -> None:
+        self._console.print(f"workbench: {text}", markup=False, emoji=False)
+        self._said = time.monotonic()
+
+    note = phase
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        if time.monotonic() - self._said >= REPORT_SECONDS:
+            left = _left(seconds_left)
+            self.phase(f"{100 * done:3.0f} %{', ' + left if left else ''}: {text}")
+
+    def close(self) -> None:
+        pass
+
+
+def _left(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return ""
+    return f"{seconds / 60:.0f} min left" if seconds >= 100 else f"{seconds:.0f} s left"

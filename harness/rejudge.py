@@ -21,10 +21,8 @@ from .store.schema import Verdict
 def judge_run(
     manifest: Mapping[str, Any], claims: Sequence[Claim], folder: RunFolder
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
-    """Verdicts and noise of a stored run.
-
-    Raises RunError where one of its files cannot be read, or the samples are gone that its manifest speaks of.
-    """
+    """Verdicts and noise of a stored run. Raises RunError where one of its files cannot be read, or the samples are
+    gone that its manifest speaks of."""
     experiments = manifest.get("experiments", ())
     timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
     passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
@@ -47,9 +45,7 @@ def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
 
 def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then.
-
-    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims.
-    """
+    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
     manifest = folder.read_manifest()
     path = folder.path / CLAIMS
     claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS))]

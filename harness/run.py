@@ -1,4 +1,4 @@
-"""One run from request to verdicts: plan, measure, store, judge. Faces (pytest, command line) call this."""
+"""One run from request to verdicts: plan, measure, store, judge."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import llama_workbench
-from llama_workbench import variants
+from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.cache import FIX, CacheError, cache_directory, unwritable
-from llama_workbench.datasets.geometries import Geometry
-from llama_workbench.datasets.shape import DataError
-from llama_workbench.datasets.tokenizer import TokenizerError
+from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.variants import UnknownVariant
+from llama_workbench.variants.outside import OutsideVariantError
 
 from .claims.faults import ClaimError
 from .claims.reading import load_claims
@@ -65,18 +64,20 @@ class Options:
     profile_native: bool = False  # with frames of native code
     claims_folder: Path = field(default_factory=lambda: llama_workbench.ROOT / "claims")
     gates_only: bool = False
-    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to. `interrupted`: by Ctrl-C or SIGTERM; what was measured until then is kept, and judged
-    unless there was a second signal."""
+    """What a run came to."""
 
     folder: RunFolder
     manifest: Mapping[str, Any]
     verdicts: tuple[Verdict, ...]
-    interrupted: bool
+
+    @property
+    def interrupted(self) -> bool:
+        """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
+        return bool(self.manifest["status"] == "interrupted")
 
 
 def plan_run(request: Request, options: Options) -> Plan:
@@ -85,10 +86,8 @@ def plan_run(request: Request, options: Options) -> Plan:
 
 
 def _real_geometry(options: Options) -> Geometry | None:
-    """The shape of `--checkpoint`, once its tensors are known to be all there, well-shaped and finite.
-
-    Its description is what was taken from the files, in one line.
-    """
+    """The shape of `--checkpoint`, whose tensors must be all there, well-shaped and finite. Its description says what
+    was read from the files."""
     if options.checkpoint is None:
         return None
     from llama_workbench.datasets.checkpoints import described, facts
@@ -106,7 +105,8 @@ def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRul
 
 
 class Run:
-    """One run in stages, so that a face can show each: `prepare`, `measure`, `finish`."""
+    """One run into a new folder: `measure` makes the checkpoints, passes the gates, times the rounds, makes the passes
+    that claims ask for, and judges."""
 
     def __init__(self, plan: Plan, options: Options, progress: Progress) -> None:
         self.plan = plan
@@ -114,17 +114,17 @@ class Run:
         self.progress = progress
         self.cache = cache_directory()
         self.started = datetime.now(UTC)
-        self.interrupted = False
         self.lock = Lock()
         self.folder = RunFolder.create(options.run_dir, lock=self.lock)
         threads = max((e.workload.threads for e in plan.experiments), default=1)
         self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device)
         self.measurement: Measurement | None = None
+        self.last_snapshot = time.monotonic()
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
 
     def measure(self) -> Result:
-        """Everything: checkpoints, gates, rounds, passes, verdicts. Ctrl-C (or SIGTERM) ends it, and what there is by
-        then is kept and judged; a second one, or one while it is judged, leaves the judging to others."""
+        """Everything. Ctrl-C (or SIGTERM) ends the measuring, and what there is by then is kept and judged; after a
+        second one, or one during the judging, the run is left to `workbench judge`."""
         with contextlib.closing(self.lock), Interrupts() as interrupts:
             try:
                 status = self._measured(interrupts)
@@ -138,7 +138,6 @@ class Run:
         try:
             self._measure(begun)
         except KeyboardInterrupt:
-            self.interrupted = True
             self.progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
             return "interrupted"
         except BaseException:
@@ -148,12 +147,11 @@ class Run:
         return "complete"
 
     def _unjudged(self) -> Result:
-        """What there is to say in a hurry: all samples lie in the folder, and can be judged at any time."""
-        self.interrupted = True
+        """End at once: all samples are in the folder, and can be judged at any time."""
         manifest = counted(self._manifest("interrupted"), self.folder)
         self.folder.write_json(MANIFEST, manifest)
         self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
-        return Result(self.folder, manifest, (), self.interrupted)
+        return Result(self.folder, manifest, ())
 
     def _measure(self, begun: float) -> None:
         self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
@@ -174,8 +172,8 @@ class Run:
             seed=self.options.seed,
             progress=self.progress,
         )
-        # Rounds are journalled one by one, and are judged by what the manifest says of gates and exclusions:
-        # that must be on disk before the next of them is, for the run may be killed at any time.
+        # Rounds are journalled one by one and judged by the manifest's gates and exclusions: those must be on disk
+        # first, for the run may be killed at any time.
         measurement.changed = lambda: self._write_manifest("running")
         with measurement.processes():
             self.progress.phase("gates: logits and op traces")
@@ -187,7 +185,7 @@ class Run:
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
             rule = stopping_rule(self.plan, wall)
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
-            measurement.run(rule, self._keep(), seconds=max(seconds, 1.0))
+            measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:
@@ -197,8 +195,8 @@ class Run:
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
 
     def _make_passes(self, measurement: Measurement) -> None:
-        """The passes that claims ask for, after the rounds: their verdicts come from what these write. One that fails
-        says so, and its claims stay open; the others go on."""
+        """The passes that claims ask for, after the rounds: their verdicts come from what these write. Where one
+        fails the reason is shown and its claims stay open; the others are made all the same."""
         context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
         parts = [part for claim in self.plan.claims for part in claim.hypothesis]
         for metric in metrics():
@@ -215,10 +213,8 @@ class Run:
                 self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
 
     def _check_cache(self) -> None:
-        """Say once what a cache that takes nothing means; `CacheError` where something that is asked for needs it.
-
-        Checkpoints that are not there yet need it too, and writing them says so.
-        """
+        """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing
+        checkpoints need it too, and writing them says so."""
         if not (why := unwritable(self.cache)):
             return
         asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
@@ -231,43 +227,32 @@ class Run:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
         from llama_workbench.datasets.checkpoints import synthesize
 
-        def step(text: str, done: float) -> None:
-            self.progress.step(f"checkpoint: {text}", done, math.nan)
+        def step(tensor: str, done: float) -> None:
+            self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
+        workloads = [experiment.workload for experiment in self.plan.experiments]
+        names = dict.fromkeys(workload.geometry for workload in workloads if workload.kind != "component")
         folders: dict[str, Path] = {}
         parameters: dict[str, int] = {}
-        for experiment in self.plan.experiments:
-            workload = experiment.workload
-            if workload.kind == "component" or workload.geometry in folders:
-                continue
-            if self.options.checkpoint is not None:
-                real = _real_geometry(self.options)
-                assert real is not None
-                folders[workload.geometry] = self.options.checkpoint.resolve()
-                parameters[workload.geometry] = geometries.parameter_count(real.config)
-                self.progress.note(f"checkpoint {real.name}: {real.description}")
-                self.checkpoint_facts[workload.geometry] = {"facts": real.description}
-                continue
-            geometry = geometries.get(workload.geometry)
-            folders[workload.geometry] = synthesize(geometry, seed=self.options.seed, cache=self.cache, progress=step)
-            parameters[workload.geometry] = geometries.parameter_count(geometry.config)
+        real = _real_geometry(self.options) if names else None
+        for name in names:
+            geometry = real or geometries.get(name)
+            parameters[name] = geometries.parameter_count(geometry.config)
+            if real is None or self.options.checkpoint is None:
+                folders[name] = synthesize(geometry, seed=self.options.seed, cache=self.cache, progress=step)
+            else:
+                folders[name] = self.options.checkpoint.resolve()
+                self.progress.note(f"checkpoint {name}: {real.description}")
+                self.checkpoint_facts[name] = {"facts": real.description}
         return folders, parameters
 
-    def _keep(self) -> Callable[[Round], None]:
-        """Stores a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
-        last = time.monotonic()
-
-        def keep(finished: Round) -> None:
-            nonlocal last
-            self.folder.append_round(finished)
-            if time.monotonic() - last > SNAPSHOT_SECONDS:
-                self.folder.snapshot()
-                self._write_manifest("running")
-                last = time.monotonic()
-
-        return keep
-
-    # -- writing -------------------------------------------------------------------------------------------------
+    def _keep(self, finished: Round) -> None:
+        """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
+        self.folder.append_round(finished)
+        if time.monotonic() - self.last_snapshot > SNAPSHOT_SECONDS:
+            self.folder.snapshot()
+            self._write_manifest("running")
+            self.last_snapshot = time.monotonic()
 
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
@@ -279,7 +264,7 @@ class Run:
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
             "status": status,
             "mode": "gates" if self.options.gates_only else self.plan.mode,
-            "command": list(self.options.command) or _command(),
+            "command": _command(),
             "seed": self.options.seed,
             "budget_seconds": self.options.budget_seconds,
             "alpha": ALPHA,
@@ -309,7 +294,7 @@ class Run:
         self.folder.seal(manifest)
         if judged and has_samples:
             write_standings(self.folder)
-        return Result(self.folder, manifest, verdicts, self.interrupted)
+        return Result(self.folder, manifest, verdicts)
 
 
 def _command() -> list[str]:
@@ -319,19 +304,15 @@ def _command() -> list[str]:
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (
-    *(ClaimError, DataError, PlanError, MeasureError, RunError, TokenizerError, CacheError),
-    *(variants.UnknownVariant, variants.outside.OutsideVariantError),
-)
+    CacheError, ClaimError, DataError, MeasureError, PlanError, RunError, UnknownVariant, OutsideVariantError,
+)  # fmt: skip
 """Errors whose text is for the user: no traceback needed."""
 
 
 def check(request: Request, options: Options) -> None:
-    """Refuse impossible options.
-
-    Raises:
-        PlanError: the text names the option, its value and what is expected.
-    """
+    """Raises PlanError for an impossible option; the text names it, its value and what is expected."""
     cores = usable_cores()
+    wrong = ""
     if not options.budget_seconds > 0:
         wrong = f"--budget {options.budget_seconds:g}: expected a number of seconds above 0"
     elif request.threads is not None and not 1 <= request.threads <= cores:
@@ -340,14 +321,10 @@ def check(request: Request, options: Options) -> None:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
     elif options.seed < 0:
         wrong = f"--seed {options.seed}: expected 0 or more"
-    elif request.device != "cpu" and (why := _problem_of(request.device)):
-        wrong = f"--device {request.device}: {why}, or measure with --device cpu"
-    else:
-        return
-    raise PlanError(wrong)
+    elif request.device != "cpu":
+        from .worker.devices import problem  # imports torch, which nothing else needs yet
 
-
-def _problem_of(device: str) -> str | None:
-    from .worker.devices import problem  # imports torch, which nothing else needs yet
-
-    return problem(device)
+        if why := problem(request.device):
+            wrong = f"--device {request.device}: {why}, or measure with --device cpu"
+    if wrong:
+        raise PlanError(wrong)

@@ -1,19 +1,17 @@
-"""The one import name of the workbench: `llama_workbench.variants`, `.harness`, `.dashboard`.
+"""The one import name of the workbench: `llama_workbench.variants`, `.datasets`, `.harness`, `.dashboard`.
 
-In the repository the three packages are folders beside `pyproject.toml`; in a wheel they lie inside this
-package. Either way they are imported under this name, so that a user's own `variants/` folder neither hides
-ours nor is hidden by it.
+In the repository the packages are folders beside `pyproject.toml`, in a wheel inside this package. Either way they are
+imported under this name, so that a user's own `variants/` folder neither hides ours nor is hidden by it.
 """
 
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-_CHECKOUT = _PACKAGE.parent
 
-if not (_PACKAGE / "harness").is_dir():  # a checkout, not a wheel: the packages are siblings of this folder
-    __path__.append(str(_CHECKOUT))
-
-ROOT = _PACKAGE if (_PACKAGE / "harness").is_dir() else _CHECKOUT
+ROOT = _PACKAGE if (_PACKAGE / "harness").is_dir() else _PACKAGE.parent
 """Folder that holds `claims/` and `datasets/` (data that ships with the workbench)."""
+
+if ROOT != _PACKAGE:  # a checkout, not a wheel: the packages are siblings of this folder
+    __path__.append(str(ROOT))
 
 __version__ = "0.1.0"

@@ -513,8 +513,8 @@ HARMLESS = (
 
 
 def main(names: list[str], workload: str) -> None:
+    from llama_workbench.cache import cache_directory
     from llama_workbench.datasets import geometries, workloads
-    from llama_workbench.datasets.cache import cache_directory
     from llama_workbench.datasets.checkpoints import synthesize
     from llama_workbench.harness.examiner.main import Examiner
     from llama_workbench.harness.worker.gating import gate

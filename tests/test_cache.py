@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from llama_workbench import ROOT
+from llama_workbench.cache import CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.cache import CacheError, cache_directory, unwritable
 from llama_workbench.datasets.checkpoints import load, synthesize
 from llama_workbench.datasets.tokenizer import train
 from llama_workbench.harness.plan.selection import Request

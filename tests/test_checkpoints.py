@@ -24,8 +24,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llama_workbench import ROOT
+from llama_workbench.cache import CacheError
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.cache import CacheError
 from llama_workbench.datasets.checkpoints import Checkpoint, CheckpointError, load, synthesize
 from llama_workbench.datasets.geometries import Geometry
 from llama_workbench.variants.config import RopeScaling

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from llama_workbench import ROOT, variants
+from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.memory.metric import disagreement

@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from llama_workbench import ROOT, variants
+from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.model import Claim

@@ -9,7 +9,7 @@ import torch
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.shape import DataError
+from llama_workbench.datasets.geometries import DataError
 from llama_workbench.harness.claims import published
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan

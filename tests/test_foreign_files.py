@@ -25,8 +25,8 @@ from llama_workbench.datasets.checkpoints import (
     write_gguf,
 )
 from llama_workbench.datasets.files import open_regular
+from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.gguf import files as gguf_files
-from llama_workbench.datasets.shape import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims

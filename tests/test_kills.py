@@ -303,7 +303,7 @@ def test_rounds_that_the_manifest_does_not_count_are_judged(tmp_path, capsys, ki
     assert counted(run.read_manifest(), run)["experiments"][0]["rounds"] == expected[0]
     assert (run.path / files.STANDINGS).exists()
     case = Case("prefill-15m-t128", COMPARED[0])
-    load({(case.workload, case.variant): case}, session.Result(run, run.read_manifest(), (), interrupted=True))
+    load({(case.workload, case.variant): case}, session.Result(run, run.read_manifest(), ()))
     assert len(case.seconds) >= expected[0]
 
 

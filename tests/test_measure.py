@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import gating

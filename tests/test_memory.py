@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from llama_workbench import ROOT, variants
+from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.cache import cache_directory
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.metrics.memory.metric import (

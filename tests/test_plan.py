@@ -8,8 +8,7 @@ import pytest
 
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.geometries import Geometry
-from llama_workbench.datasets.shape import DataError
+from llama_workbench.datasets.geometries import DataError, Geometry
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.metrics.time import TimeHypothesis

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from llama_workbench import ROOT
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.geometries import parameter_count
-from llama_workbench.datasets.shape import DataError
+from llama_workbench.datasets.geometries import DataError, parameter_count
 from llama_workbench.datasets.workloads import Workload, call_lengths, longest_call, warmup_length
 
 DISTINCT = workloads.get("prefill-15m-t128-distinct")

@@ -13,46 +13,27 @@ from .config import LlamaConfig, RopeScaling
 from .engines import Engine
 from .outside import installed
 from .presets import Build, Model, Variant, grid_cells, presets
-from .settings import Settings
 
 __all__ = [
-    "Build",
-    "Engine",
-    "LlamaConfig",
-    "Model",
-    "RopeScaling",
-    "Settings",
-    "UnknownVariant",
-    "Variant",
-    "get",
-    "grid_cells",
-    "missing",
-    "names",
-]
+    "Build", "Engine", "LlamaConfig", "Model", "RopeScaling", "UnknownVariant", "Variant", "get", "grid_cells",
+    "missing", "names",
+]  # fmt: skip
 
 
-class UnknownVariant(KeyError):
+class UnknownVariant(LookupError):
     """No variant has that name; the message suggests the nearest."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def names() -> list[str]:
     """Names of all variants: ours, then those that installed packages add."""
-    ours = presets()
-    return [*ours, *(name for name in installed() if name not in ours)]
+    return list({**presets(), **installed()})
 
 
 def get(name: str) -> Variant:
-    """The variant of that name.
-
-    Raises:
-        UnknownVariant: with the nearest names.
-    """
-    if name in (ours := presets()):
-        return ours[name]
-    known = {**installed(), **ours}  # asking the environment takes milliseconds
+    """The variant of that name. Raises UnknownVariant with the nearest names."""
+    known = presets()
+    if name not in known:  # asking the environment takes milliseconds
+        known = {**installed(), **known}
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=3)
@@ -63,8 +44,6 @@ def get(name: str) -> Variant:
 def missing(name: str) -> str | None:
     """What to install before the variant of that name can be built, in one line; None where it can be."""
     variant = presets().get(name)
-    if variant is None:
-        return None
-    if variant.compiled:
+    if variant is not None and variant.compiled:
         return compiling.missing()
-    return variant.engine.missing() if variant.engine is not None else None
+    return variant.engine.missing() if variant is not None and variant.engine is not None else None

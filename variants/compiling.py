@@ -1,4 +1,4 @@
-"""torch.compile for the variants that exist compiled. Importing this module does not import torch."""
+"""torch.compile for the variants that exist compiled."""
 
 from __future__ import annotations
 
@@ -13,29 +13,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_GRAPHS = 64
-"""Kinds of call (lengths, batches, types) that one function may be compiled for."""
+MOST_GRAPHS = 64  # kinds of call (lengths, batches, types) that one function may be compiled for
 
 
 @functools.cache
 def compiled(forward: Callable[..., Tensor], model: Hashable) -> Callable[..., Tensor]:
     """`forward` through torch.compile for one `model` (its shape): whole, or an error, never eagerly under that name.
 
-    Each model gets a function of its own. The compiler turns a number that it has seen change into a symbol, and
-    would make the sizes of a model symbols after a second one, in slower code; only lengths and positions change here.
-    It is kept, so that a model that is built anew is not compiled anew.
+    Each model gets its own function: the compiler makes a symbol of a number that it has seen change, and after a
+    second model would do so with sizes, in slower code. The function is kept, so that a model built again is not
+    compiled again.
     """
     import torch
 
     torch._dynamo.config.recompile_limit = MOST_GRAPHS  # 8 by default, and then torch goes on eagerly
     name = f"{forward.__name__}_{zlib.crc32(repr(model).encode()):08x}"  # what the compiler learns is kept by name
-    own = types.FunctionType(
-        forward.__code__.replace(co_name=name),
-        forward.__globals__,
-        forward.__name__,
-        forward.__defaults__,
-        forward.__closure__,
-    )
+    code = forward.__code__.replace(co_name=name)
+    own = types.FunctionType(code, forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__)
     return torch.compile(own, fullgraph=True)
 
 

@@ -5,12 +5,11 @@ the buffer, not its full length. At decode and from position 0 no mask is built 
 gets a mask with its offset, because `is_causal` aligns to the upper left.
 
 Weights are kept transposed, [in, out]: with one row of activations MKL reads the LM head [32000, 288] faster that way,
-and no shape of the workloads was found on which it is slower.
+and it is slower on no shape of the workloads.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 
 from .compiling import compiled as through_compiler
 from .config import LlamaConfig
+from .modular.rope import angle_tables
 
 
 class Layer(NamedTuple):
@@ -53,10 +53,8 @@ def forward(
     causal: bool,
 ) -> Tensor:
     """Tokens [B, T] that start at `position` → logits [B, V] of the last one; K and V go into `kvs` [B, G, max, D].
-
     `causal`: several tokens from position 0 on, so that SDPA needs no mask. (An argument, because a compiler keeps a
-    comparison of positions symbolic, and SDPA wants to know.)
-    """
+    comparison of positions symbolic, and SDPA wants to know.)"""
     batch, length = tokens.shape
     end = position + length  # phase: other
     heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
@@ -103,7 +101,11 @@ class FastLlama:
         self._forward = forward
         self.layers = tuple(_layer(weights, i) for i in range(config.num_hidden_layers))
         embedding = weights["model.embed_tokens.weight"]
-        cos, sin = (table.to(embedding.device, embedding.dtype) for table in _tables(config, max_length))
+        cos, sin = (
+            torch.cat((table, table), dim=-1)[:, None].to(embedding.device, embedding.dtype)
+            for table in angle_tables(config, max_length, torch.float32)
+        )
+        sin[..., : config.head_dim // 2].neg_()
         head = weights["lm_head.weight"].t().contiguous()
         self.parts = Parts(embedding, weights["model.norm.weight"], head, cos, sin)
         self.kvs: tuple[tuple[Tensor, Tensor], ...] = ()
@@ -125,8 +127,8 @@ class FastLlama:
 
 def _layer(weights: Mapping[str, Tensor], i: int) -> Layer:
     def matrix(*names: str) -> Tensor:
-        # One part after the other: transposing into a part of a wider matrix reads and writes across the rows, and a
-        # copy of the whole in between would stay with the allocator.
+        # Part by part: transposing into a part of a wider matrix reads and writes across the rows, and the allocator
+        # would keep a copy of the whole.
         parts = [weights[f"model.layers.{i}.{name}_proj.weight"] for name in names]
         packed = parts[0].new_empty(parts[0].shape[1], sum(len(part) for part in parts))
         for part, columns in zip(parts, packed.split([len(part) for part in parts], dim=1), strict=True):
@@ -141,19 +143,6 @@ def _layer(weights: Mapping[str, Tensor], i: int) -> Layer:
         matrix("mlp.gate", "mlp.up"),
         matrix("mlp.down"),
     )
-
-
-def _tables(config: LlamaConfig, max_length: int) -> tuple[Tensor, Tensor]:
-    frequencies = 1.0 / (config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim))
-    if (s := config.rope_scaling) is not None:
-        turns = s.original_max_position_embeddings * frequencies / (2 * math.pi)
-        smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
-        frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
-    angles = torch.outer(torch.arange(max_length).float(), frequencies)
-    angles = torch.cat((angles, angles), dim=-1)[:, None]
-    sign = torch.ones(config.head_dim)
-    sign[: config.head_dim // 2] = -1
-    return angles.cos(), angles.sin() * sign
 
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, compiled: bool = False) -> FastLlama:

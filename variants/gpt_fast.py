@@ -2,15 +2,12 @@
 
 Fused QKV, interleaved RoPE, a static KV cache that is written by index and attended in full under a row of the causal
 mask, positions in a tensor, so that one compiled graph serves every step of decode. Only the last position's logits are
-computed, as the caller wants no others (gpt-fast computes all of a prompt's).
-
-The cache is as long as the workload needs and no longer; without a compiler, attending all of it is still a cost that
-`fast` does not have.
+computed (gpt-fast computes all of a prompt's). The cache is only as long as the workload needs; without a compiler,
+attending all of it is still a cost that `fast` does not have.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -20,6 +17,8 @@ from torch.nn import functional as F
 
 from .compiling import compiled as through_compiler
 from .config import LlamaConfig
+from .modular.linear import interleave_rows
+from .modular.rope import angle_tables
 
 
 class Layer(NamedTuple):
@@ -104,7 +103,7 @@ class GptFast:
         self._forward = forward
         self.layers = tuple(_layer(config, weights, i) for i in range(config.num_hidden_layers))
         embedding = weights["model.embed_tokens.weight"]
-        frequencies = _frequencies(config, max_length).to(embedding.device, embedding.dtype)
+        frequencies = torch.stack(angle_tables(config, max_length, embedding.dtype, embedding.device), dim=-1)
         mask = torch.ones(max_length, max_length, dtype=torch.bool, device=embedding.device).tril_()
         output = weights["lm_head.weight"]
         self.parts = Parts(embedding, weights["model.norm.weight"], output, frequencies, mask)
@@ -130,30 +129,16 @@ def _layer(config: LlamaConfig, weights: Mapping[str, Tensor], i: int) -> Layer:
     def matrix(name: str) -> Tensor:
         return weights[f"model.layers.{i}.{name}_proj.weight"]
 
-    def interleaved(rows: Tensor) -> Tensor:
-        return rows.view(-1, 2, config.head_dim // 2, rows.shape[-1]).transpose(1, 2).reshape(rows.shape)
-
-    attention = [interleaved(matrix("self_attn.q")), interleaved(matrix("self_attn.k")), matrix("self_attn.v")]
+    q, k = (interleave_rows(matrix(f"self_attn.{part}"), config.head_dim) for part in "qk")
     return Layer(
         weights[f"model.layers.{i}.input_layernorm.weight"],
-        torch.cat(attention),
+        torch.cat([q, k, matrix("self_attn.v")]),
         matrix("self_attn.o"),
         weights[f"model.layers.{i}.post_attention_layernorm.weight"],
         matrix("mlp.gate"),
         matrix("mlp.up"),
         matrix("mlp.down"),
     )
-
-
-def _frequencies(config: LlamaConfig, max_length: int) -> Tensor:
-    """Cosine and sine of each position and pair, [max, D/2, 2]."""
-    frequencies = 1.0 / (config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim))
-    if (s := config.rope_scaling) is not None:
-        turns = s.original_max_position_embeddings * frequencies / (2 * math.pi)
-        smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
-        frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
-    angles = torch.outer(torch.arange(max_length).float(), frequencies)
-    return torch.stack((angles.cos(), angles.sin()), dim=-1)
 
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, compiled: bool = False) -> GptFast:

@@ -1,7 +1,7 @@
 """Expected memory: what a variant must hold by its policies, in bytes by kind, computed from shapes alone.
 
 Where it agrees to the byte with the live tensors of a running model, the memory of a model of any size can be computed;
-where it does not, one of the two is wrong. Importing this module does not import torch.
+where it does not, one of the two is wrong.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ MOST_LENGTHS = 32
 class Policy:
     """The levels that decide what a variant holds.
 
-    `mask`: none, fresh, per_layer, per_model, per_forward or static. `boolean_mask`: one byte an element, else the
-    weights' type. `kv`: preallocated, static or cat. `rope`: half (tables of D/2 columns), full (of D) or frequencies
-    (D/2 numbers, twice, in float32). `repacked`: none, qk, qkv, or matrices (all but the embedding). `counters`: one
-    int64 a layer.
+    `mask`: none, fresh, per_layer, per_model, per_forward or static. `boolean_mask`: one byte an element, else as the
+    weights. `kv`: preallocated, static or cat. `rope`: half (tables of D/2 columns), full (of D) or frequencies (D/2
+    numbers, twice, float32). `repacked`: none, qk, qkv, or matrices (all but the embedding). `counters`: int64 a layer.
     """
 
     mask: str
@@ -64,10 +63,7 @@ def doublings(longest: int, most: int = MOST_LENGTHS) -> list[int]:
 
 def served_lengths(longest: int, count: int) -> list[int]:
     """`count` different lengths, evenly spread, ascending; the last is `longest`. Those of `count` are in 2·`count`'s.
-
-    Raises:
-        ValueError: there are fewer lengths than `count`.
-    """
+    Raises ValueError where there are fewer lengths than `count`."""
     if not 1 <= count <= longest:
         raise ValueError(f"{count} different lengths of at most {longest} tokens: expected 1 to {longest}")
     return [longest * part // count for part in range(1, count + 1)]
@@ -97,29 +93,21 @@ def expected(
     context: int = 0,
     chunk: int | None = None,
 ) -> ExpectedMemory:
-    """What must be held once a sequence of each of `lengths` was served, in that order, each from `reset` on.
-
-    `context` and `chunk` as in `forwards`; `item_bytes` is the size of one weight, `max_length` what the model was
-    built for. No lengths: what `build` makes.
-    """
+    """What is held after a sequence of each of `lengths` was served, in that order, each from `reset` on; without
+    lengths what `build` makes. `context` and `chunk` as in `forwards`; `item_bytes` is the size of one weight,
+    `max_length` what the model was built for."""
     calls = [call for length in lengths for call in forwards(length, context=context, chunk=chunk)]
     positions = calls[-1][1] if policy.kv == "cat" and calls else max_length if calls else 0
     # Buffers are made at the first call, when the batch size is known.
     kv = kv_bytes(config, positions=positions, batch=batch, item_bytes=item_bytes)
+    table = max_length * config.head_dim * item_bytes  # cosine and sine, D/2 columns each
     shared = {
-        "rope": _rope_bytes(policy, config, max_length, item_bytes),
+        "rope": {"half": table, "full": 2 * table, "frequencies": 4 * config.head_dim}[policy.rope],
         "mask": _mask_bytes(policy, config, calls, max_length, item_bytes),
         "repacked": _repacked_bytes(policy, config, item_bytes),
         "other": 8 * config.num_hidden_layers if policy.counters and calls else 0,
     }
     return ExpectedMemory({"kv": kv, **shared}, {"kv": 0 if policy.kv == "cat" else kv, **shared})
-
-
-def _rope_bytes(policy: Policy, config: LlamaConfig, max_length: int, item_bytes: int) -> int:
-    half = config.head_dim // 2
-    if policy.rope == "frequencies":
-        return 2 * half * 4
-    return 2 * max_length * half * item_bytes * (2 if policy.rope == "full" else 1)
 
 
 def _mask_bytes(
@@ -131,7 +119,7 @@ def _mask_bytes(
     # per_forward: forgotten when the next call begins, not before
     kept = {"per_layer": calls, "per_model": calls, "per_forward": calls[-1:]}.get(policy.mask, ())
     copies = config.num_hidden_layers if policy.mask == "per_layer" else 1
-    # One query row sees everything before it: no policy makes a mask for it.
+    # One query row sees everything before it, and gets no mask.
     return copies * size * sum(rows * columns for rows, columns in set(kept) if rows > 1)
 
 

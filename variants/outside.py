@@ -10,8 +10,7 @@ from pathlib import Path
 
 from .presets import Variant
 
-ENTRY_POINTS = "llama_workbench.variants"
-"""Group in which an installed package names its `build` functions."""
+ENTRY_POINTS = "llama_workbench.variants"  # the group in which an installed package names its `build` functions
 
 
 class OutsideVariantError(ValueError):
@@ -19,11 +18,7 @@ class OutsideVariantError(ValueError):
 
 
 def parse(text: str) -> tuple[Path, str]:
-    """`path/to/file.py:function` → (path, function).
-
-    Raises:
-        OutsideVariantError: no function is named, or there is no such file.
-    """
+    """`path/to/file.py:function` → (path, function). Raises OutsideVariantError where either is missing."""
     file, separator, function = text.rpartition(":")
     if not separator or not function.isidentifier() or not file:
         example = "for example path/to/mine.py:build_mine"
@@ -35,13 +30,9 @@ def parse(text: str) -> tuple[Path, str]:
 
 
 def load(path: Path, function: str) -> Variant:
-    """Import the file (its own folder on the import path, last) and wrap its function; the variant bears its name.
-
-    The file's code runs here: measuring does this in worker processes only.
-
-    Raises:
-        OutsideVariantError: the import raises, or the function is missing or not callable.
-    """
+    """Import the file (its own folder on the import path, last) and wrap its function; the variant has its name. The
+    file's code runs here: measuring does this in worker processes only. Raises OutsideVariantError where the import
+    raises, or the function is missing or not callable."""
     # A name of its own for each import: two entries of one file must not share code (see `source`).
     names = (f"_outside_{path.stem}_{number}" for number in itertools.count())
     name = next(name for name in names if name not in sys.modules)

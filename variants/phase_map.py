@@ -13,8 +13,6 @@ each, a name as above and the first line of a statement, with `...` for "and so 
 Every statement that calls, computes or indexes anything must be named, and every name must fit something: `phases`
 refuses a variant otherwise, so that changed code cannot slip into `other`. Which ATen ops may run in a phase is checked
 on a real call before a variant is measured.
-
-Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -49,11 +47,10 @@ DENOMINATORS: Mapping[str, tuple[str, ...]] = {
 }
 """What a share is a share of.
 
-forward: the whole call. layer: the decoder layers; the norm before the head is a phase of its own and stays out;
-`other` counts in, for the residual additions are most of it. attention: the attention block with its output
-projection and its part of the KV cache. attention-subset: the five lines of the dispute's table (QKV, RoPE, scores,
-causal mask, softmax and output), which summed one layer's micro-benchmarks: no output projection, no KV cache, no
-feed-forward part, no norms, no LM head.
+forward: the whole call. layer: the decoder layers, with `other`, which is mostly residual additions, and without the
+norm before the head. attention: the attention block with its output projection and its part of the KV cache.
+attention-subset: the five lines of the dispute's table (QKV, RoPE, scores, causal mask, softmax and output), which
+summed one layer's micro-benchmarks: no output projection, KV cache, feed-forward part, norms or LM head.
 """
 
 # --- sources without marks -----------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""The variants by name: the dispute's history, the grid, the library's model, and ours.
-
-Nothing here imports torch; `Variant.build` does when it is called.
-"""
+"""The variants by name: the dispute's history, the grid, the library's model, and ours. Only `build` imports torch."""
 
 from __future__ import annotations
 

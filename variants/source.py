@@ -32,9 +32,9 @@ def import_copy(private: str, public: str, loader_of: Callable[[str, str], Loade
 def with_private_source(variant: Variant, tag: str, load: Callable[[str, str], None] = import_copy) -> Variant:
     """The variant from a private import of its own, which `tag` (a word) names. `load` imports it, once.
 
-    Variants that share code warm it for each other, in the processor's caches and in the interpreter's inline caches.
-    With a shared import, a second copy of a layered model was 4 % slower at 0.4 ms a call than the first copy, whose
-    code two more variants used. Code from outside the package stays as it is.
+    Variants that share code warm it for each other, in the processor's caches and in the interpreter's inline caches:
+    with a shared import, a second copy of a layered model was 4 % slower at 0.4 ms a call than the first, whose code
+    two more variants used. Code from outside the package stays as it is.
     """
     module = getattr(variant.build, "module", None)
     if module is None:

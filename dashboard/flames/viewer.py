@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 from pathlib import Path, PurePosixPath
 
-from llama_workbench.datasets.cache import cache_directory, partial_folder
+from llama_workbench.cache import cache_directory, partial_folder
 
 VERSION = "1.25.0"
 INTEGRITY = "sha512-cpf9HWTZf1ijLXBJrk87Ve/54tnYx6rlf0gUThvn3ook6h63hLXVOQiMf44PT+XoV503cPfvfiT5gP5vojp6Ag=="

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from llama_workbench.datasets.shape import DataError
+from llama_workbench.datasets.geometries import DataError
 from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
 from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision, decisions_of
 from llama_workbench.harness.store.files import VERDICTS

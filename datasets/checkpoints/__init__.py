@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from llama_workbench.cache import cache_directory
 from llama_workbench.variants.config import LlamaConfig
 
-from .. import tokenizer
-from ..cache import cache_directory
-from ..files import TOKENIZER_BYTES, read_bytes, short
-from ..geometries import parameter_count
+from ..files import short
+from ..geometries import CheckpointError, fail, parameter_count, stored_shapes
 from ..gguf import files as gguf_files
 from ..gguf.metadata import is_gguf
-from ..shape import CheckpointError, fail, stored_shapes
+from ..tokenizer import tokenizer_json
 from . import huggingface
-from .common import CONFIG, Checkpoint, Facts, Source, check_finite, converted, facts_of
-from .config_json import AGAIN, COPY, read_json
+from .common import CONFIG, check_finite, is_finite
+from .huggingface import AGAIN, COPY, read_json
 from .synthetic import synthesize
 
 __all__ = [
-    "Checkpoint",
-    "CheckpointError",
-    "Facts",
-    "check",
-    "described",
-    "facts",
-    "load",
-    "synthesize",
-    "write_gguf",
-]
+    "Checkpoint", "CheckpointError", "Facts", "check", "described", "facts", "load", "synthesize", "write_gguf",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded Llama: `weights` under their Hugging Face names, `lm_head.weight` always among them.
+
+    `digest` tells checkpoints apart without reading them whole: SHA-256 over config.json, the name, size and header of
+    every safetensors file, and the first 4 KiB of every tensor; not over tokenizer.json. Of a GGUF file: its size, all
+    before the tensors, and the first 4 KiB of every tensor. Of synthetic weights geometry, seed and recipe take the
+    place of bytes: the last bit of a weight may differ between CPUs, and the digest must not.
+    """
+
+    name: str
+    config: LlamaConfig
+    weights: dict[str, Tensor]
+    digest: str
+    parameters: int
+    synthetic: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was read from a checkpoint's files, for the user to check: a wrong number there is still a possible one.
+
+    `dtypes` are those of the weights in the files, most bytes first; `tokenizer` is its kind under its format's name.
+    """
+
+    config: LlamaConfig
+    dtypes: tuple[str, ...]
+    tokenizer: str
 
 
 def load(
@@ -43,22 +67,18 @@ def load(
 ) -> Checkpoint:
     """A Llama from a Hugging Face folder or a .gguf file, its weights in `dtype` on `device`.
 
-    Takes one safetensors file or shards, tied embeddings, head_dim given or derived, Llama-3 RoPE scaling in the
-    spelling of transformers 4 or 5, and float64, float32, bfloat16 or float16 tensors. Tensors that have `dtype`
-    already and stay on the CPU are views of the file; others are converted once. Of a GGUF file, q_proj and k_proj are
-    always copies (their rows are in another order), and quantized tensors are dequantized.
+    Takes one safetensors file or shards, tied embeddings, head_dim given or derived, Llama-3 RoPE scaling as
+    transformers 4 or 5 spells it, and float64, float32, bfloat16 or float16 tensors. Tensors that have `dtype` already
+    and stay on the CPU are views of the file; others are converted once. Of a GGUF file, q_proj and k_proj are always
+    copies (their rows are in another order), and quantized tensors are dequantized.
 
-    That all values are finite is checked the first time a file is seen and then remembered in `cache` (default:
-    `cache_directory()`) by path, size and time of change.
-
-    Raises `CheckpointError` for: no such folder or file, a config without a key that is needed or of another
-    architecture (other model type, activation, biases, RoPE type, quantised), a missing, unexpected or wrongly shaped
-    tensor, NaN or infinity, a missing, truncated or damaged file; of a GGUF file also for a quantization that is not
-    supported.
+    Files whose values are all finite are remembered in `cache` (default: `cache_directory()`) by path, size and time of
+    change. Raises `CheckpointError` for a missing, truncated or damaged file, another architecture, a missing key, a
+    missing, unexpected or wrongly shaped tensor, NaN or infinity, and an unsupported quantization.
     """
     files = _checked(source, cache)
     place = torch.device(device)
-    weights = {name: converted(tensor, dtype, place, file, name) for file, name, tensor in files.tensors()}
+    weights = {name: _converted(tensor, dtype, place, file, name) for file, name, tensor in files.tensors()}
     weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])  # a tied head is not stored
     return Checkpoint(
         name=files.name,
@@ -72,7 +92,11 @@ def load(
 
 def facts(source: Path | str, *, cache: Path | None = None) -> Facts:
     """What a usable checkpoint says of itself; checks what `load` checks, without loading, and raises as it does."""
-    return facts_of(_checked(source, cache))
+    files = _checked(source, cache)
+    total: Counter[str] = Counter()
+    for dtype, size_bytes in files.sizes():
+        total[dtype] += size_bytes
+    return Facts(files.config, tuple(dtype for dtype, _ in total.most_common()), files.tokenizer)
 
 
 def check(source: Path | str, *, cache: Path | None = None) -> LlamaConfig:
@@ -80,13 +104,23 @@ def check(source: Path | str, *, cache: Path | None = None) -> LlamaConfig:
     return _checked(source, cache).config
 
 
-def _checked(source: Path | str, cache: Path | None) -> Source:
+def _checked(source: Path | str, cache: Path | None) -> huggingface.Folder | gguf_files.GGUFModel:
+    """A checkpoint's files, once they are those of a Llama of finite values. No weight is kept in memory."""
     path, cache = Path(source), cache or cache_directory()
     if not is_gguf(path):
         return huggingface.opened(path, cache)
     model = gguf_files.opened(path)
     check_finite(path, ((name, tensor) for _, name, tensor in model.tensors()), cache=cache)
     return model
+
+
+def _converted(tensor: Tensor, dtype: torch.dtype, device: torch.device, path: Path, name: str) -> Tensor:
+    """A weight in `dtype` on `device`. Raises `CheckpointError` for values beyond the range of float16."""
+    converted = tensor.to(device=device, dtype=dtype)
+    if dtype == torch.float16 and tensor.dtype != torch.float16 and not is_finite(converted):
+        problem = f"has values beyond the range of float16 ({tensor.dtype} in the file)"
+        fail(f"{path}: {name}", problem, "take bfloat16 or float32")
+    return converted
 
 
 def described(facts: Facts) -> str:
@@ -104,10 +138,8 @@ def described(facts: Facts) -> str:
 
 
 def write_gguf(folder: Path, file: Path, *, format: gguf_files.Format = "F32", cache: Path | None = None) -> Path:
-    """The GGUF file of a Hugging Face folder, tokenizer and all. Returns `file`.
-
-    Raises `CheckpointError` if the folder cannot be used (see `load`) or the tokenizer cannot be said in GGUF.
-    """
+    """The GGUF file of a Hugging Face folder, tokenizer and all. Returns `file`. Raises `CheckpointError` if the folder
+    cannot be used (see `load`) or the tokenizer cannot be said in GGUF."""
     checkpoint, raw = load(folder, cache=cache), read_json(folder / CONFIG)
     ends: dict[str, int | None] = {}
     for name in ("bos", "eos"):
@@ -116,13 +148,11 @@ def write_gguf(folder: Path, file: Path, *, format: gguf_files.Format = "F32", c
         if type(value) not in (int, type(None)):
             fail(folder / CONFIG, f"{name}_token_id = {short(value)}, expected an id", COPY)
         ends[name] = value
-    text = folder / tokenizer.FILE
+    text, content = tokenizer_json(folder)
     try:
-        content = read_bytes(text, at_most=TOKENIZER_BYTES).decode("utf-8")
-    except OSError as error:
-        fail(text, f"cannot be read ({error.strerror})", AGAIN)
+        decoded = content.decode("utf-8")
     except UnicodeDecodeError as error:
         fail(text, f"not UTF-8 ({error})", AGAIN)
     return gguf_files.write(
-        file, checkpoint.config, checkpoint.weights, content, where=text, format=format, name=checkpoint.name, **ends
+        file, checkpoint.config, checkpoint.weights, decoded, where=text, format=format, name=checkpoint.name, **ends
     )

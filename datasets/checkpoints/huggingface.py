@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -25,11 +26,19 @@ from llama_workbench.variants.config import LlamaConfig
 
 from .. import tokenizer
 from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short, shortened
-from ..shape import CheckpointError, fail, stored_shapes
+from ..geometries import CheckpointError, Scaling, Shape, fail, mistakes, stored_shapes
 from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC, check_finite
-from .config_json import AGAIN, COPY, DEQUANTISE, NO_VARIANT, llama_config, read_json
 
 _INDEX = "model.safetensors.index.json"
+
+AGAIN = "copy it from the checkpoint's source again"
+COPY = "copy config.json from the checkpoint's source again"
+DEQUANTISE = (
+    "take the unquantised checkpoint, or write one with transformers: "
+    "AutoModelForCausalLM.from_pretrained(FOLDER), then .dequantize() and .save_pretrained(NEW_FOLDER)"
+)
+NO_VARIANT = "no variant computes this; take another checkpoint"
+_FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "partial_rotary_factor": 1.0}
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class _File:
 
 
 @dataclass(frozen=True)
-class _Folder:
+class Folder:
     """A folder that can be used: `entries` says which file each weight comes from; `label`: of weights drawn here."""
 
     path: Path
@@ -116,12 +125,18 @@ class _Folder:
         return digest.hexdigest()
 
 
-def opened(folder: Path, cache: Path) -> _Folder:
+def opened(folder: Path, cache: Path) -> Folder:
     """A folder with a whole Llama of finite values. Raises `CheckpointError`."""
-    if problem := _no_folder(folder):
+    try:
+        problem = "" if stat.S_ISDIR(folder.stat().st_mode) else "is a file"
+    except FileNotFoundError:
+        problem = "no such folder"
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+    if problem:
         fail(shortened(str(folder)), problem, "name a folder with config.json and safetensors, or a .gguf file")
     raw = read_json(folder / CONFIG)
-    config = llama_config(folder / CONFIG, raw)
+    config = _llama_config(folder / CONFIG, raw)
     files = [_read_header(file) for file in _weight_files(folder)]
     entries = _checked_entries(folder, config, files)
     for file in files:
@@ -129,17 +144,7 @@ def opened(folder: Path, cache: Path) -> _Folder:
         check_finite(file.path, file.tensors(floating), cache=cache)
     if config.tie_word_embeddings:
         _check_tied(files)
-    return _Folder(folder, raw, config, files, entries, _synthetic_label(files))
-
-
-def _no_folder(path: Path) -> str:
-    """What is in the way of reading a folder; empty where nothing is."""
-    try:
-        return "" if stat.S_ISDIR(path.stat().st_mode) else "is a file"
-    except FileNotFoundError:
-        return "no such folder"
-    except (OSError, ValueError) as error:
-        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
+    return Folder(folder, raw, config, files, entries, _synthetic_label(files))
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -280,3 +285,74 @@ def _synthetic_label(files: list[_File]) -> dict[str, Any] | None:
                 return dict(label)
     where = f"{files[0].path}: __metadata__.{SYNTHETIC} = {short(text)}"
     fail(where, "no label of weights drawn here", "write the file anew without it")
+
+
+# --- config.json, as transformers 4 and 5 spell it ---
+# Read here and not by transformers' `LlamaConfig`: that takes seconds to import, takes a missing epsilon or context for
+# its own default, and lets through what no variant computes.
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises `CheckpointError`."""
+    try:
+        content = parse_json(read_bytes(path, at_most=CONFIG_BYTES).decode("utf-8"))
+    except OSError as error:
+        fail(path, f"cannot be read ({error.strerror})", AGAIN)
+    except ValueError as error:
+        fail(path, f"not JSON ({error})", AGAIN)
+    if not isinstance(content, dict):
+        fail(path, f"holds a {type(content).__name__}, expected an object", AGAIN)
+    return content
+
+
+def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
+    """The shape that a config.json asks for. Raises `CheckpointError`, also for what no variant computes."""
+    if raw.get("model_type") != "llama":
+        problem = f"model_type = {short(raw.get('model_type'))}, expected 'llama'"
+        fail(path, problem, "only Llama checkpoints can be measured")
+    if (quantised := raw.get("quantization_config")) is not None:
+        method = quantised.get("quant_method") if isinstance(quantised, dict) else "?"
+        fail(path, f"quantised weights (quant_method = {short(method)}), expected plain ones", DEQUANTISE)
+    for key, expected in _FIXED.items():
+        if raw.get(key) not in (None, expected):
+            fail(path, f"{key} = {short(raw[key])}, expected {expected!r}", NO_VARIANT)
+    rope, names = _rope(path, raw)
+    values = {key: value for key, value in raw.items() if value is not None} | {"rope_scaling": None} | rope
+    try:
+        return Shape.model_validate(values).config()
+    except ValidationError as error:
+        fail(path, mistakes(error, names)[0], COPY)
+
+
+def _rope(path: Path, raw: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """`rope_theta` and `rope_scaling` in either spelling, and the key that each was found under."""
+    thetas: dict[str, Any] = {}
+    scalings: dict[str, Any] = {}
+    for key in ("rope_scaling", "rope_parameters"):
+        values = raw.get(key)
+        if not isinstance(values, dict | None):
+            fail(path, f"{key} = {short(values)}, expected an object or null", COPY)
+        if not values:
+            continue
+        for inner, value in values.items():
+            if isinstance(value, dict) or (inner == "partial_rotary_factor" and value not in (None, 1.0)):
+                problem = f"{key}.{shortened(inner)} = {short(value)}, expected one RoPE over all dimensions and layers"
+                fail(path, problem, NO_VARIANT)
+        kind = values.get("rope_type", values.get("type", "default"))
+        if kind not in ("default", "llama3"):
+            fail(path, f"{key}.rope_type = {short(kind)}, expected 'llama3' or 'default'", NO_VARIANT)
+        given = {name: values[name] for name in Scaling.model_fields if values.get(name) is not None}
+        scalings[key] = given if kind == "llama3" else None
+        if "rope_theta" in values:
+            thetas[f"{key}.rope_theta"] = values["rope_theta"]
+    if raw.get("rope_theta") is not None:
+        thetas["rope_theta"] = raw["rope_theta"]
+    values, names = {}, {}
+    for name, by_key in (("rope_theta", thetas), ("rope_scaling", scalings)):
+        if not by_key:
+            continue
+        names[name], values[name] = next(iter(by_key.items()))
+        if any(value != values[name] for value in by_key.values()):
+            contradiction = ", ".join(f"{key} = {short(value)}" for key, value in by_key.items())
+            fail(path, f"contradicts itself ({contradiction}), expected one value", "correct the wrong one")
+    return values, names

@@ -15,12 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from llama_workbench.cache import cache_directory, partial_folder
 from llama_workbench.variants.config import LlamaConfig, config_json
 
 from .. import tokenizer
-from ..cache import cache_directory, partial_folder
-from ..geometries import Geometry
-from ..shape import stored_shapes
+from ..geometries import Geometry, stored_shapes
 from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC
 
 RECIPE = 1
@@ -41,13 +40,12 @@ def synthesize(
 
     Weights are normal with a standard deviation of 1/sqrt(fan-in), those that write into the residual stream
     (o_proj, down_proj) divided by sqrt(2 x layers) as in GPT-2, the embedding's 1/sqrt(hidden size); norm weights are
-    1 with a deviation of 0.05. So logits have a variance of about 1 and activations keep their size through the layers
-    at every depth, and a variant that forgets a norm's weight or a residual is seen in the logits.
-    Each tensor has a generator of its own, seeded by `seed` and its name, so order and threads play no part.
+    1 with a deviation of 0.05. So logits have a variance of about 1, activations keep their size at every depth, and
+    the logits show a forgotten norm weight or residual. Each tensor has its own generator, seeded by `seed` and its
+    name.
 
     `progress` is called with a tensor's name and the share done (0 to 1). `cache` defaults to `cache_directory()`.
-    Whole or not at all: the folder is written under another name and renamed; of two processes at once one wins.
-    Raises `CacheError` where the disk has no room.
+    Raises `CacheError` where the disk has no room. Two processes may write the same folder at once.
     """
     parent = (cache or cache_directory()) / "checkpoints"
     expected = stored_shapes(geometry.config)
@@ -80,7 +78,7 @@ def synthesize(
                     progress(tensor_name, done_bytes / size_bytes)
                 del values  # before the next one is made: one tensor in memory, not two
             file.flush()
-            os.fsync(file.fileno())  # here, where it is expected, and not in the background of the first measurement
+            os.fsync(file.fileno())  # now, and not in the background of the first measurement
         if folder.exists() and not _is_whole(folder, size_bytes):  # a power cut, or somebody's editing
             folder.rename(partial / "damaged")
         try:
@@ -105,10 +103,8 @@ def _drawn(name: str, shape: tuple[int, ...], config: LlamaConfig, *, seed: int)
 
 
 def _header(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, label: Mapping[str, object]) -> bytes:
-    """The start of a safetensors file: length of the JSON in 8 bytes, then the JSON, padded with spaces.
-
-    Padded to 64 bytes so that mapped tensors start at a cache line as far as their sizes allow.
-    """
+    """The start of a safetensors file: length of the JSON in 8 bytes, then the JSON, padded with spaces to 64 bytes, so
+    that mapped tensors start at a cache line as far as their sizes allow."""
     code = next(code for code, known in DTYPES.items() if known == dtype)
     entries: dict[str, object] = {"__metadata__": {"format": "pt", SYNTHETIC: json.dumps(label)}}
     start = 0

@@ -9,19 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import gguf
 import numpy as np
 import torch
-from gguf import (
-    GGML_QUANT_SIZES,
-    GGML_QUANT_VERSION,
-    GGMLQuantizationType,
-    GGUFWriter,
-    Keys,
-    LlamaFileType,
-    ReaderTensor,
-    dequantize,
-    quantize,
-)
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -29,7 +19,7 @@ from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.engines import gguf_file
 
 from ..files import short, shortened
-from ..shape import fail, stored_shapes
+from ..geometries import fail, stored_shapes
 from . import metadata as gguf_metadata
 from . import tokenizer as gguf_tokenizer
 from .metadata import AGAIN
@@ -39,7 +29,6 @@ Format = Literal["F32", "F16", "Q8_0"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-_FILE_TYPES = {"F32": LlamaFileType.ALL_F32, "F16": LlamaFileType.MOSTLY_F16, "Q8_0": LlamaFileType.MOSTLY_Q8_0}
 _PLAIN = ("F64", "F32", "BF16", "F16")
 # Read by the library; its IQ, ternary and four-bit float types are left out, for they are slow in numpy and rare.
 _QUANTIZED = ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
@@ -61,27 +50,26 @@ def write(
 
     `weights` are under their Hugging Face names; with tied embeddings the head is left out. As llama.cpp's converter
     does, a matrix whose rows are no multiple of 32 long is F16 in a Q8_0 file, and ids without a word are padded.
-
-    Raises `CheckpointError` if the tokenizer (of the file `where`) or a value cannot be written (see
-    `gguf_tokenizer`; F16 ends at 65504), and OSError if the file cannot.
+    Raises `CheckpointError` if the tokenizer (of the file `where`) or a value cannot be written (see `gguf_tokenizer`;
+    F16 ends at 65504), and OSError if the file cannot.
     """
     fields = gguf_tokenizer.tokenizer_fields(
         tokenizer_json, vocab_size=config.vocab_size, bos=bos, eos=eos, where=where
     )
 
-    def describe(writer: GGUFWriter) -> None:
+    def describe(writer: gguf.GGUFWriter) -> None:
         writer.add_name(name or file.stem)
-        writer.add_file_type(_FILE_TYPES[format])
-        writer.add_quantization_version(GGML_QUANT_VERSION)
+        writer.add_file_type(gguf.LlamaFileType["ALL_F32" if format == "F32" else f"MOSTLY_{format}"])
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         gguf_tokenizer.add_tokenizer(writer, fields)
 
-    def encode(values: NDArray[np.float32]) -> tuple[NDArray[Any], GGMLQuantizationType]:
-        kind = GGMLQuantizationType[format if values.ndim > 1 else "F32"]
-        if values.shape[-1] % GGML_QUANT_SIZES[kind][0]:
-            kind = GGMLQuantizationType.F16
+    def encode(values: NDArray[np.float32]) -> tuple[NDArray[Any], gguf.GGMLQuantizationType]:
+        kind = gguf.GGMLQuantizationType[format if values.ndim > 1 else "F32"]
+        if values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+            kind = gguf.GGMLQuantizationType.F16
         with np.errstate(over="ignore"):
-            encoded = quantize(values, kind)
-        if kind == GGMLQuantizationType.F16 and not np.isfinite(encoded).all():
+            encoded = gguf.quantize(values, kind)
+        if kind == gguf.GGMLQuantizationType.F16 and not np.isfinite(encoded).all():
             fail(file, "weights beyond the range of F16", "write F32")
         return encoded, kind
 
@@ -96,33 +84,29 @@ def write(
 
 @dataclass(frozen=True)
 class GGUFModel:
-    """A GGUF file that was found to be a whole Llama; nothing of its weights is read yet.
-
-    `entries` are its tensors by Hugging Face name, the head only where it is stored; `header` is all before them;
-    `tokenizer` is the kind of its tokenizer, under llama.cpp's name.
-    """
+    """A GGUF file with all tensors of a Llama; no weight is read yet. `entries` are its tensors by Hugging Face name,
+    the head only where it is stored; `header` is all before them; `tokenizer` is the kind of its tokenizer, under
+    llama.cpp's name."""
 
     path: Path
     config: LlamaConfig
     name: str
-    entries: Mapping[str, ReaderTensor]
+    entries: Mapping[str, gguf.ReaderTensor]
     header: bytes
     tokenizer: str
     synthetic: bool = False
 
     def tensor(self, name: str) -> Tensor:
-        """One weight under its Hugging Face name, in Hugging Face's order of rows, on the CPU.
-
-        A view of the file in the file's dtype, where that is no quantization and RoPE does not turn its rows; else a
-        copy, float32 where it was quantized.
-        """
+        """One weight by its Hugging Face name, in Hugging Face's order of rows, on the CPU: a view of the file in the
+        file's dtype where that is no quantization and RoPE does not turn its rows; else a copy, float32 where it was
+        quantized."""
         entry = self.entries[name]
         if entry.tensor_type.name in _QUANTIZED:
             with np.errstate(all="ignore"):  # a scale that is none gives NaN, which is looked for in all tensors
-                values = torch.from_numpy(dequantize(entry.data, entry.tensor_type))
+                values = torch.from_numpy(gguf.dequantize(entry.data, entry.tensor_type))
         else:
             values = torch.from_numpy(entry.data)
-            if entry.tensor_type == GGMLQuantizationType.BF16:  # unknown to numpy, so the reader gives bytes
+            if entry.tensor_type == gguf.GGMLQuantizationType.BF16:  # unknown to numpy, so the reader gives bytes
                 values = values.view(torch.bfloat16)
         turned = name.endswith(("q_proj.weight", "k_proj.weight"))
         return to_halves(values, self.config.head_dim) if turned else values
@@ -149,16 +133,13 @@ def to_halves(rows: Tensor, head_dim: int) -> Tensor:
 
 
 def opened(path: Path) -> GGUFModel:
-    """A GGUF file whose metadata and tensors (names, shapes, types) are those of a Llama.
-
-    Raises `CheckpointError` as `gguf_metadata.opened` and `llama_config` do, and for a tensor that is missing,
-    unexpected, of another shape, or of an unsupported type.
-    """
+    """A GGUF file whose metadata and tensors are those of a Llama. Raises `CheckpointError` as `metadata.opened` and
+    `llama_config` do, and for a tensor that is missing, unexpected, of another shape, or of an unsupported type."""
     reader = gguf_metadata.opened(path)
     config = gguf_metadata.llama_config(reader)
     expected = stored_shapes(config)
     unused = {tensor.name: tensor for tensor in reader.tensors}
-    entries: dict[str, ReaderTensor] = {}
+    entries: dict[str, gguf.ReaderTensor] = {}
     for ours, theirs in gguf_file.tensor_names(config, expected).items():
         shape = expected[ours]
         entry = unused.pop(theirs, None)
@@ -185,5 +166,5 @@ def opened(path: Path) -> GGUFModel:
         name=shortened(name, 100) if name.strip() else path.stem,
         entries=entries,
         header=reader.data[: reader.data_offset].tobytes(),
-        tokenizer=shortened(reader.value(Keys.Tokenizer.MODEL, str, "missing")),
+        tokenizer=shortened(reader.value(gguf.Keys.Tokenizer.MODEL, str, "missing")),
     )

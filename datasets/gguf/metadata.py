@@ -1,8 +1,6 @@
 """What a GGUF file says besides its weights and its tokenizer: the shape of the model and its RoPE.
 
 GGUF is llama.cpp's file format; keys and values follow its converter (convert_hf_to_gguf.py, class LlamaModel).
-
-Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -21,18 +19,13 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
-from llama_workbench.variants.engines.gguf_file import ROPE_FACTORS, rope_factors, wavelengths
+from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, wavelengths
 
 from ..files import open_regular, short, shortened
-from ..shape import LARGEST_COUNT, LARGEST_FACTOR, CheckpointError, Shape, fail, mistakes
-
-ARCHITECTURE = "llama"
+from ..geometries import LARGEST_FACTOR, MOST_COUNT, CheckpointError, Shape, fail, mistakes
 
 MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
 """Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""
-
-_LEAST_KEY_BYTES, _LEAST_TENSOR_BYTES = 13, 24
-"""Length, kind and value of a key without a name; length, dimensions, kind and place of a tensor without one."""
 
 AGAIN = "fetch the file again"
 _CONVERT = "write it with llama.cpp's convert_hf_to_gguf.py from a Llama checkpoint"
@@ -48,9 +41,9 @@ def is_gguf(path: Path | str) -> bool:
 class Reader(GGUFReader):
     """The library's reader, made strict and fast. The file is memory-mapped, its pages private: nothing is written.
 
-    The library's takes a slice beyond the end of the file for a short one and counts on, to 2^64 where a length is
-    damaged. And it makes four arrays an entry of a list, which takes seconds for the words of a tokenizer. Lists of
-    lists, which no Llama has, are refused.
+    The library's reads on beyond the end of the file, up to 2^64 where a length is damaged, and makes four arrays for
+    each entry of a list, which takes seconds for the words of a tokenizer. Lists of lists, which no Llama has, are
+    refused.
     """
 
     _texts_left = MOST_TEXTS
@@ -124,11 +117,8 @@ class Reader(GGUFReader):
 
 
 def opened(path: Path) -> Reader:
-    """Metadata and tensors of a GGUF file.
-
-    Raises `CheckpointError` for a file that is missing, empty, truncated, damaged, one of several, of another byte
-    order, or not GGUF 2 or 3.
-    """
+    """Metadata and tensors of a GGUF file. Raises `CheckpointError` for one that is missing, empty, truncated, damaged,
+    one of several, of another byte order, or not GGUF 2 or 3."""
     try:
         with open_regular(path) as file:
             _check_counts(path, file.read(24), os.fstat(file.fileno()).st_size)
@@ -158,19 +148,19 @@ def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:
     if len(start) < 24:
         return  # the reader says where it ends
     version, tensors, keys = struct.unpack("=4xIQQ", start)
-    if version & 0xFFFF == 0:  # of the other byte order; told by the reader, which turns the counts
+    if version & 0xFFFF == 0:  # of the other byte order, which `opened` reports
         version, tensors, keys = struct.unpack(">4xIQQ" if sys.byteorder == "little" else "<4xIQQ", start)
-    for name, count, most, least in (
-        ("tensors", tensors, MOST_TENSORS, _LEAST_TENSOR_BYTES),
-        ("keys", keys, MOST_KEYS, _LEAST_KEY_BYTES),
+    for name, count, most, least_bytes in (
+        ("tensors", tensors, MOST_TENSORS, 24),  # length of the name, number of dimensions, kind, place
+        ("keys", keys, MOST_KEYS, 13),  # length of the name, kind, value
     ):
-        room = min(most, size_bytes // least)
+        room = min(most, size_bytes // least_bytes)
         if count > room:
             fail(path, f"{count} {name}, expected at most {room} in {size_bytes} bytes", AGAIN)
 
 
 def _check_places(reader: Reader) -> None:
-    """Refuse tensors that do not lie one behind the other in their order, as llama.cpp does: one place is damaged."""
+    """Refuse tensors that do not follow each other without a gap, as llama.cpp does: one place is damaged."""
     expected = 0
     for tensor in reader.tensors:
         start = int(tensor.field.parts[-1][0])
@@ -182,7 +172,7 @@ def _check_places(reader: Reader) -> None:
 
 # --- the model's shape ---
 
-# Keys that change what is computed, with the values that change nothing. {} is the architecture.
+# Keys that change what is computed, with the values that change nothing.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     Keys.LLM.EXPERT_COUNT: (0,),
     Keys.LLM.LOGIT_SCALE: (0.0, 1.0),
@@ -196,26 +186,9 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 
 
-_NAMES = {
-    "hidden_size": Keys.LLM.EMBEDDING_LENGTH,
-    "intermediate_size": Keys.LLM.FEED_FORWARD_LENGTH,
-    "num_hidden_layers": Keys.LLM.BLOCK_COUNT,
-    "num_attention_heads": Keys.Attention.HEAD_COUNT,
-    "num_key_value_heads": Keys.Attention.HEAD_COUNT_KV,
-    "head_dim": Keys.Attention.KEY_LENGTH,
-    "max_position_embeddings": Keys.LLM.CONTEXT_LENGTH,
-    "rms_norm_eps": Keys.Attention.LAYERNORM_RMS_EPS,
-    "rope_theta": Keys.Rope.FREQ_BASE,
-}
-"""What GGUF calls the numbers of a shape. {} is the architecture."""
-
-
 def llama_config(reader: Reader) -> LlamaConfig:
-    """The model's shape. Numbers that GGUF keeps in float32 come back as the shortest decimal that is the same one.
-
-    Raises `CheckpointError` for another architecture, a number that is missing or impossible, or one that asks for what
-    no variant computes.
-    """
+    """The model's shape; float32 numbers as their shortest decimal. Raises `CheckpointError` for another architecture,
+    a number that is missing or impossible, or one that asks for what no variant computes."""
     path = reader.path
     architecture = reader.value(Keys.General.ARCHITECTURE, str)
     if architecture != ARCHITECTURE:
@@ -227,7 +200,7 @@ def llama_config(reader: Reader) -> LlamaConfig:
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     if "token_embd.weight" not in tensors:
         fail(path, "missing tensor token_embd.weight", AGAIN)
-    names = {name: template.format(arch=ARCHITECTURE) for name, template in _NAMES.items()}
+    names = {name: template.format(arch=ARCHITECTURE) for name, template in NAMES.items()}
     values = {name: value for name, key in names.items() if (value := reader.number(key)) is not None} | {
         "vocab_size": int(tensors["token_embd.weight"].shape[-1]),
         "tie_word_embeddings": "output.weight" not in tensors,
@@ -251,15 +224,15 @@ def llama_config(reader: Reader) -> LlamaConfig:
 def _rope_scaling(reader: Reader, tensor: ReaderTensor, theta: float, head_dim: int) -> RopeScaling | None:
     """Llama-3 scaling that gives the factors in the file.
 
-    The formula knows `original`, `low` and `high` only as original/low and original/high, so any of them with the same
+    The formula uses `original`, `low` and `high` only as original/low and original/high, so any of them with the same
     quotients is the same RoPE. `original` is taken from the file (ours have it, those of llama.cpp's converter do not)
-    or such that low is 1, as in all of Meta's models. With fewer than two wavelengths in the step its ends are not told
-    either; any that give the same factors will do.
+    or such that low is 1, as in all of Meta's models. With fewer than two wavelengths in the step its ends are unknown
+    too; any that give the same factors will do.
     """
     key = Keys.Rope.SCALING_ORIG_CTX_LEN.format(arch=ARCHITECTURE)
     original = reader.value(key, int, 0)
-    if not 0 <= original <= LARGEST_COUNT:
-        fail(reader.path, f"{key} = {original}, expected 0 to {LARGEST_COUNT}", AGAIN)
+    if not 0 <= original <= MOST_COUNT:
+        fail(reader.path, f"{key} = {original}, expected 0 to {MOST_COUNT}", AGAIN)
     where, shape = f"{reader.path}: {ROPE_FACTORS}", list(tensor.data.shape)
     if tensor.tensor_type.name != "F32" or shape != [head_dim // 2]:
         problem = f"{tensor.tensor_type.name} of shape {shape}, expected F32 of shape [{head_dim // 2}]"

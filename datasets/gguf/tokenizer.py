@@ -5,15 +5,13 @@ Two kinds, under llama.cpp's names: "gpt2" is byte-level BPE (GPT-2, Llama 3), "
 The metadata has the words, their types, the ids of BOS and EOS and whether they are added, and the *name* of a way to
 split text. It lacks the splitting expression and whether merges are skipped for a piece that is a word (llama.cpp has
 both under the name), any normalizer but SentencePiece's spaces, dropout, how added tokens treat spaces, any template
-but BOS and EOS, truncation, padding, and which words above the last used id only pad the model's matrix (type UNUSED by
-convention). `tokenizer_fields` refuses a tokenizer.json whose ids depend on any of it.
+but BOS and EOS, truncation, padding, and which words only pad the model's matrix (type UNUSED by convention).
+`tokenizer_fields` refuses a tokenizer.json whose ids depend on any of it.
 
-SentencePiece joins the two neighbours that make the word with the best score; a tokenizer.json says the same as pairs
-in order (merges). llama.cpp goes by scores; its converter writes merges too, and often scores that order nothing. So a
-file written here has both, and one that is read goes by its merges where it has any. Both give the same ids where the
+SentencePiece joins the two neighbours that make the word with the best score; a tokenizer.json has the same as pairs in
+order (merges). llama.cpp uses scores; its converter writes merges too, and often scores without an order. So a file
+written here has both, and of one that is read the merges count where there are any. Both give the same ids where the
 merges hold every way to make each word, next to each other, as transformers makes them of a SentencePiece model.
-
-Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from gguf import GGUFWriter, Keys, TokenType
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from ..files import short, shortened
-from ..shape import fail
+from ..geometries import fail
 from .metadata import AGAIN, FOLDER, Reader, opened
 
 BYTE_LEVEL, SENTENCEPIECE = "gpt2", "llama"
@@ -57,7 +55,8 @@ class TokenizerFields:
     `types` their `gguf.TokenType`; `merges` pairs with a space between, best first; `split` llama.cpp's name for how
     text is cut into pieces ("gpt-2" or "llama-bpe"; "default" of SentencePiece, which does not cut it).
 
-    Of SentencePiece alone: `scores` by id, `unknown` the id of <unk>, `space_prefix`: whether texts get a space first.
+    Of SentencePiece alone: `scores` by id (to write; a file that is read has merges, or they are made of its scores),
+    `unknown` the id of <unk>, `space_prefix`: whether texts get a space first.
     """
 
     model: str
@@ -85,11 +84,9 @@ def tokenizer_fields(
     eos: int | None = None,
     where: Path | str = "tokenizer.json",
 ) -> TokenizerFields:
-    """A tokenizer.json as GGUF metadata for a model with `vocab_size` rows; ids without a word become padding.
-
-    Raises `CheckpointError` if the ids would not be the same: anything but byte-level BPE with the splitting of GPT-2
-    or Llama 3 and SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot say (see the module).
-    """
+    """A tokenizer.json as GGUF metadata for a model with `vocab_size` rows; ids without a word become padding. Raises
+    `CheckpointError` if the ids would differ: anything but byte-level BPE with the splitting of GPT-2 or Llama 3 and
+    SentencePiece's BPE with the spaces of Llama 2, or something that GGUF cannot express (see the module)."""
     original = Tokenizer.from_str(tokenizer_json)
     original.no_truncation()
     original.no_padding()
@@ -247,11 +244,8 @@ def _sentencepiece(fields: TokenizerFields, words: dict[str, int], merges: list[
 
 
 def read_tokenizer_fields(reader: Reader) -> TokenizerFields:
-    """The tokenizer in a GGUF file's metadata.
-
-    Raises `CheckpointError` where it is neither byte-level nor SentencePiece's BPE, splits text in a way that is not
-    known here, or contradicts itself.
-    """
+    """The tokenizer in a GGUF file's metadata. Raises `CheckpointError` where it is neither byte-level nor
+    SentencePiece's BPE, splits text in an unknown way, or contradicts itself."""
     keys, path = Keys.Tokenizer, reader.path
     model = reader.value(keys.MODEL, str)
     if model not in (BYTE_LEVEL, SENTENCEPIECE):
@@ -276,10 +270,8 @@ def read_tokenizer_fields(reader: Reader) -> TokenizerFields:
         left, _, right = merge.partition(" ")
         if not {left, right, left + right} <= used.keys():
             fail(path, f"{keys.MERGES} has {short(merge)}, expected two tokens that make a third", AGAIN)
-    scores: list[float] = []
     if is_sentencepiece and not merges:
-        scores = _list(reader, keys.SCORES, float)
-        merges = _merges(path, tokens, types, scores)
+        merges = _merges(path, tokens, types, _list(reader, keys.SCORES, float))
 
     def end(key: str) -> int | None:
         word_id: int = reader.value(key, int, -1)
@@ -293,7 +285,6 @@ def read_tokenizer_fields(reader: Reader) -> TokenizerFields:
         types=tuple(types),
         merges=tuple(merges),
         split=split,
-        scores=tuple(scores),
         unknown=end(keys.UNK_ID) if is_sentencepiece else None,
         # the defaults are llama.cpp's own
         space_prefix=is_sentencepiece and reader.value(keys.ADD_PREFIX, bool, True),
@@ -314,10 +305,8 @@ def _list(reader: Reader, key: str, kind: type, default: list[Any] | None = None
 
 
 def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]) -> list[str]:
-    """What scores say as merges: every way to make each word of two others, the words with the best scores first.
-
-    Raises `CheckpointError` for scores that do not order the words.
-    """
+    """Scores as merges: every way to make each word of two others, the words with the best scores first. Raises
+    `CheckpointError` for scores that do not order the words."""
     key = Keys.Tokenizer.SCORES
     if len(scores) != len(tokens):
         fail(path, f"{key} has {len(scores)} entries, expected {len(tokens)}, one a token", AGAIN)
@@ -340,7 +329,7 @@ def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Seq
 
 
 def tokenizer_json(path: Path) -> str:
-    """The text of a tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and the above do."""
+    """A tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and `read_tokenizer_fields`."""
     fields = read_tokenizer_fields(opened(path))
     try:
         return rebuilt(fields).to_str()

@@ -12,9 +12,8 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
 from llama_workbench import ROOT
-from llama_workbench.datasets.files import nearest
-from llama_workbench.datasets.geometries import Text, checked, read_toml, shown
-from llama_workbench.datasets.shape import DataError, impossible
+from llama_workbench.datasets.files import nearest, shown
+from llama_workbench.datasets.geometries import DataError, Text, checked, impossible, read_toml
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .model import Source

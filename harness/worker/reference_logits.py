@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llama_workbench import variants
-from llama_workbench.datasets.cache import CacheError, partial_folder
+from llama_workbench.cache import CacheError, partial_folder
 from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.variants import LlamaConfig, Model
 

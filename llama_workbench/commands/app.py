@@ -1,8 +1,7 @@
 """The command line: its verbs, its errors and its exit codes.
 
 A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-verbs of its own. Verbs measure nothing, and import what they need when they are called, so that help and lists come
-at once.
+verbs of its own. Verbs measure nothing, and import what they need when called, so that help and lists come at once.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -77,12 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = _show_warning
-        sys.exit(_exit_code(lambda: build()(args=arguments, prog_name="workbench", standalone_mode=False)))
+        sys.exit(_exit_code(arguments))
 
 
-def _exit_code(run: Callable[[], Any]) -> int:
+def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
-        code = run()
+        code = build()(args=arguments, prog_name="workbench", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except OutputLost as lost:
         # What is left in the buffer must not be tried again on the way out.
@@ -105,14 +104,16 @@ def _message(error: Exception) -> list[str] | None:
     """Lines about an error that the user can fix; None for a fault of ours, which keeps its traceback."""
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
         return [f"{_one_line(usage())} (see workbench --help)"]
+    from llama_workbench.cache import CacheError
     from llama_workbench.dashboard.flames.viewer import SpeedscopeError
-    from llama_workbench.datasets.cache import CacheError
-    from llama_workbench.datasets.shape import DataError
+    from llama_workbench.datasets.geometries import DataError
     from llama_workbench.harness.claims.faults import ClaimError
     from llama_workbench.harness.report.markdown import ReadmeError
     from llama_workbench.harness.store.errors import RunError
+    from llama_workbench.variants import UnknownVariant
 
-    if not isinstance(error, (Failure, CacheError, ClaimError, DataError, ReadmeError, RunError, SpeedscopeError)):
+    ours = (CacheError, ClaimError, DataError, Failure, ReadmeError, RunError, SpeedscopeError, UnknownVariant)
+    if not isinstance(error, ours):
         return None
     return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]
 

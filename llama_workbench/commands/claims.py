@@ -49,9 +49,9 @@ def command(as_json: AsJson = False) -> None:
 
 def _describe(hypothesis: Hypothesis) -> str:
     """One hypothesis on a line: its part, what is measured, what is claimed, and what it needs."""
-    part = f"{hypothesis.part}: " if hypothesis.part else ""
+    text = ": ".join(filter(None, (hypothesis.part, hypothesis.title(), hypothesis.describe())))
     count = len(hypothesis.workload_names())
     where = f" ({count} workload{'s' * (count != 1)})" if count else ""
     needs = "" if hypothesis.quick else ", with --all only"
     needs += f", with --device {hypothesis.device} only" if hypothesis.device else ""
-    return f"{part}{': '.join(filter(None, (hypothesis.title(), hypothesis.describe())))}{where}{needs}"
+    return text + where + needs

@@ -13,14 +13,10 @@ from .shared import AsJson, Failure, open_run, print_json, show, warn_changed
 def command(
     base: Annotated[str, typer.Argument(metavar="BASE", help="Folder of the earlier run, or its name under results/.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="Folder of the run to check, or its name under results/.")],
-    threshold: Annotated[
-        float, typer.Option("--threshold", metavar="PERCENT", help="More time than this is a regression.")
-    ] = 5.0,
+    threshold: Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")] = 5.0,
     as_json: AsJson = False,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Also write a summary in Markdown.")
-    ] = None,
-    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a summary in Markdown.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
 ) -> None:
     """Has anything become slower from BASE to NEW?
 

@@ -16,7 +16,7 @@ STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
 def command(
-    seconds: Annotated[float, typer.Option("--seconds", metavar="SECONDS", help="Time for the A/A trial.")] = 5.0,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the A/A trial.")] = 5.0,
     as_json: AsJson = False,
 ) -> None:
     """Is this machine fit to measure? One line for each thing that spoils measurements, with what to do.

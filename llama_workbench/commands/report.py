@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,18 +28,14 @@ def command(
     roofline: Annotated[
         bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
     ] = False,
-    claim: Annotated[
-        str | None, typer.Option("--claim", metavar="ID", help="Export this claim's evidence, to the files named.")
-    ] = None,
-    part: Annotated[
-        str | None, typer.Option("--part", metavar="PART", help="The claim's part, where it has several.")
-    ] = None,
+    claim: Annotated[str | None, typer.Option(metavar="ID", help="Export this claim's evidence to files.")] = None,
+    part: Annotated[str | None, typer.Option(metavar="PART", help="The claim's part, where it has several.")] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="All its evidence as one page that needs no network.")
+        Path | None, typer.Option(metavar="FILE", help="Its evidence as one page, readable offline.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Its figure as SVG.")] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Its figure as SVG.")] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
+        Path | None, typer.Option(metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
     ] = None,
 ) -> None:
     """Print a run's time shares, what the dispute's rules make of them, and its roofline; or export a claim's evidence.
@@ -113,15 +108,17 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
 
         of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
         write(roofline_markdown(*all_reached(peaks, alpha=of_each), alpha=of_each))
-    if profiling or (everything and not table.empty):
-        with _naming(folder.path / PHASES):
+    everything = everything and not table.empty
+    try:
+        if profiling or everything:
             write(_profiling(table, alpha))
-    if decision or (everything and not table.empty):
-        with _naming(folder.path / PHASES):
-            decisions = decisions_of(table, verdicts, alpha)
-        if not decisions:
-            raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
+        decisions = decisions_of(table, verdicts, alpha) if decision or everything else {}
+    except ValueError as error:
+        raise Failure(f"{folder.path / PHASES}: {error}") from error
+    if decisions:
         write(decision_markdown(decisions))
+    elif decision or everything:
+        raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
 
 
 def _profiling(table: pd.DataFrame, alpha: float) -> str:
@@ -129,20 +126,12 @@ def _profiling(table: pd.DataFrame, alpha: float) -> str:
     from llama_workbench.harness.metrics.share.shares import top_consumers
     from llama_workbench.harness.report.passes import Consumer, profiling_markdown
 
-    forms = {}
     pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
-    for workload, variant in pairs.itertuples(index=False, name=None):
-        forms[workload, variant] = [
+    forms = {
+        (workload, variant): [
             Consumer(phase, 100 * share.value, 100 * share.low, 100 * share.high)
             for phase, share in top_consumers(table, workload, variant, alpha=alpha).items()
         ]
+        for workload, variant in pairs.itertuples(index=False, name=None)
+    }
     return profiling_markdown(forms)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """An error in the numbers of a file names the file."""
-    try:
-        yield
-    except ValueError as error:
-        raise Failure(f"{path}: {error}") from error

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from .shared import AsJson, Failure, print_json, show, table
-
-if TYPE_CHECKING:
-    from llama_workbench.variants.presets import Variant
+from .shared import AsJson, print_json, show, table
 
 
 def command(
@@ -35,14 +32,17 @@ def command(
     """
     from llama_workbench import variants
 
+    chosen = [variants.get(each) for each in (variants.names() if name is None else [name])]
+    if as_json:
+        found = [
+            {key: getattr(each, key) for key in ("name", "description", "source")}
+            | {"factors": dict(each.factors), "installed": variants.missing(each.name) is None}
+            for each in chosen
+        ]
+        print_json(found if name is None else found[0])
+        return
     if name is not None:
-        try:
-            variant = variants.get(name)
-        except variants.UnknownVariant as error:
-            raise Failure(str(error)) from error
-        if as_json:
-            print_json(_to_json(variant))
-            return
+        [variant] = chosen
         rows = table(variant.name, variant.description)
         rows.add_row("used by", Text(variant.source))
         rows.add_row("installed", Text(variants.missing(variant.name) or "yes"))
@@ -50,19 +50,9 @@ def command(
             rows.add_row(Text(axis), Text(level))
         show(rows)
         return
-    if as_json:
-        print_json([_to_json(variants.get(each)) for each in variants.names()])
-        return
     rows = table("variant", "installed", "what it is")
-    for variant in map(variants.get, variants.names()):
-        missing = variants.missing(variant.name)
-        text = f"{variant.description} [{variant.source}]" + (f"; {missing}" if missing else "")
+    for variant in chosen:
+        missing = variants.missing(variant.name) or ""
+        text = f"{variant.description} [{variant.source}]" + f"; {missing}" * bool(missing)
         rows.add_row(Text(variant.name), Text("no" if missing else "yes"), Text(text))
     show(rows)
-
-
-def _to_json(variant: Variant) -> dict[str, Any]:
-    from llama_workbench import variants
-
-    facts = {key: getattr(variant, key) for key in ("name", "description", "source")}
-    return {**facts, "factors": dict(variant.factors), "installed": variants.missing(variant.name) is None}

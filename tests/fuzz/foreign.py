@@ -17,8 +17,8 @@ from gguf import GGUFReader
 from safetensors.torch import load_file, save_file
 
 from llama_workbench.datasets import checkpoints, geometries, tokenizer, workloads
+from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.gguf import tokenizer as gguf_tokenizer
-from llama_workbench.datasets.shape import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import read_claim

@@ -17,9 +17,9 @@ class Engine:
     """What the workbench must know of an engine before it builds a model with it.
 
     `modules` maps each module that must be there to the distribution that brings it. `outputs` is what `forward`
-    gives: logits, or their log-softmax, which says the same up to a constant a row. An engine of the second kind also
-    has `generate(tokens [1, T], count)`, which gives tokens, and that is what is timed (see `mistral_rs`). `cannot`
-    maps what the engine cannot do ("batch", "chunks") to the reason: the gates leave those cases out and say so.
+    gives: logits, or their log-softmax. An engine of the second kind also has `generate(tokens [1, T], count)`, which
+    gives tokens, and that is what is timed (see `mistral_rs`). `cannot` maps what the engine cannot do ("batch",
+    "chunks") to the reason: the gates leave those cases out and say so. `loads_once`: a model is kept, not built anew.
     """
 
     modules: Mapping[str, str]

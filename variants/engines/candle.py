@@ -49,10 +49,12 @@ def causal_mask(length: int, kv_length: int) -> Any:
 
 
 class CandleLlama:
-    """Tokens [B, T] that start at `position` → logits [B, V] of the last one."""
+    """Tokens [B, T] that start at `position` → logits [B, V] of the last one, on Candle's CPU kernels. `fresh_masks`:
+    made by each layer at each call, not kept by (T, kv). Raises EngineError where the threads are not those of the
+    run."""
 
     def __init__(
-        self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int, fresh_masks: bool = False
+        self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, fresh_masks: bool = False
     ) -> None:
         files.check_threads()
         self.config = config
@@ -85,9 +87,9 @@ class CandleLlama:
     def _mask(self, length: int, kv_length: int) -> Any:
         key = (length, kv_length)
         if self.fresh_masks:
-            return causal_mask(length, kv_length)
+            return causal_mask(*key)
         if key not in self.masks:
-            self.masks[key] = causal_mask(length, kv_length)
+            self.masks[key] = causal_mask(*key)
         return self.masks[key]
 
     def forward(self, tokens: Tensor, position: int) -> Tensor:
@@ -137,12 +139,4 @@ class CandleLlama:
         self.kvs = []
 
 
-def build(
-    config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, fresh_masks: bool = False
-) -> CandleLlama:
-    """A model on Candle's CPU kernels. `fresh_masks`: made by each layer at each call, not kept by (T, kv).
-
-    Raises:
-        EngineError: the threads are not those of the run.
-    """
-    return CandleLlama(config, weights, max_length, fresh_masks)
+build = CandleLlama

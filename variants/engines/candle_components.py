@@ -15,6 +15,7 @@ from typing import Any
 import candle
 import torch
 from candle import functional, utils
+from safetensors.torch import save_file
 from torch import Tensor
 
 from ..components import NAMES, Component, Inputs
@@ -26,8 +27,6 @@ from .candle import causal_mask, to_torch
 
 def to_candle(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """The same tensors in Candle, by way of a file: the bindings else take nothing but nested lists."""
-    from safetensors.torch import save_file
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "inputs.safetensors"
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
@@ -71,11 +70,8 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
     Masks are kept by (T, kv), as Candle's Llama does, so that `mask-get` and `mask-create-apply` look one up; with
-    `fresh_masks` they make one at each call. `mask-create` makes one in any case.
-
-    Raises:
-        ValueError: no part has that name.
-        EngineError: the threads are not those of the run.
+    `fresh_masks` they make one at each call. `mask-create` makes one in any case. Raises ValueError where no part has
+    that name, EngineError where the threads are not those of the run.
     """
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")

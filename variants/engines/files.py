@@ -1,23 +1,22 @@
-"""A folder for engines that read their weights from files: written once, kept in the cache, found again by content."""
+"""A folder for engines that read their weights from files: written once and kept in the cache under its content."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import platformdirs
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
+
+from llama_workbench.cache import FIX, CacheError, cache_directory, partial_folder
 
 from ..config import LlamaConfig
 
-SAMPLED = 4096
-"""Values of each tensor that go into its name in the cache."""
+SAMPLED = 4096  # values of each tensor that go into its name in the cache
 
 
 class EngineError(ValueError):
@@ -25,11 +24,9 @@ class EngineError(ValueError):
 
 
 def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
-    """Short name of a model: SHA-256 over its config, and of each tensor name, shape, dtype and `SAMPLED` values.
-
-    The values lie evenly over the tensor, first and last among them. Not every byte: hashing a gigabyte at each build
-    would cost more than loading it. What a wrong folder would give, the logits gate sees.
-    """
+    """Short name of a model: SHA-256 over its config, and of each tensor name, shape, dtype and `SAMPLED` values. The
+    values are spread evenly over the tensor. Not every byte: hashing a gigabyte at each build would take longer than
+    loading it, and the logits gate notices a wrong folder."""
     digest = hashlib.sha256(repr(config).encode())
     for name, tensor in weights.items():
         flat = tensor.detach().reshape(-1)
@@ -40,37 +37,26 @@ def identity(config: LlamaConfig, weights: Mapping[str, Tensor]) -> str:
 
 
 def folder(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor], write: Callable[[Path], None]) -> Path:
-    """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time.
-
-    Whole or not at all: it is written under another name and renamed. `kind` counts up when what is written changes.
-    Raises EngineError where it cannot be written.
-    """
-    root = os.environ.get("WORKBENCH_CACHE")
-    parent = (Path(root).expanduser() if root else platformdirs.user_cache_path("llama-workbench")) / "engines"
+    """The folder of this model for engines of one `kind`; `write(folder)` fills it the first time. It is written under
+    another name and then renamed. Change `kind` whenever what is written changes. Raises EngineError where it cannot be
+    written."""
+    parent = cache_directory() / "engines"
     target = parent / f"{kind}-{identity(config, weights)}"
     if target.is_dir():
         return target
-    partial: Path | None = None
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".partial-{kind}-", dir=parent))
-        write(partial)
-        partial.rename(target)
-    except (OSError, SafetensorError) as error:
-        if not target.is_dir():  # another process was first otherwise
-            problem = f"the engine's weights cannot be written ({getattr(error, 'strerror', None) or error})"
-            fix = "make room, or set WORKBENCH_CACHE to a folder on another disk"
-            raise EngineError(f"{parent}: {problem}; {fix}") from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
+        with partial_folder(parent, kind, needed_bytes=0) as partial:
+            write(partial)
+            partial.rename(target)
+    except (CacheError, SafetensorError) as error:
+        if not target.is_dir():  # else another process was first
+            why = getattr(error.__cause__, "strerror", None) or error
+            raise EngineError(f"{parent}: the engine's weights cannot be written ({why}); {FIX}") from error
     return target
 
 
 def write_safetensors(path: Path, config: LlamaConfig, weights: Mapping[str, Tensor]) -> None:
     """All weights in one file under their names; a tied head is left out, as Hugging Face does."""
-    from safetensors.torch import save_file
-
     kept = {name: tensor.contiguous() for name, tensor in weights.items()}
     if config.tie_word_embeddings:
         kept.pop("lm_head.weight", None)
@@ -78,11 +64,7 @@ def write_safetensors(path: Path, config: LlamaConfig, weights: Mapping[str, Ten
 
 
 def check_threads() -> None:
-    """Refuse to run on another number of threads than torch: a Rust engine's pool is made once, by the environment.
-
-    Raises:
-        EngineError: RAYON_NUM_THREADS is not torch's number of threads.
-    """
+    """Raises EngineError where RAYON_NUM_THREADS, by which a Rust engine makes its threads, is not torch's number."""
     threads, found = torch.get_num_threads(), os.environ.get("RAYON_NUM_THREADS")
     if found != str(threads):
         fix = f"start the process with RAYON_NUM_THREADS={threads}"

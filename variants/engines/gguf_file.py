@@ -1,7 +1,4 @@
-"""A model in GGUF, for those who write it and those who read it: shape, RoPE, names and order of the weights.
-
-Importing this module does not import torch.
-"""
+"""A model in GGUF, for those who write it and those who read it: shape, RoPE, names and order of the weights."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, get_tensor_name_map
+from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, Keys, get_tensor_name_map
 from numpy.typing import NDArray
 
 from ..config import LlamaConfig, RopeScaling
@@ -21,6 +18,22 @@ if TYPE_CHECKING:
 
 ROPE_FACTORS = "rope_freqs.weight"
 """The tensor in which llama.cpp looks for `rope_factors`."""
+
+
+ARCHITECTURE = "llama"
+
+NAMES = {
+    "max_position_embeddings": Keys.LLM.CONTEXT_LENGTH,
+    "hidden_size": Keys.LLM.EMBEDDING_LENGTH,
+    "num_hidden_layers": Keys.LLM.BLOCK_COUNT,
+    "intermediate_size": Keys.LLM.FEED_FORWARD_LENGTH,
+    "num_attention_heads": Keys.Attention.HEAD_COUNT,
+    "num_key_value_heads": Keys.Attention.HEAD_COUNT_KV,
+    "head_dim": Keys.Attention.KEY_LENGTH,
+    "rms_norm_eps": Keys.Attention.LAYERNORM_RMS_EPS,
+    "rope_theta": Keys.Rope.FREQ_BASE,
+}
+"""What GGUF calls the numbers of a shape, with {arch} for the architecture."""
 
 
 def wavelengths(theta: float, head_dim: int) -> NDArray[np.float64]:
@@ -38,18 +51,12 @@ def rope_factors(scaling: RopeScaling, theta: float, head_dim: int) -> NDArray[n
 
 def add_shape(writer: GGUFWriter, config: LlamaConfig) -> None:
     """All sizes of a Llama as metadata. The factors of its RoPE scaling are a tensor: `rope_factors`."""
+    for name, key in NAMES.items():
+        add = writer.add_float32 if name in ("rms_norm_eps", "rope_theta") else writer.add_uint32
+        add(key.format(arch=ARCHITECTURE), getattr(config, name))
     writer.add_vocab_size(config.vocab_size)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_theta)
     if config.rope_scaling is not None:
         writer.add_rope_scaling_orig_ctx_len(config.rope_scaling.original_max_position_embeddings)
 
@@ -60,18 +67,15 @@ def tensor_names(config: LlamaConfig, names: Iterable[str]) -> dict[str, str]:
     return {name: str(table.get_name(name, try_suffixes=(".weight",))) for name in names}
 
 
-def plain(values: NDArray[np.float32]) -> tuple[NDArray[Any], GGMLQuantizationType]:
-    return values, GGMLQuantizationType.F32
-
-
 def write(
     path: Path,
     config: LlamaConfig,
     weights: Mapping[str, Tensor],
     describe: Callable[[GGUFWriter], object],
-    encode: Callable[[NDArray[np.float32]], tuple[NDArray[Any], GGMLQuantizationType]] = plain,
+    encode: Callable[[NDArray[np.float32]], tuple[NDArray[Any], GGMLQuantizationType]] | None = None,
 ) -> None:
-    """A file of `weights` (Hugging Face names), a tied head left out; `describe` adds metadata beside the shape.
+    """A file of `weights` (Hugging Face names), a tied head left out; `describe` adds metadata beside the shape,
+    `encode` gives a tensor's values in another type than float32.
 
     llama.cpp turns neighbours (2i, 2i + 1) by RoPE where Hugging Face turns halves (i, i + D/2), so the rows of q_proj
     and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers.
@@ -80,7 +84,7 @@ def write(
 
     from ..modular.linear import interleave_rows
 
-    writer = GGUFWriter(path, "llama")
+    writer = GGUFWriter(path, ARCHITECTURE)
     describe(writer)
     add_shape(writer, config)
     if config.rope_scaling is not None:
@@ -90,7 +94,8 @@ def write(
             continue
         turned = name.endswith(("q_proj.weight", "k_proj.weight"))
         rows = interleave_rows(weights[name], config.head_dim) if turned else weights[name]
-        values, kind = encode(rows.to(torch.float32).contiguous().cpu().numpy())
+        values = rows.to(torch.float32).contiguous().cpu().numpy()
+        values, kind = encode(values) if encode else (values, GGMLQuantizationType.F32)
         writer.add_tensor(label, values, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -34,9 +34,11 @@ def _only_errors(level: int, text: bytes, data: Any) -> None:
 
 
 class LlamaCpp:
-    """Tokens [B, T] that start at `position` → logits [B, V] of the last one; row b is llama.cpp's sequence b."""
+    """Tokens [B, T] that start at `position` → logits [B, V] of the last one; row b is llama.cpp's sequence b. It runs
+    on as many threads as torch has. Raises EngineError for weights that are not float32, or where the library
+    refuses."""
 
-    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int) -> None:
+    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> None:
         dtype = weights["model.norm.weight"].dtype
         if dtype != torch.float32:
             raise EngineError(f"llama.cpp is given float32 weights here, not {str(dtype).removeprefix('torch.')}")
@@ -51,7 +53,7 @@ class LlamaCpp:
         settings.n_gpu_layers = 0
         self.model = library.llama_model_load_from_file(str(path).encode(), settings)
         if not self.model:
-            raise EngineError(f"llama.cpp cannot load {path.name}; what it said stands above")
+            raise EngineError(f"llama.cpp cannot load {path.name}; its message is above")
         weakref.finalize(self, library.llama_model_free, self.model)
         self.vocab_size = config.vocab_size
         self.max_length = max_length
@@ -74,7 +76,7 @@ class LlamaCpp:
         settings.no_perf = True
         context = library.llama_init_from_model(self.model, settings)
         if not context:
-            raise EngineError(f"llama.cpp has no context of {settings.n_ctx} positions; what it said stands above")
+            raise EngineError(f"llama.cpp has no context of {settings.n_ctx} positions; its message is above")
         self.context, self.rows = context, rows
         room = rows * self.max_length
         self.batch = batch = library.llama_batch_init(room, 0, 1)
@@ -113,10 +115,4 @@ class LlamaCpp:
             library.llama_memory_clear(library.llama_get_memory(self.context), False)
 
 
-def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> LlamaCpp:
-    """A model in llama.cpp, on as many threads as torch has.
-
-    Raises:
-        EngineError: weights that are not float32, or the library refuses.
-    """
-    return LlamaCpp(config, weights, max_length)
+build = LlamaCpp

@@ -58,9 +58,11 @@ def tokenizer_json(vocab_size: int) -> dict[str, object]:
 
 
 class MistralRs:
-    """One sequence at a time; `forward` as every model, and `generate`, which is what is timed."""
+    """One sequence at a time; `forward` as every model, and `generate`, which is what is timed. Uses no network.
+    `max_length` is not needed: the engine's cache grows. Raises EngineError for a dtype that the engine does not have,
+    or threads that are not those of the run."""
 
-    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> None:
         files.check_threads()
         dtype = weights["model.norm.weight"].dtype
         if dtype not in TYPES:
@@ -140,10 +142,4 @@ class MistralRs:
         self.sequence = []
 
 
-def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> MistralRs:
-    """A model in mistral.rs; no network is used. `max_length` is not asked for: the engine's cache grows.
-
-    Raises:
-        EngineError: a dtype it does not have, or threads that are not those of the run.
-    """
-    return MistralRs(config, weights)
+build = MistralRs

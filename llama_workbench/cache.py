@@ -23,7 +23,7 @@ class CacheError(OSError):
 
 
 def cache_directory() -> Path:
-    """Its path: `WORKBENCH_CACHE`, else the user's cache folder. It need not exist."""
+    """`WORKBENCH_CACHE`, else the user's cache folder. It need not exist. Raises `CacheError` for an unknown ~name."""
     chosen = os.environ.get("WORKBENCH_CACHE")
     if not chosen:
         return platformdirs.user_cache_path("llama-workbench")
@@ -46,11 +46,9 @@ def unwritable(folder: Path) -> str:
 
 @contextmanager
 def partial_folder(parent: Path, name: str, *, needed_bytes: int) -> Iterator[Path]:
-    """A new empty folder inside `parent`, on the same disk, for what is renamed into place once it is whole.
-
-    Removed at the end, whatever happened. Raises `CacheError` where the disk has no room for `needed_bytes`, fills up
-    on the way, or refuses the writing.
-    """
+    """A new empty folder inside `parent`, on the same disk, for what is renamed into place once it is whole. Removed at
+    the end, whatever happened. Raises `CacheError` where the disk has no room for `needed_bytes`, fills up on the way,
+    or refuses the writing."""
     folder: Path | None = None
     try:
         parent.mkdir(parents=True, exist_ok=True)
