@@ -54,8 +54,8 @@ class Attribution:
     """What a grid says on one workload.
 
     effects: by name: architecture, operations and total (about their product), main effects, interactions by order, and
-    the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 % either
-    way), inconclusive or not evidence; of the dummy passed or fired. The first warning is the reason.
+    the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 %
+    either way), inconclusive or not evidence; of the dummy passed or fired. The first warning is the reason.
     share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
     other loses); None where the total may be 0 or a loss. answer: which side gains more than 1 %: architecture,
     operations, both, neither, inconclusive or not evidence.

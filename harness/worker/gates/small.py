@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.shape import stored_shapes
+from llama_workbench.datasets.geometries import stored_shapes
 from llama_workbench.variants import Build, Engine, LlamaConfig, RopeScaling
 
 from ..channel import in_one_line
