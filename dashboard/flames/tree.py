@@ -67,19 +67,18 @@ class Frame:
         own: dict[tuple[str, str], Counts] = {}
         for level, frame in self.walk():
             if level:
-                function = frame.name, frame.file
-                have = own.get(function)
-                own[function] = tuple(map(operator.add, have, frame.own)) if have else frame.own
-        found = [(name, file, counts) for (name, file), counts in own.items() if any(counts)]
-        return sorted(found, key=lambda item: (-sum(item[2]), item[:2]))
+                have = own.get((frame.name, frame.file), (0,) * len(self.counts))
+                own[frame.name, frame.file] = tuple(map(operator.add, have, frame.own))
+        functions = [(name, file, counts) for (name, file), counts in own.items() if any(counts)]
+        return sorted(functions, key=lambda item: (-sum(item[2]), item[:2]))
 
     def walk(self) -> Iterator[tuple[int, Frame]]:
         """This frame and all below it, outermost first, each with its level."""
-        coming = [(0, self)]  # nested generators would pass every frame through all levels above it
-        while coming:
-            level, frame = coming.pop()
+        waiting = [(0, self)]  # nested generators would pass every frame through all levels above it
+        while waiting:
+            level, frame = waiting.pop()
             yield level, frame
-            coming += [(level + 1, child) for child in reversed(frame.children)]
+            waiting += [(level + 1, child) for child in reversed(frame.children)]
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,8 @@ def read_folded(text: str) -> Frame:
 
 def _parsed(text: str) -> tuple[str, str, int | None] | None:
     """Name, file and line of one frame of a folded line; None of one that is left out."""
-    found = _FRAME.fullmatch(text)
-    name, file, line = found.groups() if found else (text, "", None)
+    parts = _FRAME.fullmatch(text)
+    name, file, line = parts.groups() if parts else (text, "", None)
     if name.rpartition(".")[2] in DISPATCH:
         return None
     return name, file, int(line) if line else None
@@ -170,10 +169,7 @@ def _called(caller: _Reached, frame: tuple[str, str, int | None] | None) -> _Rea
     if caller.level == MOST_LEVELS:
         return _Reached(caller.node, None, MOST_LEVELS)
     name, file, line = frame
-    node = caller.node.children.get((name, file))
-    if node is None:
-        node = caller.node.children[name, file] = _Node()
-    return _Reached(node, line, caller.level + 1)
+    return _Reached(caller.node.children.setdefault((name, file), _Node()), line, caller.level + 1)
 
 
 def _frozen(name: str, file: str, node: _Node) -> Frame:
@@ -184,25 +180,14 @@ def _frozen(name: str, file: str, node: _Node) -> Frame:
 
 def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: list[tuple[int, Counts]]) -> Frame:
     """By samples, then by name, so that the same profile always draws the same picture."""
-    if len(children) > 1:
-        children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
-    if len(lines) > 1:
-        lines.sort(key=lambda item: (-sum(item[1]), item[0]))
+    children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
+    lines.sort(key=lambda item: (-sum(item[1]), item[0]))
     return Frame(name, file, counts, tuple(children), tuple(lines))
 
 
-def merge(*roots: Frame) -> Frame:
-    """Trees of one profile each, laid over each other by frame and line; 0 where one lacks it. Raises ValueError."""
-    if not roots:
-        raise ValueError("no tree to merge")
-    return _merged(roots)
-
-
-def _merged(sides: Sequence[Frame | None]) -> Frame:
-    there = [side for side in sides if side is not None]
-    if len(there) == 1:
-        return _alone(there[0], sides.index(there[0]), len(sides))
-    counts = tuple([side.samples if side else 0 for side in sides])
+def merge(*sides: Frame | None) -> Frame:
+    """Trees of one profile each, laid over each other by frame and line; None and 0 where one lacks it."""
+    name, file = next((side.name, side.file) for side in sides if side)
     below: dict[tuple[str, str], list[Frame | None]] = {}
     numbers: dict[int, list[int]] = {}
     for place, side in enumerate(sides):
@@ -210,24 +195,9 @@ def _merged(sides: Sequence[Frame | None]) -> Frame:
             below.setdefault((child.name, child.file), [None] * len(sides))[place] = child
         for line, own in side.lines if side else ():
             numbers.setdefault(line, [0] * len(sides))[place] = sum(own)
-    children = [_merged(same) for same in below.values()]
+    counts = tuple([side.samples if side else 0 for side in sides])
     lines = [(line, tuple(each)) for line, each in numbers.items()]
-    return _sorted(there[0].name, there[0].file, counts, children, lines)
-
-
-def _alone(frame: Frame, side: int, sides: int) -> Frame:
-    """A frame that only one profile has, among the counts of `sides` profiles."""
-
-    def among(counts: Counts) -> Counts:
-        return (0,) * side + counts + (0,) * (sides - side - 1)
-
-    return Frame(
-        frame.name,
-        frame.file,
-        among(frame.counts),
-        tuple(_alone(child, side, sides) for child in frame.children),
-        tuple((line, among(counts)) for line, counts in frame.lines),
-    )
+    return _sorted(name, file, counts, [merge(*same) for same in below.values()], lines)
 
 
 def without_shell(root: Frame) -> tuple[Frame, list[str]]:
@@ -236,18 +206,17 @@ def without_shell(root: Frame) -> tuple[Frame, list[str]]:
     Give it a pruned tree, or a stray sample keeps the whole shell. Returns the shortened tree and the names of what
     was dropped, outermost first.
     """
-    dropped: list[str] = []
+    shell: list[Frame] = []
     top = root
     while len(top.children) == 1 and top.children[0].children:
-        [child] = top.children
-        if any(mine < 0.99 * all_ for mine, all_ in zip(child.counts, root.counts, strict=True)):
+        [top] = top.children
+        if any(count < 0.99 * whole for count, whole in zip(top.counts, root.counts, strict=True)):
             break
-        top = child
-        dropped.append(top.name)
-    if not dropped:
+        shell.append(top)
+    if not shell:
         return root, []
     # The innermost of them stays: it is the function that was measured, and names the picture.
-    return replace(root, children=(top,), lines=()), dropped[:-1]
+    return replace(root, children=(shell[-1],), lines=()), [frame.name for frame in shell[:-1]]
 
 
 def prune(
@@ -262,7 +231,7 @@ def prune(
     def kept(frame: Frame, least: float) -> Frame:
         children = tuple([kept(child, least) for child in frame.children if weight(child.counts) >= least])
         lines = tuple([item for item in frame.lines if weight(item[1]) >= least])
-        return Frame(frame.name, frame.file, frame.counts, children, lines)
+        return replace(frame, children=children, lines=lines)
 
     while True:
         pruned = kept(root, share * total)
