@@ -77,7 +77,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
 
 
 def show_worth(compared: data.Claim) -> None:
-    """What such a ratio is worth: which confidence it has, and that it belongs to no claim."""
+    """What such a ratio is worth: its confidence, and that it belongs to no claim."""
     count = len(compared.effects)
     each, together = words.percent(1 - compared.alpha), words.percent(1 - compared.alpha * count)
     intervals = (
@@ -101,32 +101,27 @@ def throughput(run: data.Run, workload: str, call_ns: float | None) -> float | N
 
 def show_table(run: data.Run, versus: samples.Versus) -> None:
     """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
-    rows, differing = [], []
-    for effect in versus.claim.effects:
-        paired = versus.rounds[effect.workload]
-        traces = gates.traces(run, effect.workload, effect.baseline, effect.variant).state
-        floor = run.floors.get(effect.workload)
-        if traces == "differ":
-            differing.append(effect.workload)
-        rows.append(
-            {
-                "workload": effect.workload,
-                "speed-up": effect.value,
-                "low": effect.low,
-                "high": effect.high,
-                "verdict": words.look(effect.verdict).word,
-                "rounds": effect.rounds,
-                "A/A floor": floor.text if floor else "–",
-                "op traces": traces,
-                "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
-                "variant, here": (paired.variant_ns or 0) / 1e6 or None,
-                "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
-                "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
-                "clock": paired.clock,
-                "note": "; ".join(effect.warnings),
-            }
-        )
+    rows = [
+        {
+            "workload": effect.workload,
+            "speed-up": effect.value,
+            "low": effect.low,
+            "high": effect.high,
+            "verdict": words.look(effect.verdict).word,
+            "rounds": effect.rounds,
+            "A/A floor": floor.text if (floor := run.floors.get(effect.workload)) else "–",
+            "op traces": gates.traces(run, effect.workload, effect.baseline, effect.variant).state,
+            "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
+            "variant, here": (paired.variant_ns or 0) / 1e6 or None,
+            "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
+            "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
+            "clock": paired.clock,
+            "note": "; ".join(effect.warnings),
+        }
+        for effect, paired in ((effect, versus.rounds[effect.workload]) for effect in versus.claim.effects)
+    ]
     table = pd.DataFrame(rows)
+    differing = list(table["workload"][table["op traces"] == "differ"])
     if table["baseline, tokens/s"].isna().all():  # no generation among them
         table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
     formats = dict.fromkeys(("speed-up", "low", "high"), "%.4f×")

@@ -42,34 +42,25 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
     """The claims that have one of the verdicts of `?verdict=` and all words of `?search=`."""
     search = st.query_params.get("search", "")
     st.session_state["search"] = search
-
-    def follow_search() -> None:
-        _keep("search", [text] if (text := st.session_state["search"].strip()) else [])
-
     st.text_input(
         "Search",
         key="search",
         type="search",
         placeholder="claim, team, variant or workload",
-        on_change=follow_search,
+        on_change=_keep,
+        args=("search",),
         label_visibility="collapsed",
     )
     counts = count(claims)
-    kinds = list(counts)
-    st.session_state["verdict"] = [kind for kind in kinds if kind in st.query_params.get_all("verdict")]
-
-    def follow_verdict() -> None:
-        _keep("verdict", st.session_state["verdict"])
-
+    st.session_state["verdict"] = [kind for kind in counts if kind in st.query_params.get_all("verdict")]
     chosen = st.pills(
         "Verdict",
-        kinds,
+        list(counts),
         key="verdict",
         selection_mode="multi",
-        format_func=lambda kind: (
-            f":material/{words.look(kind).icon}: {counts[kind]} {words.markdown(words.look(kind).word.lower())}"
-        ),
-        on_change=follow_verdict,
+        format_func=lambda kind: f":material/{words.look(kind).icon}: {_counted(kind, counts[kind])}",
+        on_change=_keep,
+        args=("verdict",),
         label_visibility="collapsed",
         wrap=True,
     )
@@ -81,12 +72,17 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
     ]
 
 
-def _keep(name: str, chosen: Sequence[str]) -> None:
-    """Write a filter into the URL; nothing chosen is nothing there."""
-    if chosen:
-        st.query_params[name] = list(chosen)
+def _keep(name: str) -> None:
+    """Write what a filter was set to into the URL; nothing chosen is nothing there."""
+    if chosen := st.session_state[name]:
+        st.query_params[name] = chosen
     else:
         st.query_params.pop(name, None)
+
+
+def _counted(verdict: str, number: int) -> str:
+    """ "3 supported", as Markdown."""
+    return f"{number} {words.markdown(words.look(verdict).word.lower())}"
 
 
 def _searched(claim: data.Claim) -> str:
@@ -102,11 +98,10 @@ def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
         f"{blocks.verdict_word(claim.verdict)} {words.markdown(name)}"
         for claim, name in zip(claims, section.names(claims), strict=True)
     ]
-    captions = [claim_caption(claim) for claim in claims]
     title = summary(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
     with st.container(height=LIST_PX if len(claims) > MANY else "content", border=False):
-        more = {"format_func": names.__getitem__, "captions": captions, "width": "stretch"}
-        return section.choose(claims, st.radio, title, **more)
+        more = {"captions": list(map(claim_caption, claims)), "width": "stretch"}
+        return section.choose(claims, st.radio, title, format_func=names.__getitem__, **more)
 
 
 def count(claims: Sequence[data.Claim]) -> dict[str, int]:
@@ -118,8 +113,7 @@ def count(claims: Sequence[data.Claim]) -> dict[str, int]:
 def summary(claims: Sequence[data.Claim]) -> str:
     """How many there are of each verdict, as Markdown."""
     return "Claims: " + " · ".join(
-        f":{words.look(kind).colour}[{number} {words.markdown(words.look(kind).word.lower())}]"
-        for kind, number in count(claims).items()
+        f":{words.look(kind).colour}[{_counted(kind, number)}]" for kind, number in count(claims).items()
     )
 
 
