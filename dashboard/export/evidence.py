@@ -24,7 +24,6 @@ from ..figures.colours import DARK, LIGHT, Palette
 from ..views import data, forest, gates
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
-TEMPLATES = Path(__file__).parent
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
 NUMBERS = ("value [interval]", "A/A floor", "rounds", "seconds")
 
@@ -93,13 +92,8 @@ def evidence_png(run: data.Run, claim: data.Claim) -> bytes:
 
 def evidence_html(run: data.Run, claim: data.Claim) -> str:
     """One HTML page with all that the verdict rests on: figure, numbers, checks, environment, and the command."""
-    jinja = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = FileSystemLoader(Path(__file__).parent)
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     jinja.filters |= {"breakable": _breakable, "one_line": words.one_line}
     colours = _variables()
     known = {experiment.workload.name for experiment in run.manifest.experiments}
@@ -120,7 +114,12 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
         reproduce=data.reproduce(run, claim),
         command=shlex.join(run.manifest.command or ()),
-        facts=_facts(run, claim),
+        facts=data.how(run, claim)
+        | {
+            "Excluded from the run": "; ".join(run.left_out),
+            "Run": " · ".join(filter(None, (run.id, run.manifest.started))),
+            "Written by": f"llama-workbench {__version__}",
+        },
     )
     return page.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character, and a file may not
 
@@ -143,7 +142,7 @@ def write(run: data.Run, claim: data.Claim, files: Mapping[str, Path]) -> None:
 
 def _breakable(text: str) -> Markup:
     """`text` for the cell of a table: a name may break behind `_` and `/`, and what is very long anywhere."""
-    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda found: f"{found[0]}\0", text.replace("\0", ""))
+    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda part: f"{part[0]}\0", text.replace("\0", ""))
     return Markup("<wbr>").join(marked.split("\0"))
 
 
@@ -155,15 +154,16 @@ def _unknown(problem: str, name: str, known: list[str]) -> str:
 
 def _flat(palette: Palette) -> dict[str, Markup]:
     """The colours by the names of their CSS variables."""
-    plain = {name: value for name, value in vars(palette).items() if isinstance(value, str)}
-    return {name.replace("_", "-"): Markup(value) for name, value in (plain | dict(palette.verdict)).items()}
+    colours = vars(palette) | dict(palette.verdict)
+    return {name.replace("_", "-"): Markup(each) for name, each in colours.items() if isinstance(each, str)}
 
 
 def _variables() -> Palette:
     """A palette whose colours are CSS variables, so that one figure follows the page from light to dark."""
-    plain = [name for name, value in vars(LIGHT).items() if isinstance(value, str)]
-    names: dict[str, Any] = {name: f"var(--{name.replace('_', '-')})" for name in plain}
-    return replace(LIGHT, verdict={name: f"var(--{name})" for name in LIGHT.verdict}, **names)
+    plain: Any = {
+        name: f"var(--{name.replace('_', '-')})" for name, each in vars(LIGHT).items() if isinstance(each, str)
+    }
+    return replace(LIGHT, verdict={name: f"var(--{name})" for name in LIGHT.verdict}, **plain)
 
 
 def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
@@ -183,12 +183,3 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
         for effect, floor in ((effect, run.floors.get(effect.workload)) for effect in claim.effects)
     ]
     return [{name: row[name] for name in row if any(each[name] for each in rows)} for row in rows]
-
-
-def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
-    facts = data.how(run, claim) | {
-        "Excluded from the run": "; ".join(run.left_out),
-        "Run": " · ".join(filter(None, (run.id, run.manifest.started))),
-        "Written by": f"llama-workbench {__version__}",
-    }
-    return {name: value for name, value in facts.items() if value}

@@ -1,7 +1,7 @@
 """The forest plot as SVG text: for a file of its own, and for a page that needs neither script nor network.
 
-Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture. What stands
-where is `views.forest`'s.
+Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture.
+`views.forest` says what lies where.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def forest_svg(
 ) -> str:
     """The figure as one `<svg>` element. Raises ValueError where the claim has no effects.
 
-    Without a `width` (pixels) it takes its parent's and keeps its letters as they are. With one it is a picture that
-    stands alone: a ground in the page's colour, the lines of `title` above (the first bold), and `source` below.
+    Without a `width` (pixels) it takes its parent's and keeps its letters as they are. With one it is a picture of
+    its own: a ground in the page's colour, the lines of `title` above (the first bold), and `source` below.
     """
     if not claim.effects:
         raise ValueError(f"{claim.id}: a figure needs an effect, and nothing was measured")

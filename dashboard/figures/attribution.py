@@ -15,8 +15,6 @@ from ..views.attribution import Cell
 from .colours import LIGHT, Palette
 from .drawing import SMALL, Layout, axis, figure
 
-ROW_PX = 62
-
 
 def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> go.Figure:
     """Speed-up of each cell over the all-old one, top left; the shade follows it, from the slowest cell.
@@ -52,7 +50,7 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
     )
     return figure(
         heatmap,
-        height=ROW_PX * len(table) + 108,
+        height=62 * len(table) + 108,
         margin=(76, 4, 62, 8),
         xaxis=axis(title, SMALL + 1, ticks_at=columns, side="top", tickangle=0, standoff=4, **shared),
         yaxis=axis(ticks_at=rows, autorange="reversed", **shared),

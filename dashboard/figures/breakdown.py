@@ -23,7 +23,7 @@ FOOT_PX = 44
 LEGEND_ROW_PX = 22
 
 # Okabe and Ito's colours, light and dark enough that black text on one and white text on the other can be read. Parts
-# of one thing share a colour and differ in their pattern; nobody needs the colour, every bar also bears its name.
+# of one thing share a colour and differ in their pattern; no colour is needed, since every bar has its name on it.
 _LOOKS: dict[str, tuple[str, str, str]] = {
     "mask_create": ("#F2A27C", "#A4481A", ""),
     "mask_apply": ("#F2A27C", "#A4481A", "/"),
@@ -54,7 +54,7 @@ def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
         notes += row_notes(y + BAR_PX / 2 + 11, words.label(name, 34), time, colours, quiet=True)
     measured = {part.phase for _, parts in rows for part in parts}
     present = [phase for phase in PHASES if phase in measured]
-    foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three stand in a row
+    foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three fit in a row
     ticks: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
     return figure(
         [_bar(phase, rows, middles, colours) for phase in present],

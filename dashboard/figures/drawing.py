@@ -38,7 +38,7 @@ def axis(
     ticks_at: Mapping[int, str] | Mapping[float, str] | None = None,
     **more: Any,
 ) -> Layout:
-    """An axis that nobody can zoom; its title stands `standoff` pixels off. `ticks_at`: labels by place."""
+    """An axis without zoom; its title is `standoff` pixels away. `ticks_at`: labels by place."""
     if ticks_at is not None:
         more |= {"tickvals": list(ticks_at), "ticktext": list(ticks_at.values())}
     if title:
@@ -100,10 +100,9 @@ def marks(
 
 
 def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:
-    """A line that tells nothing on hover. `style`: dashes and steps."""
-    return go.Scatter(
-        x=x, y=y, mode="lines", line={"color": colour, "width": width, **(style or {})}, hoverinfo="skip", **more
-    )
+    """A line without a text on hover. `style`: dashes and steps."""
+    drawn = {"color": colour, "width": width, **(style or {})}
+    return go.Scatter(x=x, y=y, mode="lines", line=drawn, hoverinfo="skip", **more)
 
 
 def mark(symbol: str, colour: str, size: float = 8, line: float = 2) -> Layout:

@@ -14,7 +14,6 @@ from ..views.samples import ratios
 from .colours import LIGHT, Palette
 from .drawing import ABOVE, SMALL, Layout, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
 
-HEIGHT_PX = 340
 MOST_TICKS = 4
 CROWDED = 60  # with more points than that, marks are smaller and bars have no caps
 
@@ -40,9 +39,9 @@ def timeline(
     places = [place for index in range(len(points)) for place in ((None, index) if index in broken else (index,))]
     heights = [None if index is None else _ratio(points[index]) for index in places]
     traces = [line(places, heights, colours.muted, showlegend=False, connectgaps=False)]
+    kinds = ["doubtful" if not point.sound else "baseline" if point.baseline else "run" for point in points]
     for name in KINDS:
-        chosen = [(index, point) for index, point in enumerate(points) if kind(point) == name]
-        if chosen:
+        if chosen := [(index, point) for index, point in enumerate(points) if kinds[index] == name]:
             traces.append(_marks(chosen, name, colours, crowded=len(points) > CROWDED))
     if ringed := {index: _ratio(point) for index, point in enumerate(points) if point.name in changed}:
         traces.append(_rings(ringed, colours))
@@ -56,7 +55,7 @@ def timeline(
     against = words.label(points[-1].against or "yardstick", 30)
     return figure(
         traces,
-        height=HEIGHT_PX,
+        height=340,
         margin=(62, 36, 46, 52),
         shapes=[rule(x, x, 0, 1, orange, "dot", yref="paper") for x in (each.index - 0.5 for each in breaks)],
         annotations=numbers if len(numbers) <= 20 else [],  # more would hide the points; the table below has them
@@ -102,11 +101,6 @@ def text(point: Point) -> str:
     if not point.interval.n:
         return "not measured"
     return f"{words.effect(*ratios(point.interval))}, {point.interval.n} rounds"
-
-
-def kind(point: Point) -> str:
-    """Which of KINDS a point is; doubt goes before where the run lies."""
-    return "doubtful" if not point.sound else "baseline" if point.baseline else "run"
 
 
 def _marks(chosen: Sequence[tuple[int, Point]], name: str, colours: Palette, *, crowded: bool) -> go.Scatter:

@@ -113,7 +113,7 @@ def _dots(dots: Mapping[int, Mark], on_front: bool, colours: Palette) -> go.Scat
 
 
 def side_by_side(spots: Sequence[Spot], width: float) -> list[float]:
-    """Where each dot stands on an axis of `width` bytes: at its amount, but beside those it would cover."""
+    """Where each dot lies on an axis of `width` bytes: at its amount, but beside those it would cover."""
     places = [spot.amount for spot in spots]
     groups: list[list[int]] = []
     for index in sorted(range(len(spots)), key=places.__getitem__):

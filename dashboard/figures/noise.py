@@ -20,6 +20,12 @@ from .drawing import Layout, axis, box, figure, legend, line, marks, ratio_axis,
 MOST_POINTS = 3000
 BIN, MOST_BINS = 10, 100  # rounds in a point of the line, at least; points
 
+ROW_PX = 38  # a line of text and a track
+TRACK_PX = 16
+FOOT_PX = 58
+LEGEND_PX = 30
+KINDS = {"aa": ("entered twice", "circle"), "copy": ("identical copy", "diamond")}
+
 
 def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
     """Rounds over the time of the run (columns as `views.noise.drift` gives them), with the middle as a line."""
@@ -64,16 +70,6 @@ def drift_text(frame: pd.DataFrame) -> str:
         f"{len(frame)} rounds of the same code: nine in ten lie between {low:+.1f} % and {high:+.1f} % of their "
         f"workload's median; the slowest is {100 * (worst['relative'] - 1):+.0f} % on {worst['workload']}."
     )
-
-
-# -- controls ----------------------------------------------------------------------------------------------------------
-
-ROW_PX = 38  # a line of text and a track
-TRACK_PX = 16
-FOOT_PX = 58
-LEGEND_PX = 30
-
-KINDS = {"aa": ("entered twice", "circle"), "copy": ("identical copy", "diamond")}
 
 
 def controls_forest(controls: Sequence[Control], colours: Palette = LIGHT) -> go.Figure:

@@ -12,8 +12,6 @@ from ..views.samples import Paired
 from .colours import LIGHT, Palette
 from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
 
-HEIGHT_PX = 360
-
 
 def paired_rounds(
     paired: Paired,
@@ -60,7 +58,7 @@ def paired_rounds(
         )
     return figure(
         traces,
-        height=HEIGHT_PX,
+        height=360,
         margin=(8, 8, 8, 8),
         shapes=_shapes(paired, claimed, (None, None) if beyond else (low, high), (bottom, top), colours),
         annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
@@ -78,11 +76,7 @@ def paired_rounds(
 
 
 def _shapes(
-    paired: Paired,
-    claimed: str,
-    region: tuple[float | None, float | None],
-    ends: tuple[float, float],
-    colours: Palette,
+    paired: Paired, claimed: str, region: tuple[float | None, float | None], ends: tuple[float, float], colours: Palette
 ) -> list[Layout]:
     """The line at 1, the median of the rounds, and the claimed region within the picture's ends."""
     (low, high), (bottom, top) = region, ends

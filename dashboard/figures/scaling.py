@@ -20,7 +20,7 @@ Point = tuple[bool, *Mark]
 def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT) -> go.Figure:
     """The effect over log size: points with intervals (hollow where not settled), the claimed region, the line at 1,
     each point's A/A floor, and the bracket in which the effect crosses the region's edge."""
-    left, right = _ends([point.size for point in series.points])
+    left, right = _ends(series)
     grey = [(point.size, floor) for point in series.points if (floor := floors.get(point.effect.workload))]
     known = [1.0, series.low, series.high, *(end for _, floor in grey for end in (floor.low, floor.high))]
     known += [end for point in series.points for end in (point.effect.value, point.effect.low, point.effect.high)]
@@ -41,7 +41,7 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
             ends = effect.low or bottom, effect.high or top
             rows.append((point.settled, point.size, effect.value, *ends, hover))
     traces = _traces(rows, ("settled", "not settled"), colours)
-    return _figure(traces, shapes, series, (left, right), ratio_axis(bottom, top, "speed-up (log)"), colours)
+    return _figure(traces, shapes, series, ratio_axis(bottom, top, "speed-up (log)"), colours)
 
 
 def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
@@ -57,7 +57,6 @@ def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
 
 def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT) -> go.Figure:
     """Microseconds a call that the baseline takes longer, over log size: linear near 0, logarithmic beyond."""
-    left, right = _ends([cost.size for cost in costs])
     known = [cost for cost in costs if cost.us is not None]
     finite = [abs(end) for cost in known for end in (cost.us, cost.low, cost.high) if end is not None]
     knee = min((abs(cost.us or 0) for cost in known if cost.us), default=1.0)
@@ -77,7 +76,7 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     step = 1 if len(powers) <= 4 else 2
     values = [0.0, *(sign * power for power in powers[::step] for sign in (1, -1))]
     y_axis = axis("µs a call", range=[-most, most], ticks_at={bent(value): f"{value:,.10g}" for value in values})
-    return _figure(traces, [rule(left, right, 0, 0, colours.muted)], series, (left, right), y_axis, colours)
+    return _figure(traces, [rule(*_ends(series), 0, 0, colours.muted)], series, y_axis, colours)
 
 
 def microseconds_text(series: Series, costs: Sequence[Cost]) -> str:
@@ -108,12 +107,7 @@ def _traces(points: Sequence[Point], names: tuple[str, str], colours: Palette) -
 
 
 def _figure(
-    traces: list[go.Scatter],
-    shapes: list[Layout],
-    series: Series,
-    ends: tuple[float, float],
-    y_axis: Layout,
-    colours: Palette,
+    traces: list[go.Scatter], shapes: list[Layout], series: Series, y_axis: Layout, colours: Palette
 ) -> go.Figure:
     return figure(
         traces,
@@ -123,7 +117,7 @@ def _figure(
         xaxis=axis(
             f"{AXES[series.axis]}, log",
             type="log",
-            range=[math.log10(end) for end in ends],
+            range=[math.log10(end) for end in _ends(series)],
             ticks_at={point.size: f"{point.size:,.0f}" for point in series.points},
             showgrid=False,
             ticks="outside",
@@ -133,5 +127,6 @@ def _figure(
     )
 
 
-def _ends(sizes: Sequence[float]) -> tuple[float, float]:
-    return min(sizes) / 1.5, max(sizes) * 1.5
+def _ends(series: Series) -> tuple[float, float]:
+    """The sizes at the ends of the axis; points are in ascending order."""
+    return series.points[0].size / 1.5, series.points[-1].size * 1.5

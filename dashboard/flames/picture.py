@@ -30,7 +30,7 @@ _NEUTRAL = len(KINDS) + STEPS
 
 @dataclass(frozen=True)
 class Picture:
-    """One flamegraph as the canvas takes it, and what stands beside it."""
+    """One flamegraph as the canvas takes it, and what is said beside it."""
 
     drawn: dict[str, Any]
     least_share: float  # of a box that is drawn
@@ -244,9 +244,8 @@ def signed(value_ns: float) -> str:
 
 def kind(frame: Frame) -> str:
     """Whose code a frame is, by the name that the run gave its file (harness/machine/places.py): a key of KINDS."""
-    top = frame.file.partition("/")[0]
     owners = {"variants": "variant", "added": "variant", "torch": "torch", "site-packages": "library"}
-    return owners.get(top, "other")
+    return owners.get(frame.file.partition("/")[0], "other")
 
 
 SURE = 2.0

@@ -8,13 +8,12 @@ callee are kept by line, because a line such as `scores = q @ k.T` runs in a ker
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import operator
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 DISPATCH = frozenset({"_wrapped_call_impl", "_call_impl"})
 """nn.Module's way from `module(x)` to `forward`: two frames at every level that say nothing."""
@@ -26,7 +25,7 @@ MOST_BOXES = 20_000
 """Beyond this the canvas takes long to draw."""
 
 MOST_LEVELS = 80
-"""Time of deeper frames stays in the box of this level: nobody reads further, and a file may hold anything."""
+"""Time of deeper frames stays in the box of this level: deeper ones are not read, and a file may hold any number."""
 
 _FRAME = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")  # name, file, line
 _MOST_DIGITS = 15  # of a count
@@ -110,15 +109,11 @@ def time_ns(counts: Counts, scales: Sequence[Scale]) -> float:
 
 @dataclass(slots=True)
 class _Node:
+    """A frame while the stacks are read: its own samples, of all and by line, and what it called."""
+
     own: int = 0
-    children: dict[tuple[str, str], _Node] = field(default_factory=dict)
-    lines: dict[int, int] = field(default_factory=dict)
-
-
-class _Reached(NamedTuple):
-    node: _Node
-    line: int | None = None
-    level: int = 0
+    lines: Counter[int] = field(default_factory=Counter)
+    children: defaultdict[tuple[str, str], _Node] = field(default_factory=lambda: defaultdict(_Node))
 
 
 class StackError(ValueError):
@@ -127,49 +122,31 @@ class StackError(ValueError):
 
 def read_folded(text: str) -> Frame:
     """Folded stacks → the tree under a root named "all". Raises StackError on a line without a count."""
-    stacks = []
+    root = _Node()
+    parsed = functools.cache(_parsed)  # a function is in many stacks
     for number, raw in enumerate(text.splitlines(), start=1):
         if not raw.strip():
             continue
         stack, _, count = raw.rpartition(" ")
         if not stack or not count.isdecimal() or len(count) > _MOST_DIGITS:
             raise StackError(f'line {number} is not "frame;frame count"')
-        stacks.append((stack, int(count)))
-    root = _Node()
-    parsed = functools.cache(_parsed)  # a function is in many stacks
-    before: list[str] = []
-    path = [_Reached(root)]  # where each frame of the stack before led to
-    for stack, samples in sorted(stacks):  # beside each other are those that have their outer frames in common
-        frames = stack.split(";")
-        common = sum(itertools.takewhile(bool, map(operator.eq, frames, before)))
-        del path[common + 1 :]
-        for frame in frames[common:]:
-            path.append(_called(path[-1], parsed(frame)))
-        before = frames
-        node, line, _ = path[-1]
-        node.own += samples
-        if line is not None:
-            node.lines[line] = node.lines.get(line, 0) + samples
+        frames = [frame for text in stack.split(";") if (frame := parsed(text))]
+        node = root
+        for function, _ in frames[:MOST_LEVELS]:
+            node = node.children[function]
+        node.own += int(count)
+        if 0 < len(frames) <= MOST_LEVELS and (line := frames[-1][1]) is not None:
+            node.lines[line] += int(count)
     return _frozen("all", "", root)
 
 
-def _parsed(text: str) -> tuple[str, str, int | None] | None:
-    """Name, file and line of one frame of a folded line; None of one that is left out."""
+def _parsed(text: str) -> tuple[tuple[str, str], int | None] | None:
+    """The function (name, file) and line of one frame of a folded line; None of one that is left out."""
     parts = _FRAME.fullmatch(text)
     name, file, line = parts.groups() if parts else (text, "", None)
     if name.rpartition(".")[2] in DISPATCH:
         return None
-    return name, file, int(line) if line else None
-
-
-def _called(caller: _Reached, frame: tuple[str, str, int | None] | None) -> _Reached:
-    """Where a frame leads to from its caller."""
-    if frame is None:
-        return caller
-    if caller.level == MOST_LEVELS:
-        return _Reached(caller.node, None, MOST_LEVELS)
-    name, file, line = frame
-    return _Reached(caller.node.children.setdefault((name, file), _Node()), line, caller.level + 1)
+    return (name, file), int(line) if line else None
 
 
 def _frozen(name: str, file: str, node: _Node) -> Frame:

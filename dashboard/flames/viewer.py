@@ -1,7 +1,7 @@
 """speedscope (MIT, npm package of that name), with which the dashboard opens a raw profile.
 
 No part of this repository and never fetched at run time: `workbench speedscope` gets one version of it by npm, checks
-it against the hash that stands here, and unpacks it beside the checkpoints.
+it against the hash below, and unpacks it beside the checkpoints.
 """
 
 from __future__ import annotations

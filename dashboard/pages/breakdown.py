@@ -19,8 +19,6 @@ from llama_workbench.harness.store.files import ROOFLINE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
-THEIR_LENGTH = "T = 128"  # of the dispute's table; what the page opens with
-
 SHARED = {  # what the bars are shares of, by the key of DENOMINATORS
     "forward": "the whole forward",
     "layer": "the decoder layers, without embedding, final norm and LM head",
@@ -75,7 +73,7 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
 
 def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
     """Variant, geometry and denominator of the URL."""
-    geometries = {(name, breakdown.geometry(run, workload)): None for workload, name in phases.measured}
+    geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
     left, middle, right = st.columns(3)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))
@@ -98,7 +96,7 @@ def show_workload(
     if st.query_params.get("workload") in {workload for workload, _ in phases.measured} - names.keys():
         st.query_params.pop("workload")  # of another variant or geometry, chosen before
     profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
-    theirs = next((one.workload for label, one in rows if label == THEIR_LENGTH), None)
+    theirs = next((one.workload for label, one in rows if label == "T = 128"), None)  # of the dispute's table
     workload = state.choose("Look inside", names, "workload", default=profiled or theirs)
     chosen = next(one for _, one in rows if one.workload == workload)
     show_table(chosen, run.alpha)

@@ -37,8 +37,7 @@ def main() -> None:
         section.show_forest(claim, run.floors, run.alpha)
         show_numbers(run, claim)
     show_elsewhere(opened, claim)
-    rows = to_look_inside(claim)
-    if rows:
+    if rows := to_look_inside(claim):
         show_inside(opened, claim, rows)
     show_how(run, claim)
     show_checks(run, claim)
@@ -167,8 +166,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:
-    timed = [effect for effect in to_look_inside(claim) if effect.variant]
-    if timed:
+    if timed := [effect for effect in to_look_inside(claim) if effect.variant]:
         st.caption("Checks before timing: a side counts only if its logits match the library's")
         blocks.table(
             [gates.row(run, effect) for effect in timed],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -22,7 +21,11 @@ def main() -> None:
     timed = blocks.computed(sides.UNREADABLE, opened, samples.timed_variants)
     if timed is None:
         return
-    names = variants(opened.run, timed)
+    baselines = {experiment.baseline for experiment in opened.run.manifest.experiments}
+    names = sorted(  # the baselines of its workloads first, controls last
+        {name for entered in timed.values() for name in entered},
+        key=lambda name: ("@" in name, name not in baselines, name),
+    )
     if len(names) < 2:
         blocks.info("This run timed no two variants, so there is nothing to compare.")
         return
@@ -45,13 +48,6 @@ def main() -> None:
     versus = blocks.computed(sides.UNREADABLE, opened, samples.versus, baseline, variant)
     if versus is not None:
         show_comparison(opened, versus, baseline, variant)
-
-
-def variants(run: data.Run, timed: Mapping[str, Sequence[str]]) -> list[str]:
-    """Everything that the run timed: the baselines of its workloads first, controls last."""
-    names = {name for entered in timed.values() for name in entered}
-    baselines = {experiment.baseline for experiment in run.manifest.experiments}
-    return sorted(names, key=lambda name: ("@" in name, name not in baselines, name))
 
 
 def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:

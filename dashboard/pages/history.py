@@ -30,7 +30,7 @@ from llama_workbench.harness.store.schema import Standings
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
 def standings(path: Path, stamp: Stamp, workload: str) -> Standings:
-    """A run's ratios on one workload. Not copied for each reader: nobody changes them. Raises RunError."""
+    """A run's ratios on one workload. Shared by all readers, so none may change them. Raises RunError."""
     return read_standings(RunFolder(path), [workload]).of(workload)
 
 
@@ -113,12 +113,8 @@ def show_course(runs: Sequence[Entry]) -> None:
 
 def show_slow(runs: Sequence[Entry], stamps: Sequence[Stamp]) -> None:
     """Names the runs whose samples had to be read, and the command that makes that needless."""
-    slow = [
-        entry
-        for entry, stamp in zip(runs, stamps, strict=True)
-        if not any(Path(path).name == STANDINGS for path, _, _ in stamp)
-    ]
-    if slow:
+    names = [{Path(path).name for path, _, _ in stamp} for stamp in stamps]
+    if slow := [entry for entry, files in zip(runs, names, strict=True) if STANDINGS not in files]:
         with st.expander(f"{len(slow)} of {len(runs)} runs are slow to read"):
             st.caption(
                 f"They have no {STANDINGS}, which newer runs have, so the dashboard reads their samples once each time "
@@ -184,14 +180,13 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
 
 
 def show_claim(runs: Sequence[Entry]) -> None:
-    named = {claim for entry in runs for claim, _, _ in entry.summary.claims if claim}
-    claims = sorted(named, key=lambda claim: (claim == "ad-hoc", claim))
+    claims = {claim for entry in runs for claim, _, _ in entry.summary.claims if claim}
     st.header("Verdicts of a claim", anchor="claim")
     if not claims:
         st.text("None of these runs judged a claim. This command makes one that does:")
         st.code("pytest --benchmark", language="bash")
         return
-    claim = state.choose("Claim", claims, "claim")
+    claim = state.choose("Claim", sorted(claims, key=lambda claim: (claim == "ad-hoc", claim)), "claim")
     judged, turns = history.verdicts_over_time(runs, claim)
     columns = list(dict.fromkeys(part for _, by_part in judged for part in by_part))
     rows = [

@@ -63,8 +63,8 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         st.caption(
             "Up and to the left is better. The front: no other variant is faster without needing more memory. "
             '"Beaten": the intervals do not even touch. "Not settled": the order may be the other way. '
-            "Dots that would cover each other stand side by side. "
-            "Numbers are those of the table, which has the confidence of each interval."
+            "Dots that would cover each other are drawn side by side. Numbers are those of the table, which has the "
+            "confidence of each interval."
         )
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
@@ -81,17 +81,18 @@ def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
-    timing = spot.timing
+    timing, is_baseline = spot.timing, not spot.timing.alpha
     together = "all of the run at once" if timing.judged else "this one alone"
-    compared = {
-        "speed-up [interval]": timing.text,
-        "confidence": f"{words.percent(1 - timing.alpha)}, {together}",
-        "rounds": str(timing.rounds),
+    return {
+        "no.": number,
+        "variant": spot.variant,
+        "speed-up [interval]": "1× (baseline)" if is_baseline else timing.text,
+        "confidence": "–" if is_baseline else f"{words.percent(1 - timing.alpha)}, {together}",
+        "rounds": "–" if is_baseline else str(timing.rounds),
+        "memory": words.size(spot.amount),
+        "rank": spot.rank,
+        "note": "" if is_baseline else timing.warning,
     }
-    if not timing.alpha:  # the baseline itself
-        compared = {"speed-up [interval]": "1× (baseline)", "confidence": "–", "rounds": "–"}
-    placed = {"memory": words.size(spot.amount), "rank": spot.rank, "note": timing.warning if timing.alpha else ""}
-    return {"no.": number, "variant": spot.variant, **compared, **placed}
 
 
 def show_policies(here: Sequence[memory.Policy]) -> None:
@@ -101,19 +102,20 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
         blocks.plot(figures.policies(shown, kind, state.colours()), figures.policies_text(shown, kind), "policies")
         longest = max(one.longest for one in shown)
         counted = (
-            "Resident memory takes in all that a process touches, so no policy computes it; it includes the copies of "
-            "weights that building makes."
-            if kind == "resident"
-            else "Dots are the live tensors of the running model; lines are the memory that the policy alone lets "
-            "one expect. Where dots lie on their line, the policy explains every byte."
+            "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
+            "dots lie on their line, the policy explains every byte."
         )
+        if kind == "resident":
+            counted = (
+                "Resident memory is all that a process touches, so no policy computes it; it includes the copies of "
+                "weights that building makes."
+            )
         st.caption(
             f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
             f"{counted} Counted once, exactly: no interval."
         )
         blocks.say(_policy_sentence(shown, kind))
-    rows = [_policy_row(one) for one in here if one.steps]
-    if rows:
+    if rows := [_policy_row(one) for one in here if one.steps]:
         st.caption("After the most lengths: measured, and computed from the policy")
         blocks.table(rows, "Bytes held by each variant after the most lengths")
     blocks.notes("Not swept to the end", [f"{one.variant}: {one.reason}" for one in here if one.reason])
@@ -180,10 +182,8 @@ def show_loading(opened: state.Opened) -> None:
         "once more: its ratio is the pass's own noise. Peak memory is resident memory above what there was before, "
         "pages of the file included."
     )
-    blocks.notes(
-        "Not measured",
-        [f"{load.row.loader}, {load.row.cache} page cache: {load.row.reason}" for load in here if load.row.reason],
-    )
+    failed = [load.row for load in here if load.row.reason]
+    blocks.notes("Not measured", [f"{row.loader}, {row.cache} page cache: {row.reason}" for row in failed])
 
 
 def _load_row(load: loading.Load) -> dict[str, object]:

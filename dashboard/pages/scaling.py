@@ -45,7 +45,7 @@ def main() -> None:
     with right:
         by_axis = {one.key: one for one in by_sides[sides]}
         axis = state.choose("Against", {key: _series_label(one) for key, one in by_axis.items()}, "axis")
-    _show(opened, by_axis[axis], sides)
+    _show(opened, by_axis[axis])
 
 
 def _sides_label(sides: scaling.Sides) -> str:
@@ -54,8 +54,7 @@ def _sides_label(sides: scaling.Sides) -> str:
 
 
 def _series_label(series: scaling.Series) -> str:
-    ends = f"{series.points[0].size:,.0f} to {series.points[-1].size:,.0f}"
-    return f"{series.axis} {ends}: {series.name}"
+    return f"{series.axis} {series.points[0].size:,.0f} to {series.points[-1].size:,.0f}: {series.name}"
 
 
 def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
@@ -68,8 +67,8 @@ def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
     return scaling.sides_key(max(by_sides, key=worth))
 
 
-def _show(opened: state.Opened, series: scaling.Series, sides: scaling.Sides) -> None:
-    run = opened.run
+def _show(opened: state.Opened, series: scaling.Series) -> None:
+    run, sides = opened.run, (series.variant, series.baseline, series.metric)
     blocks.say(scaling.sentence(series))
     blocks.say(scaling.crossing_sentence(series))
     left, right = st.columns(2, gap="large")

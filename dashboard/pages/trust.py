@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -52,7 +51,10 @@ def main() -> None:
     blocks.notes("Excluded from this run", run.left_out)
     show_warnings(run)
     st.header("Environment", anchor="environment")
-    blocks.facts({title: fact(key, run.environment.get(key)) for key, title in FACTS.items()})
+    facts = {title: words.one_line(run.environment.get(key)) for key, title in FACTS.items()}
+    if isinstance(memory := run.environment.get("memory_bytes"), int | float):
+        facts["memory"] = words.size(memory)
+    blocks.facts({title: fact or "cannot be read here" for title, fact in facts.items()})
     blocks.environment(run.environment, "All that was recorded")
     st.caption(
         "How often these rules give a wrong verdict, on identical code and on planted differences, is in "
@@ -226,15 +228,6 @@ def show_warnings(run: data.Run) -> None:
         )
     blocks.low_table(rows, "Notes on effects, those of one kind together")
     st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
-
-
-def fact(key: str, value: Any) -> str:
-    """A fact about the machine on one line."""
-    if value is None or value in ({}, []):
-        return "cannot be read here"
-    if key == "memory_bytes" and isinstance(value, (int, float)):
-        return words.size(value)
-    return words.one_line(value)
 
 
 main()

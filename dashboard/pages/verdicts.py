@@ -12,7 +12,6 @@ from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data
 
 MANY = 8  # claims, from which on the list has a filter and scrolls by itself
-LIST_PX = 640
 OPEN = ("inconclusive", "not evidence", "not measurable here")
 
 
@@ -86,7 +85,7 @@ def _counted(verdict: str, number: int) -> str:
 
 
 def _searched(claim: data.Claim) -> str:
-    """What the search box looks through, in lower case."""
+    """What the search looks through, in lower case."""
     names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
     said = [claim.id, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
     return " ".join([*said, *dict.fromkeys(names)]).lower()
@@ -98,8 +97,11 @@ def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
         f"{blocks.verdict_word(claim.verdict)} {words.markdown(name)}"
         for claim, name in zip(claims, section.names(claims), strict=True)
     ]
-    title = summary(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
-    with st.container(height=LIST_PX if len(claims) > MANY else "content", border=False):
+    title = f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
+    if of <= MANY:
+        counts = count(claims).items()
+        title = "Claims: " + " · ".join(f":{words.look(kind).colour}[{_counted(kind, n)}]" for kind, n in counts)
+    with st.container(height=640 if len(claims) > MANY else "content", border=False):
         more = {"captions": list(map(claim_caption, claims)), "width": "stretch"}
         return section.choose(claims, st.radio, title, format_func=names.__getitem__, **more)
 
@@ -108,13 +110,6 @@ def count(claims: Sequence[data.Claim]) -> dict[str, int]:
     """How many there are of each verdict, in the fixed order of `words.LOOKS`."""
     verdicts = [claim.verdict for claim in claims]
     return {kind: verdicts.count(kind) for kind in [*words.LOOKS, *dict.fromkeys(verdicts)] if kind in verdicts}
-
-
-def summary(claims: Sequence[data.Claim]) -> str:
-    """How many there are of each verdict, as Markdown."""
-    return "Claims: " + " · ".join(
-        f":{words.look(kind).colour}[{_counted(kind, number)}]" for kind, number in count(claims).items()
-    )
 
 
 def claim_caption(claim: data.Claim) -> str:
