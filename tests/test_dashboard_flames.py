@@ -35,12 +35,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.flames import picture as flamegraphs
 from llama_workbench.dashboard.flames import picture as frame_difference
-from llama_workbench.dashboard.flames import (
-    speedscope as raw_profile,
-)
-from llama_workbench.dashboard.flames import (
-    tree as frames,
-)
+from llama_workbench.dashboard.flames import tree as frames
 from llama_workbench.dashboard.views import data
 from llama_workbench.harness.store.pass_schema import Profile
 
@@ -494,11 +489,11 @@ def test_the_document_has_all_in_it_and_names_stay_data(tmp_path: Path) -> None:
     (tmp_path / "s.css").write_text('@font-face{src:url("./f.woff2")}')
     (tmp_path / "f.woff2").write_bytes(b"font")
     (tmp_path / "s.js").write_text('const end = "</script>";')
-    page = raw_profile.document(tmp_path, f"{HOSTILE};{MARKUP} 3\n", f"</script>{HOSTILE}.folded")
+    page = speedscope.document(tmp_path, f"{HOSTILE};{MARKUP} 3\n", f"</script>{HOSTILE}.folded")
     assert page.count("</script>") == page.count("<script>") == 3
     assert "alert(1)" in page and HOSTILE not in page
     assert "src=" not in page and "href=" not in page and "url(data:font/woff2;base64,Zm9udA==)" in page
     assert "default-src &#x27;none&#x27;" in page
     (tmp_path / "index.html").write_text("<html></html>")
-    with pytest.raises(raw_profile.RawProfileError, match=r"index\.html names no"):
-        raw_profile.document(tmp_path, "f 1\n", "x")
+    with pytest.raises(speedscope.SpeedscopeError, match=r"index\.html names no"):
+        speedscope.document(tmp_path, "f 1\n", "x")

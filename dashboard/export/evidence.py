@@ -9,8 +9,9 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -23,7 +24,6 @@ from ..figures.colours import DARK, LIGHT, Palette
 from ..views import data, forest, gates
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
-TEMPLATES = Path(__file__).parent
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
 NUMBERS = ("value [interval]", "A/A floor", "rounds", "seconds")
 
@@ -58,8 +58,8 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
             f"{run.path}: {claim.id} is {claim.verdict or 'without a verdict'}: nothing was measured, so there is no "
             "figure; --html says why"
         )
-    said = ", ".join(claim.who)
-    claimed = f"{said} claimed: {claim.claimed}" if said and claim.claimed else claim.claimed or said
+    who = ", ".join(claim.who)
+    claimed = f"{who} claimed: {claim.claimed}" if who and claim.claimed else claim.claimed or who
     return forest_svg(
         claim,
         run.floors,
@@ -67,9 +67,9 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
         width=FIGURE_PX,
         title=(
             f"{claim.title} ({claim.part})" if claim.part else claim.title,
-            " · ".join(text for text in (words.look(claim.verdict).word, claimed) if text),
+            " · ".join(filter(None, (words.look(claim.verdict).word, claimed))),
         ),
-        source=" · ".join(text for text in (f"run {run.id}", one_line(run.environment)) if text),
+        source=f"run {run.id} · {one_line(run.environment)}",
     )
 
 
@@ -92,40 +92,33 @@ def evidence_png(run: data.Run, claim: data.Claim) -> bytes:
 
 def evidence_html(run: data.Run, claim: data.Claim) -> str:
     """One HTML page with all that the verdict rests on: figure, numbers, checks, environment, and the command."""
-    jinja = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    jinja.filters["breakable"] = _breakable
+    loader = FileSystemLoader(Path(__file__).parent)
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.filters |= {"breakable": _breakable, "one_line": words.one_line}
     colours = _variables()
-    command, environment = run.manifest.command, run.environment
-    look = words.look(claim.verdict)
+    known = {experiment.workload.name for experiment in run.manifest.experiments}
     page = jinja.get_template("evidence.html").render(
+        run=run,
         claim=claim,
-        look=look,
+        look=words.look(claim.verdict),
         mark=Markup(f'<svg class="mark" viewBox="-8 -8 16 16">{verdict_mark(claim.verdict, colours)}</svg>'),
         light=_flat(LIGHT),
         dark=_flat(DARK),
-        said=" · ".join(
-            text for text in (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source) if text
-        ),
+        said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
         sentence=data.sentence(claim),
-        warnings=run.doubts,
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ")
         + forest.caption(claim, run.floors, run.alpha),
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
-        notes=claim.notes,
-        checks=_check_rows(run, claim),
+        checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
         reproduce=data.reproduce(run, claim),
-        command=shlex.join(command) if command else "",
-        facts=_facts(run, claim),
-        environment={
-            name.replace("_", " "): words.one_line(value) for name, value in environment.items() if value is not None
+        command=shlex.join(run.manifest.command or ()),
+        facts=data.how(run, claim)
+        | {
+            "Excluded from the run": "; ".join(run.left_out),
+            "Run": " · ".join(filter(None, (run.id, run.manifest.started))),
+            "Written by": f"llama-workbench {__version__}",
         },
     )
     return page.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character, and a file may not
@@ -149,7 +142,7 @@ def write(run: data.Run, claim: data.Claim, files: Mapping[str, Path]) -> None:
 
 def _breakable(text: str) -> Markup:
     """`text` for the cell of a table: a name may break behind `_` and `/`, and what is very long anywhere."""
-    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda found: f"{found[0]}\0", text.replace("\0", ""))
+    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda part: f"{part[0]}\0", text.replace("\0", ""))
     return Markup("<wbr>").join(marked.split("\0"))
 
 
@@ -161,46 +154,32 @@ def _unknown(problem: str, name: str, known: list[str]) -> str:
 
 def _flat(palette: Palette) -> dict[str, Markup]:
     """The colours by the names of their CSS variables."""
-    named = {name: getattr(palette, name) for name in (field.name for field in fields(palette))}
-    plain = {name.replace("_", "-"): value for name, value in named.items() if isinstance(value, str)}
-    return {name: Markup(value) for name, value in (plain | dict(palette.verdict)).items()}
+    colours = vars(palette) | dict(palette.verdict)
+    return {name.replace("_", "-"): Markup(each) for name, each in colours.items() if isinstance(each, str)}
 
 
 def _variables() -> Palette:
     """A palette whose colours are CSS variables, so that one figure follows the page from light to dark."""
-    names = {field.name: f"var(--{field.name.replace('_', '-')})" for field in fields(Palette)}
-    verdict = {name: f"var(--{name})" for name in LIGHT.verdict}
-    return Palette(**(names | {"verdict": verdict, "frames": LIGHT.frames, "sides": LIGHT.sides}))  # type: ignore[arg-type]
+    plain: Any = {
+        name: f"var(--{name.replace('_', '-')})" for name, each in vars(LIGHT).items() if isinstance(each, str)
+    }
+    return replace(LIGHT, verdict={name: f"var(--{name})" for name in LIGHT.verdict}, **plain)
 
 
 def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
     """The table of effects, a column a key; without the columns that say nothing. Values with a unit have no floor."""
-    rows = []
-    for effect in claim.effects:
-        floor = run.floors.get(effect.workload)
-        row = {"workload": effect.workload, "variant": effect.variant, "baseline": effect.baseline}
-        row |= {"verdict": words.look(effect.verdict).word, "what": effect.metric, "value [interval]": effect.text}
-        if not claim.unit:
-            row["A/A floor"] = floor.text if floor else "not measured"
-        seconds = "not recorded" if effect.seconds is None else f"{effect.seconds:.1f}"
-        rows.append(row | {"rounds": str(effect.rounds), "seconds": seconds})
+    rows = [
+        {
+            "workload": effect.workload,
+            "variant": effect.variant,
+            "baseline": effect.baseline,
+            "verdict": words.look(effect.verdict).word,
+            "what": effect.metric,
+            "value [interval]": effect.text,
+            "A/A floor": "" if claim.unit else floor.text if floor else "not measured",
+            "rounds": str(effect.rounds),
+            "seconds": "not recorded" if effect.seconds is None else f"{effect.seconds:.1f}",
+        }
+        for effect, floor in ((effect, run.floors.get(effect.workload)) for effect in claim.effects)
+    ]
     return [{name: row[name] for name in row if any(each[name] for each in rows)} for row in rows]
-
-
-def _check_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
-    """The gates of what was timed; of the other side and its trace where there is another side."""
-    known = {experiment.workload.name for experiment in run.manifest.experiments}
-    timed = [effect for effect in claim.effects if effect.variant and effect.workload in known]
-    rows = [gates.row(run, effect) for effect in timed]
-    if any(effect.baseline for effect in claim.effects):
-        return rows
-    return [{name: row[name] for name in ("workload", "variant", "logits")} for row in rows]
-
-
-def _facts(run: data.Run, claim: data.Claim) -> dict[str, str]:
-    facts = data.how(run, claim) | {
-        "Excluded from the run": "; ".join(run.left_out),
-        "Run": " · ".join(filter(None, (run.id, run.manifest.started))),
-        "Written by": f"llama-workbench {__version__}",
-    }
-    return {name: value for name, value in facts.items() if value}

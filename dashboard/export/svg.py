@@ -1,7 +1,7 @@
 """The forest plot as SVG text: for a file of its own, and for a page that needs neither script nor network.
 
-Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture. What stands
-where is `views.forest`'s.
+Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture.
+`views.forest` says what lies where.
 """
 
 from __future__ import annotations
@@ -40,17 +40,29 @@ MARKERS = {
 
 @dataclass(frozen=True)
 class Plot:
-    """Where a share of the axis lies. Without a width everything is in per cent and follows the page's."""
+    """What is drawn, and where on the page. Without a width places are in per cent and follow the page's."""
 
+    forest: Forest
+    colours: Palette
     width: float | None
 
     def x(self, share: float) -> str:
+        """Where a share of the axis lies."""
         return f"{100 * share:.3f}%" if self.width is None else f"{share * self.width:.2f}"
+
+    def at(self, value: float) -> str:
+        """Where a value lies."""
+        return self.x(self.forest.share(value))
 
     @property
     def letters(self) -> int:
         """How many letters of size SMALL fit on a line."""
         return int((self.width or PHONE_PX) / LETTER_PX)
+
+    def text(self, x: float, y: float, text: str, ink: str = "", *, more: str = "") -> str:
+        """A line of text at a share of the axis, by default in the text's colour: from the left edge, to the right."""
+        align = "start" if x < 0.03 else "end" if x > 0.97 else "middle"
+        return _text(self.x(x), y, text, ink or self.colours.text, align, more=more)
 
 
 def forest_svg(
@@ -64,65 +76,57 @@ def forest_svg(
 ) -> str:
     """The figure as one `<svg>` element. Raises ValueError where the claim has no effects.
 
-    Without a `width` (pixels) it takes its parent's and keeps its letters as they are. With one it is a picture that
-    stands alone: a ground in the page's colour, the lines of `title` above (the first bold), and `source` below.
+    Without a `width` (pixels) it takes its parent's and keeps its letters as they are. With one it is a picture of
+    its own: a ground in the page's colour, the lines of `title` above (the first bold), and `source` below.
     """
     if not claim.effects:
         raise ValueError(f"{claim.id}: a figure needs an effect, and nothing was measured")
-    described = forest(claim, floors)
-    plot = Plot(None if width is None else width - 2 * MARGIN_PX)
+    plan = forest(claim, floors)
+    plot = Plot(plan, colours, None if width is None else width - 2 * MARGIN_PX)
     drawn: list[str] = []
     y = 0.0
     for index, line in enumerate(title):
         style = f"font-weight:{400 if index else 600};font-size:{SMALL if index else 15}px"
         clipped = words.clip(line, int(plot.letters * (1 if index else 0.8)))
-        drawn.append(_text(plot.x(0), y + 14, clipped, colours.muted if index else colours.text, more=style))
+        drawn.append(plot.text(0, y + 14, clipped, colours.muted if index else "", more=style))
         y += LINE_PX
-    legend, y = _legend(described, colours, plot, y)
+    legend, y = _legend(plot, y)
+    base = y + plan.height  # of the axis
     drawn += legend
-    base = y + described.height  # of the axis
-    for above, name in described.headings:
-        drawn.append(_text(plot.x(0), base - above + 4, f"against {name}", colours.text, more="font-weight:600"))
-    for row in described.rows:
-        drawn += _row(described, row, base - row.y, plot, colours)
-    drawn.append(_text(plot.x(1), base - described.height + 12, described.column, colours.muted, "end"))
-    drawn += _axis(described, base, plot, colours)
-    y = base + FOOT_PX + (LINE_PX if described.is_ratio else 0)
+    drawn += [
+        plot.text(0, base - above + 4, f"against {name}", more="font-weight:600") for above, name in plan.headings
+    ]
+    drawn += [shape for row in plan.rows for shape in _row(plot, row, base - row.y)]
+    drawn.append(plot.text(1, base - plan.height + 12, plan.column, colours.muted))
+    drawn += _axis(plot, base)
+    y = base + FOOT_PX + (LINE_PX if plan.is_ratio else 0)
     if source:
-        drawn.append(_text(plot.x(0), y + 12, words.clip(source, plot.letters), colours.muted))
+        drawn.append(plot.text(0, y + 12, words.clip(source, plot.letters), colours.muted))
         y += LINE_PX
-    told = in_words(claim, {} if claim.unit else floors)
-    name = f"{claim.title}: {words.look(claim.verdict).word.lower()}. {told}"
+    name = f"{claim.title}: {words.look(claim.verdict).word.lower()}. {in_words(claim, {} if claim.unit else floors)}"
     return _whole(_escaped(name, 4000), drawn, width, y, colours.page)
 
 
 def _whole(name: str, drawn: Sequence[str], width: float | None, height: float, ground: str) -> str:
+    """The element around everything; a picture of its own `width` has a margin, and a ground in that colour."""
+    size = f'width="100%" height="{height:.0f}"'
+    if width is not None:
+        tall = height + 2 * MARGIN_PX
+        size = f'width="{width:g}" height="{tall:g}" viewBox="0 0 {width:g} {tall:g}"'
+        below = f'<rect width="{width:g}" height="{tall:g}" style="fill:{ground}"/>'
+        drawn = [below, f'<g transform="translate({MARGIN_PX} {MARGIN_PX})">', *drawn, "</g>"]
     style = f"font-family:{FONTS};font-size:{SMALL}px"
-    if width is None:
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height:.0f}" role="img" style="{style}">'
-        return "\n".join([head, f"<title>{name}</title>", *drawn, "</svg>"])
-    tall = height + 2 * MARGIN_PX
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{tall:g}" '
-            f'viewBox="0 0 {width:g} {tall:g}" role="img" style="{style}">',
-            f"<title>{name}</title>",
-            f'<rect width="{width:g}" height="{tall:g}" style="fill:{ground}"/>',
-            f'<g transform="translate({MARGIN_PX} {MARGIN_PX})">',
-            *drawn,
-            "</g>",
-            "</svg>",
-            "",
-        ]
-    )
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" style="{style}">'
+    return "\n".join([head, f"<title>{name}</title>", *drawn, "</svg>", ""])
 
 
-def _legend(described: Forest, colours: Palette, plot: Plot, y: float) -> tuple[list[str], float]:
+def _legend(plot: Plot, y: float) -> tuple[list[str], float]:
     """What marks and fills mean, broken into lines; and the height below it."""
-    items = [(verdict_mark(verdict, colours), words.look(verdict).word.lower()) for verdict in described.verdicts]
-    if described.region is not None:
-        items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(described.claim)))
-    if any(row.floor for row in described.rows):
+    plan, colours = plot.forest, plot.colours
+    items = [(verdict_mark(verdict, colours), words.look(verdict).word.lower()) for verdict in plan.verdicts]
+    if plan.region is not None:
+        items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(plan.claim)))
+    if any(row.floor for row in plan.rows):
         items.append((_swatch(colours.floor, colours.floor_edge), f"{FLOOR} (identical code)"))
     drawn: list[str] = []
     x = 0.0
@@ -137,58 +141,44 @@ def _legend(described: Forest, colours: Palette, plot: Plot, y: float) -> tuple[
     return drawn, y + (LINE_PX if items else 0)
 
 
-def _row(described: Forest, row: Row, y: float, plot: Plot, colours: Palette) -> list[str]:
+def _row(plot: Plot, row: Row, y: float) -> list[str]:
     """A line of text, and under it the track with everything on it; `y` is the track's middle."""
+    plan, colours = plot.forest, plot.colours
     effect, half = row.effect, TRACK_PX / 2
     where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2))
-    drawn = [
-        _text(plot.x(0), y - half - 6, where, colours.text),
-        _text(plot.x(1), y - half - 6, row.told, colours.text, "end"),
-        _box(plot, 0, 1, y, half, colours.track),
-    ]
-
-    def place(value: float) -> str:
-        return plot.x(described.share(value))
-
-    if described.region:
-        low, high = map(described.share, described.ends(*described.region))
-        drawn.append(_box(plot, low, high, y, half, colours.region))
-        edges = [edge for edge in described.region if edge is not None]
-        drawn += [_upright(place(edge), y, half, colours.region_edge, "2 2") for edge in edges]
+    above = [plot.text(0, y - half - 6, where), plot.text(1, y - half - 6, row.told)]
+    drawn = [*above, _box(plot, plan.left, plan.right, y, half, colours.track)]
+    if plan.region:
+        drawn.append(_box(plot, *plan.ends(*plan.region), y, half, colours.region))
+        edges = [edge for edge in plan.region if edge is not None]
+        drawn += [_upright(plot.at(edge), y, half, colours.region_edge, "2 2") for edge in edges]
     if row.floor:
-        low, high = described.share(row.floor.low), described.share(row.floor.high)
-        drawn.append(_box(plot, low, high, y, half - 3, colours.floor, colours.floor_edge))
-    if described.is_ratio:
-        drawn.append(_upright(place(1), y, half, colours.muted))
+        drawn.append(_box(plot, row.floor.low, row.floor.high, y, half - 3, colours.floor, colours.floor_edge))
+    if plan.is_ratio:
+        drawn.append(_upright(plot.at(1), y, half, colours.muted))
     if effect.value is None:
         return drawn
     ink = colours.verdict[words.look(effect.verdict).colour]
-    start, end = map(place, described.ends(effect.low, effect.high))
-    drawn.append(f'<line x1="{start}" x2="{end}" y1="{y:.1f}" y2="{y:.1f}" style="stroke:{ink};stroke-width:2"/>')
-    # An open end has no cap: it goes on.
-    drawn += [_upright(place(end), y, 5, ink, wide=2) for end in (effect.low, effect.high) if end is not None]
+    start, end = map(plot.at, plan.ends(effect.low, effect.high))
+    drawn.append(_level(start, end, y, ink, wide=2))
+    # An open end has no cap.
+    drawn += [_upright(plot.at(end), y, 5, ink, wide=2) for end in (effect.low, effect.high) if end is not None]
     # Only a nested <svg> has a place in per cent; a <g> would need pixels.
     mark = verdict_mark(effect.verdict, colours)
-    drawn.append(f'<svg x="{place(effect.value)}" y="{y:.1f}" style="overflow:visible">{mark}</svg>')
+    drawn.append(f'<svg x="{plot.at(effect.value)}" y="{y:.1f}" style="overflow:visible">{mark}</svg>')
     return drawn
 
 
-def _axis(described: Forest, base: float, plot: Plot, colours: Palette) -> list[str]:
+def _axis(plot: Plot, base: float) -> list[str]:
     """Ticks with their labels, the title, and for ratios which side is which."""
-    drawn = [
-        f'<line x1="{plot.x(0)}" x2="{plot.x(1)}" y1="{base:.1f}" y2="{base:.1f}" '
-        f'style="stroke:{colours.muted};stroke-width:1"/>'
-    ]
-    for value, text in described.ticks.items():
-        share = described.share(value)
-        align = "start" if share < 0.03 else "end" if share > 0.97 else "middle"
-        drawn.append(_upright(plot.x(share), base + 3, 3, colours.muted))
-        drawn.append(_text(plot.x(share), base + 19, text, colours.text, align))
-    if described.is_ratio:
-        drawn.append(_text(plot.x(0), base + 38, SLOWER, colours.muted))
-        drawn.append(_text(plot.x(1), base + 38, FASTER, colours.muted, "end"))
-    below = base + (56 if described.is_ratio else 38)
-    drawn.append(_text(plot.x(0.5), below, words.clip(described.title, plot.letters), colours.text, "middle"))
+    plan, quiet = plot.forest, plot.colours.muted
+    drawn = [_level(plot.x(0), plot.x(1), base, quiet)]
+    for value, text in plan.ticks.items():
+        drawn.append(_upright(plot.at(value), base + 3, 3, quiet))
+        drawn.append(plot.text(plan.share(value), base + 19, text))
+    if plan.is_ratio:
+        drawn += [plot.text(0, base + 38, SLOWER, quiet), plot.text(1, base + 38, FASTER, quiet)]
+    drawn.append(plot.text(0.5, base + (56 if plan.is_ratio else 38), words.clip(plan.title, plot.letters)))
     return drawn
 
 
@@ -204,10 +194,16 @@ def _swatch(fill: str, edge: str, *, dashed: bool = False) -> str:
 
 
 def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str, edge: str = "none") -> str:
+    """A rectangle from one value to another, `half` above and below the height `y`."""
+    left, right = map(plot.forest.share, (low, high))
     return (
-        f'<rect x="{plot.x(low)}" width="{plot.x(max(0.0, high - low))}" y="{y - half:.1f}" height="{2 * half:g}" '
+        f'<rect x="{plot.x(left)}" width="{plot.x(max(0.0, right - left))}" y="{y - half:.1f}" height="{2 * half:g}" '
         f'style="fill:{fill};stroke:{edge}"/>'
     )
+
+
+def _level(start: str, end: str, y: float, ink: str, wide: float = 1) -> str:
+    return f'<line x1="{start}" x2="{end}" y1="{y:.1f}" y2="{y:.1f}" style="stroke:{ink};stroke-width:{wide:g}"/>'
 
 
 def _upright(x: str, y: float, half: float, ink: str, dash: str = "none", wide: float = 1) -> str:

@@ -15,8 +15,6 @@ from ..views.attribution import Cell
 from .colours import LIGHT, Palette
 from .drawing import SMALL, Layout, axis, figure
 
-ROW_PX = 62
-
 
 def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> go.Figure:
     """Speed-up of each cell over the all-old one, top left; the shade follows it, from the slowest cell.
@@ -28,27 +26,18 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
     half = len(grid.factors) // 2
     across = 2 ** (len(grid.factors) - half)
     table = [cells[start : start + across] for start in range(0, len(cells), across)]
-    values = [[math.log(cell.ratio) for cell in row] for row in table]
-    names = [_levels(row[0].levels[:half]) for row in table]
-    heads = [_levels(cell.levels[half:]) for cell in table[0]]
+    rows = {place: _levels(row[0].levels[:half]) for place, row in enumerate(table)}
+    columns = {place: _levels(cell.levels[half:]) for place, cell in enumerate(table[0])}
     down, over = (" × ".join(factor.name for factor in part) for part in (grid.factors[:half], grid.factors[half:]))
-    flat = [value for row in values for value in row]
-    cells_axis: Layout = {"showgrid": False, "tickfont": {"size": SMALL - 1}}
-    x_axis = axis(
-        words.label(f"down {down}, across {over}", 80),
-        SMALL + 1,
-        ticks_at=dict(enumerate(heads)),
-        side="top",
-        tickangle=0,
-        standoff=4,
-        **cells_axis,
-    )
+    title = words.label(f"down {down}, across {over}", 80)
+    logs = [math.log(cell.ratio) for cell in cells]
+    shared: Layout = {"showgrid": False, "tickfont": {"size": SMALL - 1}}
     heatmap = go.Heatmap(
-        z=values,
-        x=list(range(across)),
-        y=list(range(len(table))),
-        zmin=min(flat),
-        zmax=max(max(flat), min(flat) + 1e-6),
+        z=[logs[start : start + across] for start in range(0, len(cells), across)],
+        x=list(columns),
+        y=list(rows),
+        zmin=min(logs),
+        zmax=max(max(logs), min(logs) + 1e-6),
         colorscale=[[0, colours.page], [1, colours.frames["variant"]]],
         showscale=False,
         xgap=3,
@@ -61,31 +50,30 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
     )
     return figure(
         heatmap,
-        height=ROW_PX * len(table) + 108,
+        height=62 * len(table) + 108,
         margin=(76, 4, 62, 8),
-        xaxis=x_axis,
-        yaxis=axis(ticks_at=dict(enumerate(names)), autorange="reversed", **cells_axis),
+        xaxis=axis(title, SMALL + 1, ticks_at=columns, side="top", tickangle=0, standoff=4, **shared),
+        yaxis=axis(ticks_at=rows, autorange="reversed", **shared),
     )
 
 
 def cell_table_text(cells: Sequence[Cell], workload: str) -> str:
     """The table in words: the slowest and the fastest cell."""
-    slowest, fastest = (pick(cells, key=lambda cell: cell.ratio) for pick in (min, max))
+    slowest, fastest = (
+        f"{cell.variant}, {words.effect(cell.ratio, cell.low, cell.high)}"
+        for cell in (pick(cells, key=lambda cell: cell.ratio) for pick in (min, max))
+    )
     return (
-        f"Speed-up of {len(cells)} combinations over the all-old one on {workload}: least in {slowest.variant}, "
-        f"{words.effect(slowest.ratio, slowest.low, slowest.high)}; most in {fastest.variant}, "
-        f"{words.effect(fastest.ratio, fastest.low, fastest.high)}."
+        f"Speed-up of {len(cells)} combinations over the all-old one on {workload}: least in {slowest}; "
+        f"most in {fastest}."
     )
 
 
 def _text(cell: Cell, *, first: bool) -> str:
-    return f"1×<br>{words.milliseconds(cell.call_ns)}" if first else f"<b>{ratio_text(cell.ratio)}</b><br>{_ends(cell)}"
-
-
-def _ends(cell: Cell) -> str:
-    if cell.low is None or cell.high is None:
-        return "no interval"
-    return f"{cell.low:.2f} – {cell.high:.2f}"
+    if first:
+        return f"1×<br>{words.milliseconds(cell.call_ns)}"
+    ends = "no interval" if cell.low is None or cell.high is None else f"{cell.low:.2f} – {cell.high:.2f}"
+    return f"<b>{ratio_text(cell.ratio)}</b><br>{ends}"
 
 
 def _hover(cell: Cell) -> str:

@@ -12,7 +12,7 @@ from llama_workbench.variants.phase_map import PHASES
 from .. import words
 from ..views.breakdown import NAMES, PhaseShare, interval
 from .colours import DARK, LIGHT, Palette
-from .drawing import SMALL, Layout, axis, figure, legend, note, rows_axis
+from .drawing import SMALL, Layout, axis, figure, legend, row_notes, rows_axis
 
 Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
 """The label of each bar, and its shares."""
@@ -23,7 +23,7 @@ FOOT_PX = 44
 LEGEND_ROW_PX = 22
 
 # Okabe and Ito's colours, light and dark enough that black text on one and white text on the other can be read. Parts
-# of one thing share a colour and differ in their pattern; nobody needs the colour, every bar also bears its name.
+# of one thing share a colour and differ in their pattern; no colour is needed, since every bar has its name on it.
 _LOOKS: dict[str, tuple[str, str, str]] = {
     "mask_create": ("#F2A27C", "#A4481A", ""),
     "mask_apply": ("#F2A27C", "#A4481A", "/"),
@@ -48,17 +48,14 @@ def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
     """One bar of 100 % a row: phases in the order of a forward, named where there is room; above it label and ms."""
     height = ROW_PX * len(rows)
     middles = [height - ROW_PX * place - 40 for place in range(len(rows))]
-    ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
     notes: list[Layout] = []
     for y, (name, parts) in zip(middles, rows, strict=True):
-        above = y + BAR_PX / 2 + 11
-        notes.append(note(0, above, words.label(name, 34), "left", ink))
-        notes.append(note(1, above, words.milliseconds(1e6 * sum(one.ms for one in parts)), "right", quiet))
-    present = [phase for phase in PHASES if any(one.phase == phase for _, parts in rows for one in parts)]
-    foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three stand in a row
-    grid: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
-    x_axis = axis("share of the time [%]", standoff=4, range=[0, 100], **grid)
-    below = {"yref": "paper", "y": -FOOT_PX / height, "traceorder": "normal"}
+        time = words.milliseconds(1e6 * sum(part.ms for part in parts))
+        notes += row_notes(y + BAR_PX / 2 + 11, words.label(name, 34), time, colours, quiet=True)
+    measured = {part.phase for _, parts in rows for part in parts}
+    present = [phase for phase in PHASES if phase in measured]
+    foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three fit in a row
+    ticks: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
     return figure(
         [_bar(phase, rows, middles, colours) for phase in present],
         height=height + foot,
@@ -66,19 +63,19 @@ def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
         barmode="stack",
         annotations=notes,
         uniformtext={"mode": "hide", "minsize": SMALL},
-        xaxis=x_axis,
+        xaxis=axis("share of the time [%]", standoff=4, range=[0, 100], **ticks),
         yaxis=rows_axis(height),
-        legend=legend(colours.text, **below),
+        legend=legend(colours.text, yref="paper", y=-FOOT_PX / height, traceorder="normal"),
     )
 
 
 def _bar(phase: str, rows: Rows, middles: Sequence[float], colours: Palette) -> go.Bar:
     """One phase over all rows."""
     light_fill, dark_fill, pattern = _LOOKS[phase]
-    found = [next((one for one in parts if one.phase == phase), None) for _, parts in rows]
+    shares = [next((part for part in parts if part.phase == phase), None) for _, parts in rows]
     return go.Bar(
         name=NAMES.get(phase, phase),
-        x=[one.percent if one else 0 for one in found],
+        x=[share.percent if share else 0 for share in shares],
         y=middles,
         orientation="h",
         width=BAR_PX,
@@ -94,13 +91,13 @@ def _bar(phase: str, rows: Rows, middles: Sequence[float], colours: Palette) -> 
                 "fgopacity": 0.45,
             },
         },
-        text=[f"{one.name} {one.percent:.0f} %" if one and one.percent >= 4 else "" for one in found],
+        text=[f"{share.name} {share.percent:.0f} %" if share and share.percent >= 4 else "" for share in shares],
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,
         constraintext="inside",
         insidetextfont={"color": colours.frame_text, "size": SMALL},
-        hovertext=[_hover(name, one) if one else "" for (name, _), one in zip(rows, found, strict=True)],
+        hovertext=[_hover(name, share) if share else "" for (name, _), share in zip(rows, shares, strict=True)],
         hoverinfo="text",
     )
 
@@ -114,8 +111,6 @@ def _hover(name: str, share: PhaseShare) -> str:
 
 def phase_bars_text(rows: Rows) -> str:
     """The bars in words, the five largest phases of each."""
-    said = []
-    for name, parts in rows:
-        ordered = sorted(parts, key=lambda one: -one.percent)[:5]
-        said.append(f"{name}: {', '.join(f'{one.name} {interval(one)}' for one in ordered)}")
-    return "Shares of the time. " + "; ".join(said) + "."
+    largest = [(name, sorted(parts, key=lambda part: -part.percent)[:5]) for name, parts in rows]
+    bars = [f"{name}: {', '.join(f'{part.name} {interval(part)}' for part in parts)}" for name, parts in largest]
+    return f"Shares of the time. {'; '.join(bars)}."

@@ -15,12 +15,16 @@ from typing import Any
 import plotly.graph_objects as go
 
 from .. import words
-from ..views.forest import TRACK_PX, ratio_ticks
+from ..views.forest import ratio_ticks
+from .colours import Palette
 
 SMALL = 12  # font size of labels inside a figure
 
 Layout = dict[str, Any]
 """One part of a figure, as plotly takes it."""
+
+Mark = tuple[float, float, float, float, str]
+"""Place, value, low end and high end of a point, and its text on hover."""
 
 ABOVE: Layout = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"size": SMALL}}
 """A legend above the plot."""
@@ -34,17 +38,25 @@ def axis(
     ticks_at: Mapping[int, str] | Mapping[float, str] | None = None,
     **more: Any,
 ) -> Layout:
-    """An axis that nobody can zoom; its title stands `standoff` pixels off. `ticks_at`: labels by place."""
+    """An axis without zoom; its title is `standoff` pixels away. `ticks_at`: labels by place."""
     if ticks_at is not None:
         more |= {"tickvals": list(ticks_at), "ticktext": list(ticks_at.values())}
-    named = {"title": {"text": title, "font": {"size": size}, "standoff": standoff}} if title else {}
-    return {"zeroline": False, "fixedrange": True, **named, **more}
+    if title:
+        more["title"] = {"text": title, "font": {"size": size}, "standoff": standoff}
+    return {"zeroline": False, "fixedrange": True, **more}
 
 
 def ratio_axis(low: float, high: float, title: str, size: int = SMALL, **more: Any) -> Layout:
     """A logarithmic axis of ratios between two ends."""
     ends = [math.log10(low), math.log10(high)]
     return axis(title, size, type="log", range=ends, ticks_at=ratio_ticks(low, high), **more)
+
+
+def log_span(logs: Sequence[float], air_share: float, least_air: float) -> tuple[float, float]:
+    """Ends of an axis of ratios with these logarithms: air on both sides is a share of their span, or the least."""
+    low, high = min(logs), max(logs)
+    air = max(air_share * (high - low), least_air)
+    return math.exp(low - air), math.exp(high + air)
 
 
 def rows_axis(height: float) -> Layout:
@@ -62,7 +74,7 @@ def figure(data: Any, *, height: float, margin: Sequence[float], **more: Any) ->
 
 
 def marks(
-    points: Iterable[tuple[float, float, float, float, str]],
+    points: Iterable[Mark],
     *,
     colour: str,
     name: str,
@@ -71,7 +83,7 @@ def marks(
     cap: float = 6,
     **more: Any,
 ) -> go.Scatter:
-    """Points (place, value, low end, high end, text on hover) upright, or `across`; one trace is one legend entry."""
+    """Points with upright intervals, or `across`; one trace is one legend entry."""
     places, values, lows, highs, hovers = zip(*points, strict=True)
     interval = {
         "type": "data",
@@ -88,9 +100,9 @@ def marks(
 
 
 def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:
-    """A line that tells nothing on hover. `style`: dashes and steps."""
+    """A line without a text on hover. `style`: dashes and steps."""
     drawn = {"color": colour, "width": width, **(style or {})}
-    return go.Scatter(**{"x": x, "y": y, "mode": "lines", "line": drawn, "hoverinfo": "skip", **more})
+    return go.Scatter(x=x, y=y, mode="lines", line=drawn, hoverinfo="skip", **more)
 
 
 def mark(symbol: str, colour: str, size: float = 8, line: float = 2) -> Layout:
@@ -116,34 +128,28 @@ def rule(x0: float, x1: float, y0: float, y1: float, colour: str, dash: str = "s
     return {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line, "layer": "below", **more}
 
 
-def track_rule(y: float, x: float, colour: str, dash: str) -> Layout:
-    """An upright line over a row's track."""
-    return rule(x, x, y - TRACK_PX / 2, y + TRACK_PX / 2, colour, dash, name="")
-
-
-def note(x: float, y: float, text: str, align: str, ink: tuple[str, str], *, under: bool = False) -> Layout:
-    """Text in `ink` (its colour and the fill behind it) at the left or right edge of the plot.
-
-    `y` is a height on the y axis, or for text `under` the x axis a distance from it in pixels.
-    """
+def note(x: float, y: float, text: str, colours: Palette, *, quiet: bool = False) -> Layout:
+    """Text at the height `y` of the y axis, at the left edge of the plot (`x` is 0) or the right one (1)."""
     return {
         "x": x,
         "xref": "paper",
-        "y": 0 if under else y,
-        "yref": "paper" if under else "y",
-        "yshift": y if under else 0,
+        "y": y,
         "text": text,
         "showarrow": False,
-        "xanchor": align,
+        "xanchor": "right" if x else "left",
         "yanchor": "middle",
         "borderpad": 0,
-        "bgcolor": ink[1],
-        "font": {"size": SMALL, "color": ink[0]},
+        "bgcolor": colours.page,
+        "font": {"size": SMALL, "color": colours.muted if quiet else colours.text},
     }
+
+
+def row_notes(y: float, name: str, value: str, colours: Palette, *, quiet: bool = False) -> list[Layout]:
+    """The name of a row at the left edge and its value at the right one, quiet or not."""
+    return [note(0, y, name, colours), note(1, y, value, colours, quiet=quiet)]
 
 
 def legend(colour: str, **more: Any) -> Layout:
     """A legend along the figure's upper edge, whatever the height; it explains and switches nothing."""
-    place = {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"}
-    fixed = {"font": {"size": SMALL, "color": colour}, "itemclick": False, "itemdoubleclick": False}
-    return {**place, **fixed, **more}
+    place = {"yref": "container", "yanchor": "top", "font": {"size": SMALL, "color": colour}}
+    return {**ABOVE, **place, "itemclick": False, "itemdoubleclick": False, **more}

@@ -13,7 +13,7 @@ from ..views.data import Claim, Floor
 from ..views.forest import FASTER, FLOOR, SLOWER, TRACK_PX, Forest, Row, region_name
 from ..views.forest import forest as describe
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, axis, box, figure, mark, marks, note, ratio_axis, rows_axis, track_rule
+from .drawing import ABOVE, SMALL, Layout, axis, box, figure, mark, marks, note, ratio_axis, row_notes, rows_axis, rule
 
 LEGEND_PX = 34
 FOOT_PX = 66  # tick labels and title
@@ -24,12 +24,12 @@ def forest(
 ) -> go.Figure:
     """The claim's effects with the floor of each workload. `heading`: before the name of each baseline."""
     plan = describe(claim, floors)
-    foot: Layout = {"showgrid": False, "ticks": "outside", "standoff": 10}
+    ends = plan.left, plan.right
+    foot: Layout = {"size": SMALL + 1, "showgrid": False, "ticks": "outside", "standoff": 10}
     if plan.is_ratio:
-        x_axis = ratio_axis(plan.left, plan.right, plan.title, SMALL + 1, **foot)
+        x_axis = ratio_axis(*ends, plan.title, **foot)
     else:
-        ends = [plan.left, plan.right]
-        x_axis = axis(words.label(plan.title, 80), SMALL + 1, type="linear", range=ends, nticks=6, **foot)
+        x_axis = axis(words.label(plan.title, 80), type="linear", range=ends, nticks=6, **foot)
     return figure(
         [_intervals(plan, verdict, colours) for verdict in plan.verdicts],
         height=int(plan.height + FOOT_PX + LEGEND_PX),
@@ -44,21 +44,19 @@ def forest(
 
 def _shapes(plan: Forest, colours: Palette) -> list[Layout]:
     shapes: list[Layout] = []
-    name = region_name(plan.claim)
+    name, half = region_name(plan.claim), TRACK_PX / 2
     for row in plan.rows:
-        shapes.append(box(row.y, plan.left, plan.right, TRACK_PX / 2, colours.track))
+        track: Layout = {"y0": row.y - half, "y1": row.y + half, "name": ""}
+        shapes.append(box(row.y, plan.left, plan.right, half, colours.track))
         if plan.region is not None:
             low, high = plan.ends(*plan.region)
-            shapes.append(
-                box(row.y, max(low, plan.left), min(high, plan.right), TRACK_PX / 2, colours.region, name=name)
-            )
+            shapes.append(box(row.y, max(low, plan.left), min(high, plan.right), half, colours.region, name=name))
             edges = [edge for edge in plan.region if edge is not None]
-            shapes += [track_rule(row.y, edge, colours.region_edge, "dot") for edge in edges]
+            shapes += [rule(edge, edge, colour=colours.region_edge, dash="dot", **track) for edge in edges]
         if floor := row.floor:
-            grey = (colours.floor, colours.floor_edge, FLOOR)
-            shapes.append(box(row.y, floor.low, floor.high, TRACK_PX / 2 - 3, *grey))
+            shapes.append(box(row.y, floor.low, floor.high, half - 3, colours.floor, colours.floor_edge, FLOOR))
         if plan.is_ratio:
-            shapes.append(track_rule(row.y, 1, colours.muted, "solid"))
+            shapes.append(rule(1, 1, colour=colours.muted, **track))
     for each in (name, FLOOR):  # once in the legend
         if first := next((shape for shape in shapes if shape["name"] == words.label(each, 40)), None):
             first["showlegend"] = True
@@ -66,16 +64,14 @@ def _shapes(plan: Forest, colours: Palette) -> list[Layout]:
 
 
 def _notes(plan: Forest, heading: str, colours: Palette) -> list[Layout]:
-    ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
-    notes = [note(0, y, f"{heading}<b>{words.label(name, 40)}</b>", "left", ink) for y, name in plan.headings]
+    notes = [note(0, y, f"{heading}<b>{words.label(name, 40)}</b>", colours) for y, name in plan.headings]
     for row in plan.rows:
-        above = row.y + TRACK_PX / 2 + 10
-        notes.append(note(0, above, words.label(row.effect.where, 30), "left", ink))
-        notes.append(note(1, above, words.label(row.told), "right", ink))
-    notes.append(note(1, plan.height - 8, plan.column, "right", quiet))
+        where, value = words.label(row.effect.where, 30), words.label(row.told)
+        notes += row_notes(row.y + TRACK_PX / 2 + 10, where, value, colours)
+    notes.append(note(1, plan.height - 8, plan.column, colours, quiet=True))
     if plan.is_ratio:
-        notes.append(note(0, 14 - FOOT_PX, SLOWER, "left", quiet, under=True))
-        notes.append(note(1, 14 - FOOT_PX, FASTER, "right", quiet, under=True))
+        below = {"yref": "paper", "yshift": 14 - FOOT_PX}  # pixels from the x axis
+        notes += [note(x, 0, text, colours, quiet=True) | below for x, text in ((0, SLOWER), (1, FASTER))]
     return notes
 
 
@@ -104,10 +100,8 @@ def _hover(row: Row, claim: Claim) -> str:
         words.label(effect.sides, 90),
         f"{words.label(effect.text)} · {words.label(words.look(effect.verdict).word.lower())}",
         f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
+        words.label(region_name(claim), 60) if claim.claimed else "",
+        f"{FLOOR}: {floor.low:.4f} to {floor.high:.4f}, {floor.rounds} rounds" if floor else "",
+        *(words.label(each, 70) for each in effect.warnings),
     ]
-    if claim.claimed:
-        lines.append(words.label(region_name(claim), 60))
-    if floor:
-        lines.append(f"{FLOOR}: {floor.low:.4f} to {floor.high:.4f}, {floor.rounds} rounds")
-    lines += [words.label(each, 70) for each in effect.warnings]
-    return "<br>".join(lines)
+    return "<br>".join(filter(None, lines))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from statistics import fmean
 
 import plotly.graph_objects as go
 
@@ -13,7 +15,7 @@ from .. import words
 from ..views.forest import round_step
 from ..views.memory import AMOUNTS, FRONT, HELD, Policy, Spot, percent_of
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, axis, figure, line, marks, note, ratio_axis, rows_axis
+from .drawing import ABOVE, SMALL, Layout, Mark, axis, figure, line, log_span, marks, ratio_axis, row_notes, rows_axis
 
 BAR_PX = 40  # a line of text and a bar
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon", "hexagon")
@@ -23,18 +25,16 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
     """Bars of one amount (a key of AMOUNTS) from 0, one per variant with its name and amount above it."""
     amounts: list[float | None] = [getattr(row, field) for row in rows]
-    largest = max((amount for amount in amounts if amount is not None), default=0.0)
+    largest = max((amount or 0.0 for amount in amounts), default=0.0)
     divisor, unit = words.byte_unit(largest)
     step = round_step(largest / divisor)
     ticks = [step * k for k in range(6) if step * k * divisor <= largest]
     height = BAR_PX * len(rows)
     middles = [height - BAR_PX * (place + 1) + 8 for place in range(len(rows))]
-    ink = (colours.text, colours.page)
     notes: list[Layout] = []
     hovers = []
     for y, row, amount in zip(middles, rows, amounts, strict=True):
-        notes.append(note(0, y + 17, words.label(row.variant, 30), "left", ink))
-        notes.append(note(1, y + 17, words.size(amount), "right", ink))
+        notes += row_notes(y + 17, words.label(row.variant, 30), words.size(amount), colours)
         exact = f" ({amount:,.0f} bytes)" if amount is not None else f"<br>{words.label(row.reason or '', 90)}"
         hovers.append(f"<b>{words.label(row.variant)}</b><br>{AMOUNTS[field]}: {words.size(amount)}{exact}")
     bar = go.Bar(
@@ -73,79 +73,60 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     spread = max(amounts) - min(amounts)
     air = 0.12 * spread or 0.1 * max(amounts) or 1.0
     left, right = max(min(amounts) - air, -air), max(amounts) + air
-    places = side_by_side(spots, right - left)
-    ends = [(spot.timing.low, spot.timing.ratio, spot.timing.high) for spot in spots]
-    logs = [math.log(end) for three in ends for end in three if end]
-    room = max(0.08 * (max(logs) - min(logs)), 0.01)
-    bottom, top = math.exp(min(logs) - room), math.exp(max(logs) + room)
-    front = sorted((x, spot.timing.ratio) for x, spot in zip(places, spots, strict=True) if spot.rank == FRONT)
+    timings = [spot.timing for spot in spots]
+    bottom, top = log_span([math.log(end) for t in timings for end in (t.low, t.ratio, t.high) if end], 0.08, 0.01)
+    dots: dict[bool, dict[int, Mark]] = {True: {}, False: {}}
+    for number, (x, spot) in enumerate(zip(side_by_side(spots, right - left), spots, strict=True), 1):
+        ends = spot.timing.low or bottom, spot.timing.high or top
+        dots[spot.rank == FRONT][number] = (x, spot.timing.ratio or 1.0, *ends, _spot_text(number, spot, baseline))
     traces = []
-    if len(front) > 1:
-        x, y = zip(*front, strict=True)
+    if len(dots[True]) > 1:
+        x, y = zip(*sorted(dot[:2] for dot in dots[True].values()), strict=True)
         traces.append(line(x, y, colours.muted, style={"dash": "dot", "shape": "hv"}, name="front"))
-    for on_front in (True, False):
-        chosen = [number for number, spot in enumerate(spots, 1) if (spot.rank == FRONT) is on_front]
-        if chosen:
-            traces.append(_dots(chosen, spots, places, (bottom, top), baseline, on_front, colours))
-    grid: Layout = {"gridcolor": colours.rule, "ticks_at": _byte_ticks(max(left, 0.0), right, divisor)}
+    traces += [_dots(chosen, on_front, colours) for on_front, chosen in dots.items() if chosen]
+    ticks = _byte_ticks(max(left, 0.0), right, divisor)
     name = f"speed-up over {words.label(baseline, 24)} (log)"
     return figure(
         traces,
         height=440,
         margin=(8, 8, 34, 8),
-        xaxis=axis(f"{words.label(title, 60)} ({unit})", range=[left, right], **grid),
+        xaxis=axis(f"{words.label(title, 60)} ({unit})", range=[left, right], ticks_at=ticks, gridcolor=colours.rule),
         yaxis=ratio_axis(bottom, top, name, gridcolor=colours.rule),
         legend=ABOVE,
     )
 
 
-def _dots(
-    numbers: Sequence[int],
-    spots: Sequence[Spot],
-    places: Sequence[float],
-    edges: tuple[float, float],
-    baseline: str,
-    on_front: bool,
-    colours: Palette,
-) -> go.Scatter:
-    """The dots on the front, filled, or those behind it."""
+def _dots(dots: Mapping[int, Mark], on_front: bool, colours: Palette) -> go.Scatter:
+    """The dots on the front, filled, or those behind it, by number."""
     colour = colours.verdict["blue" if on_front else "gray"]
-    fill = colour if on_front else colours.page
-    rows = []
-    for number in numbers:
-        spot, (bottom, top) = spots[number - 1], edges
-        ends = spot.timing.low or bottom, spot.timing.high or top
-        rows.append((places[number - 1], spot.timing.ratio or 1.0, *ends, _spot_text(number, spot, baseline)))
     return marks(
-        rows,
+        dots.values(),
         colour=colour,
         name="on the front" if on_front else "behind the front",
         thickness=1.5,
         cap=5,
         mode="markers+text",
-        text=[str(number) for number in numbers],
+        text=list(map(str, dots)),
         textfont={"size": SMALL, "color": colours.page if on_front else colours.text},
-        marker={"size": 20, "color": fill, "line": {"width": 2, "color": colour}},
+        marker={"size": 20, "color": colour if on_front else colours.page, "line": {"width": 2, "color": colour}},
     )
 
 
 def side_by_side(spots: Sequence[Spot], width: float) -> list[float]:
-    """Where each dot stands on an axis of `width` bytes: at its amount, but beside those it would cover."""
-    order = sorted(range(len(spots)), key=lambda place: spots[place].amount)
+    """Where each dot lies on an axis of `width` bytes: at its amount, but beside those it would cover."""
+    places = [spot.amount for spot in spots]
     groups: list[list[int]] = []
-    for place in order:
-        if groups and spots[place].amount - spots[groups[-1][-1]].amount < 0.03 * width:
-            groups[-1].append(place)
+    for index in sorted(range(len(spots)), key=places.__getitem__):
+        if groups and places[index] - places[groups[-1][-1]] < 0.03 * width:
+            groups[-1].append(index)
         else:
-            groups.append([place])
-    found = [spot.amount for spot in spots]
-    for group in groups:
-        middle = sum(spots[place].amount for place in group) / len(group)
+            groups.append([index])
+    for group in (group for group in groups if len(group) > 1):
+        middle = fmean(places[index] for index in group)
         step = min(0.045, 0.6 / len(group)) * width
-        if len(group) > 1:
-            for index, place in enumerate(sorted(group)):
-                found[place] = middle + (index - (len(group) - 1) / 2) * step
-    return found
+        for order, index in enumerate(sorted(group)):
+            places[index] = middle + (order - (len(group) - 1) / 2) * step
+    return places
 
 
 def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:
@@ -167,45 +148,39 @@ def _spot_text(number: int, spot: Spot, baseline: str) -> str:
 
 def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> go.Figure:
     """Bytes of one kind (a key of HELD) over the number of lengths: dots measured, lines computed from the policy."""
-    amounts = [
-        size
-        for one in sweeps
-        for step in one.steps
-        for size in (step.measured.get(kind), step.computed.get(kind))
-        if size
-    ]
-    divisor, unit = words.byte_unit(max(amounts, default=0.0))
-    inks = list(colours.verdict.values())
+    steps = [step for one in sweeps for step in one.steps]
+    most = max(
+        [size for step in steps for size in (step.measured.get(kind), step.computed.get(kind)) if size], default=1.0
+    )
+    divisor, unit = words.byte_unit(most)
     traces = []
-    labels = {step.lengths: str(step.lengths) for one in sweeps for step in one.steps}
-    for place, one in enumerate(sweeps):
-        ink, name = inks[(place * 5 + 5) % len(inks)], words.label(one.variant, 40)
-        computed = [step for step in one.steps if kind in step.computed]
-        measured = [step for step in one.steps if kind in step.measured]
-        dash = DASHES[place % len(DASHES)]
+    inks = cycle(reversed(list(colours.verdict.values())))
+    for one, ink, symbol, dash in zip(sweeps, inks, cycle(SYMBOLS), cycle(DASHES), strict=False):
+        name = words.label(one.variant, 40)
+        computed = {step.lengths: step.computed[kind] for step in one.steps if kind in step.computed}
+        measured = {step.lengths: step.measured[kind] for step in one.steps if kind in step.measured}
         if computed:
-            x, y = zip(*((step.lengths, step.computed[kind]) for step in computed), strict=True)
+            x, y = list(computed), list(computed.values())
             traces.append(line(x, y, ink, 2, style={"dash": dash}, name=f"{name}, computed"))
-        hovers = [
-            f"<b>{name}</b><br>{step.lengths} lengths: {words.size(step.measured[kind])}"
-            f" ({step.measured[kind]:,.0f} bytes)<br>{percent_of(step.measured[kind], one.weights_bytes)}"
-            for step in measured
-        ]
         traces.append(
             go.Scatter(
-                x=[step.lengths for step in measured],
-                y=[step.measured[kind] for step in measured],
+                x=list(measured),
+                y=list(measured.values()),
                 mode="markers" if computed else "lines+markers",
-                marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": ink},
+                marker={"symbol": symbol, "size": 9, "color": ink},
                 line={"color": ink, "width": 1, "dash": dash},
                 name=f"{name}, measured",
-                hovertext=hovers,
+                hovertext=[
+                    f"<b>{name}</b><br>{lengths} lengths: {words.size(size)} ({size:,.0f} bytes)<br>"
+                    f"{percent_of(size, one.weights_bytes)}"
+                    for lengths, size in measured.items()
+                ],
                 hoverinfo="text",
             )
         )
+    labels = {step.lengths: str(step.lengths) for step in steps}
     name = f"{HELD[kind]} ({unit})" if len(HELD[kind]) < 24 else unit
     grid: Layout = {"gridcolor": colours.rule}
-    most = max(amounts, default=1.0)
     return figure(
         traces,
         height=360 + 20 * len(sweeps),
@@ -220,13 +195,11 @@ def policies_text(sweeps: Sequence[Policy], kind: str) -> str:
     """First and last step of every sweep in words."""
     parts = []
     for one in sweeps:
-        steps = [step for step in one.steps if kind in step.measured]
-        if steps:
-            first, last = steps[0], steps[-1]
-            parts.append(
-                f"{one.variant} {words.size(first.measured[kind])} after {first.lengths} and "
-                f"{words.size(last.measured[kind])} after {last.lengths} lengths"
-            )
+        held = [
+            f"{words.size(step.measured[kind])} after {step.lengths}" for step in one.steps if kind in step.measured
+        ]
+        if held:
+            parts.append(f"{one.variant} {held[0]} and {held[-1]} lengths")
     return f"{HELD[kind]} held: {'; '.join(parts) or 'nothing measured'}."
 
 

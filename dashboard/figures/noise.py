@@ -15,10 +15,16 @@ from llama_workbench.harness.store.schema import Control
 from .. import words
 from ..views.noise import smallest, smallest_by_workload
 from .colours import LIGHT, Palette
-from .drawing import Layout, axis, box, figure, legend, line, marks, note, ratio_axis, rows_axis, rule
+from .drawing import Layout, axis, box, figure, legend, line, marks, ratio_axis, row_notes, rows_axis, rule
 
 MOST_POINTS = 3000
 BIN, MOST_BINS = 10, 100  # rounds in a point of the line, at least; points
+
+ROW_PX = 38  # a line of text and a track
+TRACK_PX = 16
+FOOT_PX = 58
+LEGEND_PX = 30
+KINDS = {"aa": ("entered twice", "circle"), "copy": ("identical copy", "diamond")}
 
 
 def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
@@ -28,7 +34,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
     bins = np.arange(len(frame)) // max(BIN, math.ceil(len(frame) / MOST_BINS))
     middle = frame.groupby(bins)[["order", "relative"]].median()
     percent = 100 * (shown["relative"].to_numpy(np.float64) - 1)
-    columns = (shown["workload"], shown["variant"], shown["seconds"], percent)
+    columns = zip(shown["workload"], shown["variant"], shown["seconds"], percent, strict=True)
     rounds = go.Scatter(
         name="a round",
         x=shown["order"],
@@ -38,44 +44,32 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
         hovertext=[
             f"<b>{words.label(workload)}</b><br>{words.label(variant)}"
             f"<br>{value:+.1f} %, after {second:.0f} s of samples"
-            for workload, variant, second, value in zip(*columns, strict=True)
+            for workload, variant, second, value in columns
         ],
         hoverinfo="text",
     )
     heights = 100 * (middle["relative"] - 1)
     median = line(middle["order"], heights, colours.sides[1], 2, name="median of neighbouring rounds")
     grid: Layout = {"gridcolor": colours.rule}
-    y_axis = axis("time of a call over its median [%]", tickformat="+.0f", zerolinecolor=colours.muted, **grid)
+    zero: Layout = {"zeroline": True, "zerolinecolor": colours.muted}
     return figure(
         [rounds, median],
         height=320,
         margin=(5, 12, 30, 46),
         xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),
-        yaxis=y_axis | {"zeroline": True},
+        yaxis=axis("time of a call over its median [%]", tickformat="+.0f", **zero, **grid),
         legend=legend(colours.text),
     )
 
 
 def drift_text(frame: pd.DataFrame) -> str:
     """The rounds in words."""
-    if frame.empty:
-        return "No rounds."
     low, high = (100 * (end - 1) for end in frame["relative"].quantile([0.05, 0.95]))
     worst = frame.sort_values("relative").iloc[-1]
     return (
         f"{len(frame)} rounds of the same code: nine in ten lie between {low:+.1f} % and {high:+.1f} % of their "
         f"workload's median; the slowest is {100 * (worst['relative'] - 1):+.0f} % on {worst['workload']}."
     )
-
-
-# -- controls ----------------------------------------------------------------------------------------------------------
-
-ROW_PX = 38  # a line of text and a track
-TRACK_PX = 16
-FOOT_PX = 58
-LEGEND_PX = 30
-
-KINDS = {"aa": ("entered twice", "circle"), "copy": ("identical copy", "diamond")}
 
 
 def controls_forest(controls: Sequence[Control], colours: Palette = LIGHT) -> go.Figure:
@@ -88,14 +82,13 @@ def controls_forest(controls: Sequence[Control], colours: Palette = LIGHT) -> go
     tracks = {workload: height - ROW_PX * place - 28 for place, workload in enumerate(sizes)}
     several = len(known) > len(sizes)
     rows = [(tracks[one.workload] + several * (4 if one.kind == "aa" else -4), one) for one in known]
-    ink, quiet = (colours.text, colours.page), (colours.muted, colours.page)
     shapes, notes = list[Layout](), list[Layout]()
     fired_on = {one.workload for one in known if one.fired}
     for workload, y in tracks.items():
         shapes.append(box(y, left, right, TRACK_PX / 2, colours.track))
         alarm = " <b>fired</b>" if workload in fired_on else ""
-        notes.append(note(0, y + 17, f"{words.label(workload, 28)}{alarm}", "left", ink))
-        notes.append(note(1, y + 17, f"±{100 * sizes[workload]:.2g} %", "right", quiet))
+        name, size = f"{words.label(workload, 28)}{alarm}", f"±{100 * sizes[workload]:.2g} %"
+        notes += row_notes(y + 17, name, size, colours, quiet=True)
     kinds = product(KINDS, (False, True))
     groups = [[(y, one) for y, one in rows if (one.kind, one.fired) == kind] for kind in kinds]
     return figure(

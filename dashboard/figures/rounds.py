@@ -10,10 +10,7 @@ import plotly.graph_objects as go
 from .. import words
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, mark, marks, ratio_axis, rule
-
-HEIGHT_PX = 360
-NEAR = 1.0  # a claimed range is drawn where it begins no further from the rounds than this many times their span
+from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
 
 
 def paired_rounds(
@@ -61,9 +58,9 @@ def paired_rounds(
         )
     return figure(
         traces,
-        height=HEIGHT_PX,
+        height=360,
         margin=(8, 8, 8, 8),
-        shapes=_shapes(paired, claimed, (low, high), (bottom, top), bool(beyond), colours),
+        shapes=_shapes(paired, claimed, (None, None) if beyond else (low, high), (bottom, top), colours),
         annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
         xaxis=axis(
             "round, in the order of measuring",
@@ -79,25 +76,22 @@ def paired_rounds(
 
 
 def _shapes(
-    paired: Paired,
-    claimed: str,
-    region: tuple[float | None, float | None],
-    ends: tuple[float, float],
-    beyond: bool,
-    colours: Palette,
+    paired: Paired, claimed: str, region: tuple[float | None, float | None], ends: tuple[float, float], colours: Palette
 ) -> list[Layout]:
-    """The line at 1, the median of the rounds, and the claimed region where it lies within the picture."""
+    """The line at 1, the median of the rounds, and the claimed region within the picture's ends."""
     (low, high), (bottom, top) = region, ends
-    shapes = [_across(1.0, colours.muted, "solid")]
-    if paired.median is not None:
-        median = _across(paired.median, colours.sides[1], "dash") | {"name": "median of the rounds", "showlegend": True}
-        median["line"]["width"] = 1.5
-        shapes.append(median)
-    if not beyond and (low is not None or high is not None):
+    across: Layout = {"x0": 0, "x1": 1, "xref": "paper"}
+    middle = float(np.median(paired.ratios))
+    median = rule(y0=middle, y1=middle, colour=colours.sides[1], dash="dash", **across)
+    median |= {"name": "median of the rounds", "showlegend": True}
+    median["line"]["width"] = 1.5
+    shapes = [rule(y0=1, y1=1, colour=colours.muted, **across), median]
+    if low is not None or high is not None:
         inside = max(low or 0, bottom), min(high or math.inf, top)
         named: Layout = {"xref": "paper", "name": words.label(claimed, 40), "showlegend": True}
         shapes.append(area(0, 1, *inside, colours.region, **named))
-        shapes += [_across(edge, colours.region_edge, "dot") for edge in (low, high) if edge and bottom < edge < top]
+        edges = [edge for edge in (low, high) if edge and bottom < edge < top]
+        shapes += [rule(y0=edge, y1=edge, colour=colours.region_edge, dash="dot", **across) for edge in edges]
     return shapes
 
 
@@ -107,11 +101,11 @@ def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
     if not known.any():
         return []
     x = np.arange(1, len(paired.ratios) + 1)[known]
-    band = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
-    filled = {"fill": "tonexty", "fillcolor": colours.floor, "name": "interval so far"}
+    edge: Layout = {"colour": colours.floor, "width": 0, "style": {"shape": "hv"}}
+    filled: Layout = {"fill": "tonexty", "fillcolor": colours.floor, "name": "interval so far"}
     return [
-        go.Scatter(x=x, y=paired.highs[known], showlegend=False, **band),
-        go.Scatter(x=x, y=paired.lows[known], **filled, **band),
+        line(x, paired.highs[known], showlegend=False, **edge),
+        line(x, paired.lows[known], **filled, **edge),
         line(x, paired.estimates[known], colours.text, 1.5, name="estimate so far", showlegend=False),
     ]
 
@@ -123,44 +117,28 @@ def in_words(paired: Paired, baseline: str, variant: str, workload: str) -> str:
     least, most = float(paired.ratios.min()), float(paired.ratios.max())
     return (
         f"Paired rounds of {variant} against {baseline} on {workload}: {len(paired.ratios)} rounds from {least:.3f}× "
-        f"to {most:.3f}×, median {paired.median:.3f}×, after all of them "
-        f"{paired.text}."
+        f"to {most:.3f}×, median {paired.median:.3f}×, after all of them {paired.text}."
     )
 
 
 def _span(paired: Paired, low: float | None, high: float | None) -> tuple[float, float, str]:
     """Ends of the axis, and where a claimed region lies that is too far away to be drawn: "above", "below" or ""."""
-    shown = [1.0, *paired.ratios.tolist(), *(end for end in (paired.low, paired.high) if end)]
-    least, most = math.log(min(shown)), math.log(max(shown))
-    reach = max(most - least, 0.01)
-    beyond = ""
-    if low is not None and math.log(low) > most + NEAR * reach:
+    shown = [1.0, *paired.ratios.tolist(), paired.low, paired.high]
+    logs = [math.log(ratio) for ratio in shown if ratio]
+    reach = max(max(logs) - min(logs), 0.01)  # a claimed range is far away where it begins beyond another such span
+    nearest, farthest = min(logs) - reach, max(logs) + reach
+    if low is not None and math.log(low) > farthest:
         beyond = "above"
-    elif high is not None and math.log(high) < least - NEAR * reach:
+    elif high is not None and math.log(high) < nearest:
         beyond = "below"
     else:
-        for edge in (low, high):
-            if edge is not None and least - NEAR * reach <= math.log(edge) <= most + NEAR * reach:
-                least, most = min(least, math.log(edge)), max(most, math.log(edge))
-    air = 0.08 * max(most - least, 0.01)
-    return math.exp(least - air), math.exp(most + air), beyond
-
-
-def _across(y: float, colour: str, dash: str) -> Layout:
-    return rule(0, 1, y, y, colour, dash, xref="paper")
+        beyond = ""
+        edges = [math.log(edge) for edge in (low, high) if edge is not None]
+        logs += [edge for edge in edges if nearest <= edge <= farthest]
+    return *log_span(logs, 0.08, 0.0008), beyond
 
 
 def _arrow(beyond: str, claimed: str, colours: Palette) -> Layout:
-    mark, edge = ("▲", "top") if beyond == "above" else ("▼", "bottom")
-    return {
-        "x": 0.01,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": 1 if edge == "top" else 0,
-        "yref": "paper",
-        "yanchor": edge,
-        "text": f"{mark} {words.label(claimed, 40)}, {beyond} this picture",
-        "showarrow": False,
-        "bgcolor": colours.page,
-        "font": {"size": SMALL, "color": colours.text},
-    }
+    arrow, y, edge = ("▲", 1, "top") if beyond == "above" else ("▼", 0, "bottom")
+    text = f"{arrow} {words.label(claimed, 40)}, {beyond} this picture"
+    return note(0, y, text, colours) | {"x": 0.01, "yref": "paper", "yanchor": edge}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -11,47 +11,37 @@ from .. import words
 from ..views.data import Floor
 from ..views.scaling import AXES, Cost, Series, sweep
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, Layout, area, axis, figure, mark, marks, ratio_axis, rule
+from .drawing import ABOVE, Layout, Mark, area, axis, figure, log_span, mark, marks, ratio_axis, rule
 
-HEIGHT = 380
+Point = tuple[bool, *Mark]
+"""Whether it is settled, and its mark."""
 
 
 def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT) -> go.Figure:
     """The effect over log size: points with intervals (hollow where not settled), the claimed region, the line at 1,
     each point's A/A floor, and the bracket in which the effect crosses the region's edge."""
-    left, right = _ends([point.size for point in series.points])
-    known = [1.0, series.low, series.high]
-    for point in series.points:
-        known += [point.effect.value, point.effect.low, point.effect.high]
-        if floor := floors.get(point.effect.workload):
-            known += [floor.low, floor.high]
-    logs = [math.log(value) for value in known if value]
-    air = max(0.06 * (max(logs) - min(logs)), 0.003)
-    bottom, top = math.exp(min(logs) - air), math.exp(max(logs) + air)
-    boxes = [(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge)]
-    for point in series.points:
-        if floor := floors.get(point.effect.workload):
-            around = (point.size / 1.13, point.size * 1.13, floor.low, floor.high)
-            boxes.append((*around, colours.floor, colours.floor_edge))
-    shapes = [area(*each) for each in boxes]
+    left, right = _ends(series)
+    grey = [(point.size, floor) for point in series.points if (floor := floors.get(point.effect.workload))]
+    known = [1.0, series.low, series.high, *(end for _, floor in grey for end in (floor.low, floor.high))]
+    known += [end for point in series.points for end in (point.effect.value, point.effect.low, point.effect.high)]
+    bottom, top = log_span([math.log(value) for value in known if value], 0.06, 0.003)
+    shapes = [area(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge)]
+    for size, floor in grey:
+        shapes.append(area(size / 1.13, size * 1.13, floor.low, floor.high, colours.floor, colours.floor_edge))
     for each in shapes:
         each["line"]["dash"] = "dot"
     shapes.append(rule(left, right, 1, 1, colours.muted))
     edges = [edge for crossing in sweep(series).crossings for edge in (crossing.low, crossing.high)]
     dashes = {"line": {"color": colours.verdict["violet"], "width": 2, "dash": "dash"}}
     shapes += [rule(edge, edge, bottom, top, "") | dashes for edge in edges]
-    traces = []
-    for settled, name, symbol in ((True, "settled", "circle"), (False, "not settled", "circle-open")):
-        chosen = [point for point in series.points if point.settled is settled and point.effect.value]
-        if chosen:
-            rows = []
-            for point in chosen:
-                effect = point.effect
-                hover = f"<b>{words.label(effect.workload, 60)}</b><br>{words.label(effect.text)}<br>"
-                hover += f"{effect.rounds} rounds, {name}"
-                rows.append((point.size, effect.value or 1.0, effect.low or bottom, effect.high or top, hover))
-            traces.append(_points(rows, name, symbol, colours))
-    return _figure(traces, shapes, series, (left, right), ratio_axis(bottom, top, "speed-up (log)"), colours)
+    rows: list[Point] = []
+    for point in series.points:
+        if (effect := point.effect).value:
+            hover = f"<b>{words.label(effect.workload, 60)}</b><br>{words.label(effect.text)}<br>{effect.rounds} rounds"
+            ends = effect.low or bottom, effect.high or top
+            rows.append((point.settled, point.size, effect.value, *ends, hover))
+    traces = _traces(rows, ("settled", "not settled"), colours)
+    return _figure(traces, shapes, series, ratio_axis(bottom, top, "speed-up (log)"), colours)
 
 
 def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
@@ -67,7 +57,6 @@ def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
 
 def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT) -> go.Figure:
     """Microseconds a call that the baseline takes longer, over log size: linear near 0, logarithmic beyond."""
-    left, right = _ends([cost.size for cost in costs])
     known = [cost for cost in costs if cost.us is not None]
     finite = [abs(end) for cost in known for end in (cost.us, cost.low, cost.high) if end is not None]
     knee = min((abs(cost.us or 0) for cost in known if cost.us), default=1.0)
@@ -76,26 +65,18 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
         return math.asinh(us / knee)
 
     most = bent(max(finite, default=1.0)) * 1.08
-    traces = []
-    for settled, name, symbol in ((True, "sign settled", "circle"), (False, "sign not settled", "circle-open")):
-        chosen = [cost for cost in known if cost.signed is settled]
-        if chosen:
-            rows = []
-            for cost in chosen:
-                low = -most if cost.low is None else bent(cost.low)
-                high = most if cost.high is None else bent(cost.high)
-                hover = f"{cost_text(cost)}<br>{cost.rounds} rounds, {name}"
-                rows.append((cost.size, bent(cost.us or 0), low, high, hover))
-            traces.append(_points(rows, name, symbol, colours))
+    rows: list[Point] = []
+    for cost in known:
+        low = -most if cost.low is None else bent(cost.low)
+        high = most if cost.high is None else bent(cost.high)
+        hover = f"{cost_text(cost)}<br>{cost.rounds} rounds"
+        rows.append((cost.signed, cost.size, bent(cost.us or 0), low, high, hover))
+    traces = _traces(rows, ("sign settled", "sign not settled"), colours)
     powers = [10.0**power for power in range(-2, 8) if knee <= 10.0**power <= max(finite, default=1.0) * 1.1]
     step = 1 if len(powers) <= 4 else 2
     values = [0.0, *(sign * power for power in powers[::step] for sign in (1, -1))]
-    y_axis = axis(
-        "µs a call",
-        range=[-most, most],
-        ticks_at={bent(value): f"{value:,.10g}" for value in values},
-    )
-    return _figure(traces, [rule(left, right, 0, 0, colours.muted)], series, (left, right), y_axis, colours)
+    y_axis = axis("µs a call", range=[-most, most], ticks_at={bent(value): f"{value:,.10g}" for value in values})
+    return _figure(traces, [rule(*_ends(series), 0, 0, colours.muted)], series, y_axis, colours)
 
 
 def microseconds_text(series: Series, costs: Sequence[Cost]) -> str:
@@ -113,30 +94,30 @@ def cost_text(cost: Cost) -> str:
     return words.plain_interval(cost.us, cost.low, cost.high, "µs")
 
 
-def _points(
-    rows: Iterable[tuple[float, float, float, float, str]], name: str, symbol: str, colours: Palette
-) -> go.Scatter:
+def _traces(points: Sequence[Point], names: tuple[str, str], colours: Palette) -> list[go.Scatter]:
+    """Filled marks for what is settled, hollow ones for what is not; `names`: of both in the legend."""
     blue = colours.verdict["blue"]
-    return marks(rows, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True)
+    traces = []
+    for settled, name, symbol in zip((True, False), names, ("circle", "circle-open"), strict=True):
+        chosen = [point for point in points if point[0] is settled]
+        rows = [(place, value, low, high, f"{hover}, {name}") for _, place, value, low, high, hover in chosen]
+        if rows:
+            traces.append(marks(rows, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True))
+    return traces
 
 
 def _figure(
-    traces: Sequence[go.Scatter],
-    shapes: Sequence[Layout],
-    series: Series,
-    ends: tuple[float, float],
-    y_axis: Layout,
-    colours: Palette,
+    traces: list[go.Scatter], shapes: list[Layout], series: Series, y_axis: Layout, colours: Palette
 ) -> go.Figure:
     return figure(
-        list(traces),
-        height=HEIGHT,
+        traces,
+        height=380,
         margin=(8, 8, 34, 8),
-        shapes=list(shapes),
+        shapes=shapes,
         xaxis=axis(
             f"{AXES[series.axis]}, log",
             type="log",
-            range=[math.log10(end) for end in ends],
+            range=[math.log10(end) for end in _ends(series)],
             ticks_at={point.size: f"{point.size:,.0f}" for point in series.points},
             showgrid=False,
             ticks="outside",
@@ -146,5 +127,6 @@ def _figure(
     )
 
 
-def _ends(sizes: Sequence[float]) -> tuple[float, float]:
-    return min(sizes) / 1.5, max(sizes) * 1.5
+def _ends(series: Series) -> tuple[float, float]:
+    """The sizes at the ends of the axis; points are in ascending order."""
+    return series.points[0].size / 1.5, series.points[-1].size * 1.5

@@ -1,16 +1,15 @@
 """Sampled profiles as pictures: time by frame, outermost on top; one profile, or the difference of two.
 
-What the canvas (flame.js) draws: columns of numbers, one place for each box, callers before what they
-call; `payload` packs them. All times and errors are computed here; the canvas adds none but the sum of what a search
-found.
+What the canvas (flame.js) draws: columns of numbers, one place for each box, callers before what they call; `payload`
+packs them. All times and errors are computed here; the canvas adds none but the sum of what a search found.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ _NEUTRAL = len(KINDS) + STEPS
 
 @dataclass(frozen=True)
 class Picture:
-    """One flamegraph as the canvas takes it, and what stands beside it."""
+    """One flamegraph as the canvas takes it, and what is said beside it."""
 
     drawn: dict[str, Any]
     least_share: float  # of a box that is drawn
@@ -39,24 +38,16 @@ class Picture:
     legend: tuple[tuple[int, bool, str], ...]  # fill, whether striped, and what it means
 
 
-@dataclass
-class _Columns:
-    """The boxes of a picture; `times` has, for each profile, the time in ms and its standard error."""
-
-    sides: int
-    names: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)
-    columns: dict[str, list[Any]] = field(default_factory=dict)
-
-    def add(self, name: str, place: str, **numbers: float) -> None:
-        numbers["name"] = self.names.setdefault(name, len(self.names))
-        numbers["place"] = self.places.setdefault(place, len(self.places))
-        for column, number in numbers.items():
-            self.columns.setdefault(column, []).append(number)
-
-    def drawn(self) -> dict[str, Any]:
-        names, places = list(self.names), list(self.places)
-        return {"names": names, "places": places, "columns": list(self.columns), **self.columns}
+@dataclass(frozen=True)
+class _Box:
+    level: int
+    frame: Frame
+    name: str
+    place: str
+    is_line: bool
+    counts: Counts
+    start: float  # of the full width
+    width: float
 
 
 def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
@@ -72,33 +63,28 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     pruned, least_share = prune(profile.root)
     shown, shell = without_shell(pruned)
     full_ns = max(scale.median_ns, widest_ns or 0.0)
-    columns = _Columns(1)
-    for box in _boxes(shown, [scale], full_ns):
+
+    def numbers(box: _Box) -> dict[str, float]:
         [count] = box.counts
         own = count if box.is_line else box.frame.own[0]
-        fill = list(KINDS).index(kind(box.frame)) if box.level else _UNCOLOURED
-        columns.add(
-            box.name,
-            box.place,
-            level=box.level,
-            x=box.start,
-            w=box.width,
-            fill=fill,
-            share=count / scale.samples,
-            own=own / scale.samples,
-            time=_ms(scale.time_ns(count)),
-            error=_ms(scale.error_ns(count)),
-        )
-    found = {kind(frame) for level, frame in shown.walk() if level}
-    drawn = columns.drawn() | {
+        return {
+            "fill": list(KINDS).index(kind(box.frame)),
+            "share": count / scale.samples,
+            "own": own / scale.samples,
+            "time": scale.time_ns(count) / 1e6,
+            "error": scale.error_ns(count) / 1e6,
+        }
+
+    drawn = _columns(_boxes(shown, [scale], full_ns), numbers) | {
         "title": profile.row.variant,
         "sides": [profile.row.variant],
         "samples": [scale.samples],
-        "totals": [_ms(scale.median_ns) if profile.scale else None],
+        "totals": [scale.median_ns / 1e6 if profile.scale else None],
         "scale": f"full width = {words.milliseconds(full_ns)} a call" if profile.scale else "full width = all samples",
         "alt": flamegraph_text(profile),
     }
-    legend = tuple((index, False, text) for index, (name, text) in enumerate(KINDS.items()) if name in found)
+    kinds = {kind(frame) for level, frame in shown.walk() if level}
+    legend = tuple((index, False, text) for index, (name, text) in enumerate(KINDS.items()) if name in kinds)
     return Picture(drawn, least_share, tuple(shell), legend)
 
 
@@ -108,52 +94,62 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
     `merged`: `tree.merge` of their trees, where that is known. Boxes below two standard errors are grey. Raises
     ValueError where `reason_against` has one.
     """
-    if before.root is None or after.root is None or before.scale is None or after.scale is None:
-        raise ValueError("two profiles with the time of a call are needed")
-    scales = (before.scale, after.scale)
+    scales = scales_of(before, after)
     merged = merged or merge(before.root, after.root)
     pruned, least_share = prune(merged, weight=lambda counts: time_ns(counts, scales))
     shown, shell = without_shell(pruned)
     full_ns = time_ns(shown.counts, scales)
     limit_ns = colour_limit_ns(shown, scales)
-    columns = _Columns(2)
-    for box in _boxes(shown, scales, full_ns):
+
+    def numbers(box: _Box) -> dict[str, float]:
         change = delta(box.counts, scales)
         step = 0
         if change.sure:
             strength = min(1.0, abs(change.ns) / limit_ns) if limit_ns else 1.0
             step = max(1, round(STEPS * strength)) * (1 if change.ns > 0 else -1)
-        columns.add(
-            box.name,
-            box.place,
-            level=box.level,
-            x=box.start,
-            w=box.width,
-            fill=_NEUTRAL + step if box.level else _UNCOLOURED,
-            only=-1 if change.only is None else change.only,
-            sure=int(change.sure),
-            delta=_ms(change.ns),
-            deltaError=_ms(change.error_ns),
-            time=_ms(scales[0].time_ns(box.counts[0])),
-            error=_ms(scales[0].error_ns(box.counts[0])),
-            time2=_ms(scales[1].time_ns(box.counts[1])),
-            error2=_ms(scales[1].error_ns(box.counts[1])),
-        )
-    drawn = columns.drawn() | {
-        "title": f"{after.row.variant} less {before.row.variant}",
-        "sides": [before.row.variant, after.row.variant],
+        return {
+            "fill": _NEUTRAL + step,
+            "only": -1 if change.only is None else change.only,
+            "sure": int(change.sure),
+            "delta": change.ns / 1e6,
+            "deltaError": change.error_ns / 1e6,
+            "time": scales[0].time_ns(box.counts[0]) / 1e6,
+            "error": scales[0].error_ns(box.counts[0]) / 1e6,
+            "time2": scales[1].time_ns(box.counts[1]) / 1e6,
+            "error2": scales[1].error_ns(box.counts[1]) / 1e6,
+        }
+
+    first, second = before.row.variant, after.row.variant
+    drawn = _columns(_boxes(shown, scales, full_ns), numbers) | {
+        "title": f"{second} less {first}",
+        "sides": [first, second],
         "samples": [scale.samples for scale in scales],
-        "totals": [_ms(scale.median_ns) for scale in scales],
+        "totals": [scale.median_ns / 1e6 for scale in scales],
         "scale": f"full width = {words.milliseconds(full_ns)}, the mean of both sides",
         "alt": difference_text(before, after, merged),
     }
     legend = (
-        (_NEUTRAL + STEPS, False, f"+ more time in {after.row.variant}"),
-        (_NEUTRAL - STEPS, False, f"− less time in {after.row.variant}"),
+        (_NEUTRAL + STEPS, False, f"+ more time in {second}"),
+        (_NEUTRAL - STEPS, False, f"− less time in {second}"),
         (_NEUTRAL, False, "≈ within two standard errors"),
         (_NEUTRAL, True, "striped: only on one side"),
     )
     return Picture(drawn, least_share, tuple(shell), legend)
+
+
+def _columns(boxes: Iterable[_Box], numbers: Callable[[_Box], dict[str, float]]) -> dict[str, Any]:
+    """The boxes as columns: where they lie, and their `numbers`. A name or a place is its index in a list of texts."""
+    names: dict[str, int] = {}
+    places: dict[str, int] = {}
+    rows = []
+    for box in boxes:
+        row = {"level": box.level, "x": box.start, "w": box.width, **numbers(box)}
+        row["name"] = names.setdefault(box.name, len(names))
+        row["place"] = places.setdefault(box.place, len(places))
+        rows.append(row)
+    rows[0]["fill"] = _UNCOLOURED
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {"names": list(names), "places": list(places), "columns": list(columns), **columns}
 
 
 def payload(pictures: Sequence[Picture], find: str = "") -> dict[str, Any]:
@@ -184,36 +180,27 @@ def _inks(palette: Palette) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class _Box:
-    level: int
-    frame: Frame
-    name: str
-    place: str
-    is_line: bool
-    counts: Counts
-    start: float  # of the full width
-    width: float
-
-
 def _boxes(root: Frame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Box]:
     """Every frame, and below those that ran several lines of their own those lines: callers first, most time first."""
-    coming = [_Box(0, root, "", _place(root), False, root.counts, 0.0, time_ns(root.counts, scales) / full_ns)]
-    while coming:
-        box = coming.pop()
+
+    def width(counts: Counts) -> float:
+        return time_ns(counts, scales) / full_ns
+
+    waiting = [_Box(0, root, "", _place(root), False, root.counts, 0.0, width(root.counts))]
+    while waiting:
+        box = waiting.pop()
         yield box
         if box.is_line:
             continue
-        frame, level, start = box.frame, box.level + 1, box.start
+        frame, start = box.frame, box.start
         parts = [(child, child.name, _place(child), False, child.counts) for child in frame.children]
         if len(frame.lines) > 1:
             parts += [(frame, f"line {line}", f"{frame.file}:{line}", True, counts) for line, counts in frame.lines]
         below = []
-        for part in sorted(((time_ns(part[4], scales) / full_ns, *part) for part in parts), key=lambda part: -part[0]):
-            width, owner, name, place, is_line, counts = part
-            below.append(_Box(level, owner, name, place, is_line, counts, start, width))
-            start += width
-        coming += reversed(below)
+        for part in sorted(parts, key=lambda part: -width(part[-1])):
+            below.append(_Box(box.level + 1, *part, start, width(part[-1])))
+            start += below[-1].width
+        waiting += reversed(below)
 
 
 def _place(frame: Frame) -> str:
@@ -222,14 +209,13 @@ def _place(frame: Frame) -> str:
     return frame.file if only_line is None else f"{frame.file}:{only_line}"
 
 
-def flamegraph_text(profile: Profile, most: int = 3) -> str:
+def flamegraph_text(profile: Profile) -> str:
     """The flamegraph in a sentence: the time of a call and the functions with the most time of their own."""
-    if profile.root is None:
-        return f"No profile of {profile.row.variant}: {profile.reason}."
+    assert profile.root is not None
     total = profile.root.samples
     largest = [
         f"{name} {words.milliseconds(profile.scale.time_ns(own)) if profile.scale else words.percent(own / total)}"
-        for name, _, (own,) in profile.root.by_own_time[:most]
+        for name, _, (own,) in profile.root.by_own_time[:3]
     ]
     time = f", {words.milliseconds(profile.row.median_ns)} a call" if profile.row.median_ns else ""
     return (
@@ -238,13 +224,11 @@ def flamegraph_text(profile: Profile, most: int = 3) -> str:
     )
 
 
-def difference_text(before: Profile, after: Profile, merged: Frame, most: int = 3) -> str:
+def difference_text(before: Profile, after: Profile, merged: Frame) -> str:
     """The difference in a sentence: both times, and the functions whose own time differs most, beyond chance."""
-    if before.scale is None or after.scale is None:
-        raise ValueError("two profiles with the time of a call are needed")
-    scales = (before.scale, after.scale)
-    deltas = [(name, delta(own, scales)) for name, _, own in merged.by_own_time]
-    sure = sorted((item for item in deltas if item[1].sure), key=lambda item: -abs(item[1].ns))[:most]
+    scales = scales_of(before, after)
+    changes = [(name, delta(own, scales)) for name, _, own in merged.by_own_time]
+    sure = sorted((item for item in changes if item[1].sure), key=lambda item: -abs(item[1].ns))[:3]
     changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none beyond two standard errors"
     return (
         f"Differential flamegraph on {before.row.workload}: {before.row.variant} "
@@ -260,16 +244,8 @@ def signed(value_ns: float) -> str:
 
 def kind(frame: Frame) -> str:
     """Whose code a frame is, by the name that the run gave its file (harness/machine/places.py): a key of KINDS."""
-    top = frame.file.partition("/")[0]
     owners = {"variants": "variant", "added": "variant", "torch": "torch", "site-packages": "library"}
-    return owners.get(top, "other")
-
-
-def _ms(value_ns: float) -> float:
-    return value_ns / 1e6
-
-
-# -- how much time two profiles of a workload spend in each frame ------------------------------------------------------
+    return owners.get(frame.file.partition("/")[0], "other")
 
 
 SURE = 2.0
@@ -290,29 +266,29 @@ class Delta:
         return self.ns != 0 and abs(self.ns) >= SURE * self.error_ns
 
 
+def scales_of(before: Profile, after: Profile) -> tuple[Scale, Scale]:
+    """What turns the samples of each side into time. Raises ValueError where one has no time of a call."""
+    if before.scale is None or after.scale is None:
+        raise ValueError("two profiles with the time of a call are needed")
+    return before.scale, after.scale
+
+
 def delta(counts: Counts, scales: Sequence[Scale]) -> Delta:
     """Second side less first: the difference of share × median; both sides' errors are independent of each other."""
     before, after = counts
     first, second = scales
+    error_ns = math.hypot(first.error_ns(before), second.error_ns(after))
     only = None if before and after else 0 if before else 1
-    return Delta(
-        second.time_ns(after) - first.time_ns(before), math.hypot(first.error_ns(before), second.error_ns(after)), only
-    )
+    return Delta(second.time_ns(after) - first.time_ns(before), error_ns, only)
 
 
 def colour_limit_ns(root: Frame, scales: Sequence[Scale]) -> float:
     """The difference of the strongest colour: the largest sure one of a leaf (callers hold sums); else 0."""
-    deltas = (delta(counts, scales) for counts in _leaves(root))
-    return max((abs(found.ns) for found in deltas if found.sure), default=0.0)
-
-
-def _leaves(frame: Frame) -> Iterator[Counts]:
-    lines = [counts for _, counts in frame.lines] if len(frame.lines) > 1 else []
-    yield from lines
-    for child in frame.children:
-        yield from _leaves(child)
-    if not lines and not frame.children:
-        yield frame.counts
+    frames = [frame for _, frame in root.walk()]
+    leaves = [counts for frame in frames if len(frame.lines) > 1 for _, counts in frame.lines]
+    leaves += [frame.counts for frame in frames if len(frame.lines) < 2 and not frame.children]
+    changes = (delta(counts, scales) for counts in leaves)
+    return max((abs(change.ns) for change in changes if change.sure), default=0.0)
 
 
 def reason_against(sides: Sequence[pass_schema.Profile]) -> str:

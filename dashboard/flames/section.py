@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
-
-from llama_workbench.dashboard.flames import viewer as installed
 
 from .. import state, words
 from ..sections import blocks
 from ..views import data
-from . import picture, speedscope
-from .tree import Frame, Scale, StackError, merge
+from . import picture, viewer
+from .tree import StackError, merge
 
 WAYS = {"side": "Side by side", "difference": "Difference"}
 """What `?flame=` may say."""
@@ -26,39 +21,16 @@ WAYS = {"side": "Side by side", "difference": "Difference"}
 ROWS = 15  # of the table
 SPEEDSCOPE_PX = 560
 
+Drawn = tuple[picture.Picture, list[dict[str, object]]]
+"""A picture, and its functions as the rows of a table."""
 
-@dataclass(frozen=True)
-class _Both:
-    """Two profiles of a workload, and one laid over the other."""
-
-    before: data.Profile
-    after: data.Profile
-    scales: tuple[Scale, Scale]
-    merged: Frame
-
-    @cached_property
-    def picture(self) -> picture.Picture:
-        """One less the other."""
-        return picture.difference(self.before, self.after, self.merged)
-
-    @cached_property
-    def changes(self) -> list[dict[str, object]]:
-        """Functions whose own time differs, the surest large ones first."""
-        deltas = [(*each, picture.delta(each[2], self.scales)) for each in self.merged.by_own_time]
-        deltas = sorted(deltas, key=lambda row: (not row[3].sure, -abs(row[3].ns)))[:ROWS]
-        sides = (self.before.row.variant, self.after.row.variant)
-        return [
-            {
-                "function": name,
-                "file": file,
-                **{f"own time, {sides[k]}": self.scales[k].time_ns(counts[k]) / 1e6 for k in (0, 1)},
-                "difference": delta.ns / 1e6,
-                "± (SE)": delta.error_ns / 1e6,
-                "beyond chance": "yes" if delta.sure else "no",
-                "only in": "both" if delta.only is None else sides[delta.only],
-            }
-            for name, file, counts, delta in deltas
-        ]
+_HERE = Path(__file__).parent
+_CANVAS = st.components.v2.component(
+    "llama_workbench_flames",
+    html='<div class="flames"></div>',
+    css=(_HERE / "flame.css").read_text(encoding="utf-8"),
+    js=(_HERE / "flame.js").read_text(encoding="utf-8"),
+)
 
 
 @st.fragment  # what is chosen in it changes nothing else on the page
@@ -73,53 +45,46 @@ def show(opened: state.Opened, workload: str, sides: Sequence[str], baseline: st
     known = {side: profile for side, profile in profiles.items() if profile is not None and profile.root is not None}
     if not known:
         return
-    pair = _pair(known, baseline)
-    way = _choose_way() if pair else "side"
-    reason = picture.reason_against([profile.row for profile in pair]) if pair else ""
-    if pair and way == "difference" and not reason:
-        _show_difference(opened, workload, *pair)
+    baseline_first = sorted(known.values(), key=lambda profile: profile.row.variant != baseline)
+    way = _choose_way() if len(known) == 2 else "side"
+    reason = picture.reason_against([profile.row for profile in baseline_first]) if way == "difference" else ""
+    if reason:
+        st.text(f"No difference can be drawn: {reason}. Below are both sides.")
+    if way == "difference" and not reason:
+        _show_difference(opened, workload, *baseline_first)
     else:
-        if way == "difference":
-            st.text(f"No difference can be drawn: {reason}. Below are both sides.")
         _show_sides(opened, workload, known)
     _show_raw(opened.run, workload, list(known))
 
 
 def _show_sides(opened: state.Opened, workload: str, known: Mapping[str, data.Profile]) -> None:
-    medians = [profile.row.median_ns for profile in known.values() if profile.row.median_ns]
-    widest = max(medians) if len(medians) == len(known) else None
-    _draw([state.computed(opened, _flamegraph, workload, side, widest) for side in known])
+    medians = [profile.row.median_ns or 0.0 for profile in known.values()]
+    widest = max(medians) if all(medians) else None
+    drawn = {side: state.computed(opened, _flamegraph, workload, side, widest) for side in known}
+    _draw([shown for shown, _ in drawn.values()])
     scale = " A millisecond is as wide on both sides." if widest and len(known) > 1 else ""
     st.caption(
         "Each box is a function; below it is what it called, and at the bottom the lines that were running. Its "
         f"width is time: share of samples × median time of a call.{scale} ± is one standard error. Left out are "
         "the two frames that torch.nn.Module puts around every call."
     )
-    for side in known:
+    formats = dict.fromkeys(("own time", "± time"), "%.3f ms") | dict.fromkeys(("share", "± share"), "%.1f %%")
+    for side, (_, functions) in drawn.items():
         with st.expander(f"{words.markdown(side)} as a table"):
-            formats = dict.fromkeys(("own time", "± time"), "%.3f ms") | dict.fromkeys(("share", "± share"), "%.1f %%")
             alt = f"Functions of {side} with the most time of their own; ± is one standard error"
-            blocks.low_table(state.computed(opened, _own, workload, side), alt, formats)
+            blocks.low_table(functions, alt, formats)
 
 
 def _show_difference(opened: state.Opened, workload: str, before: data.Profile, after: data.Profile) -> None:
     sides = before.row.variant, after.row.variant
-    both = state.computed(opened, _both, workload, *sides)
-    _draw([both.picture])
+    shown, functions = state.computed(opened, _difference, workload, *sides)
+    _draw([shown])
     blocks.caption(_difference_caption(before, after))
     with st.expander("The difference as a table"):
         formats = dict.fromkeys((*(f"own time, {side}" for side in sides), "± (SE)"), "%.3f ms")
         formats["difference"] = "%+.3f ms"
         alt = f"Functions by how much their own time differs between {sides[0]} and {sides[1]}"
-        blocks.low_table(both.changes, alt, formats)
-
-
-def _pair(known: Mapping[str, data.Profile], baseline: str) -> tuple[data.Profile, data.Profile] | None:
-    """The two sides, the baseline first; None where there are not two."""
-    if len(known) != 2:
-        return None
-    before, after = sorted(known.values(), key=lambda profile: profile.row.variant != baseline)
-    return before, after
+        blocks.low_table(functions, alt, formats)
 
 
 def _choose_way() -> str:
@@ -128,7 +93,7 @@ def _choose_way() -> str:
     st.session_state["flame"] = wanted if wanted in WAYS else "side"
 
     def follow() -> None:
-        st.query_params["flame"] = st.session_state["flame"] or "side"
+        st.query_params["flame"] = st.session_state["flame"]
 
     way = st.segmented_control(
         "Flamegraphs", list(WAYS), key="flame", format_func=WAYS.__getitem__, on_change=follow, required=True
@@ -154,64 +119,12 @@ def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
         st.text(f"Without native frames: {row.native_reason}.")
 
 
-def _read(run: data.Run, workload: str, side: str) -> data.Profile:
+def _flamegraph(run: data.Run, workload: str, side: str, widest_ns: float | None) -> Drawn:
+    """One profile, and the functions with the most time of their own."""
     profile = data.read_profile(run, workload, side)
-    assert profile is not None
-    return profile
-
-
-def _flamegraph(run: data.Run, workload: str, side: str, widest_ns: float | None) -> picture.Picture:
-    return picture.flamegraph(_read(run, workload, side), widest_ns)
-
-
-def _both(run: data.Run, workload: str, before: str, after: str) -> _Both:
-    first, second = _read(run, workload, before), _read(run, workload, after)
-    assert first.root is not None and first.scale is not None
-    assert second.root is not None and second.scale is not None
-    return _Both(first, second, (first.scale, second.scale), merge(first.root, second.root))
-
-
-def _draw(pictures: Sequence[picture.Picture]) -> None:
-    def keep(text: str) -> None:
-        if text:
-            st.query_params["find"] = text
-        else:
-            st.query_params.pop("find", None)
-
-    draw_canvas(picture.payload(pictures, st.query_params.get("find", "")), "flames", keep)
-    shares = dict.fromkeys(words.percent(each.least_share) for each in pictures)
-    shells = dict.fromkeys(" › ".join(each.shell) for each in pictures if each.shell)
-    shell = f" Nor are the outer frames {', '.join(shells)}." if shells else ""
-    blocks.caption(f"Boxes below {' or '.join(shares)} of the time are not drawn.{shell}")
-
-
-def _difference_caption(before: data.Profile, after: data.Profile) -> str:
-    medians = before.row.median_ns, after.row.median_ns
-    change = medians[1] - medians[0] if medians[0] and medians[1] else 0.0
-    errors = [profile.row.median_error_ns for profile in (before, after)]
-    if all(errors):
-        sure = "± is one standard error, of the samples and of the median time of a call on both sides."
-    else:
-        sure = (
-            "± is one standard error of the samples of both sides; that of the median time of a call was not recorded "
-            "and is left out, so that the outermost boxes look surer than they are."
-        )
-    return (
-        f"Red boxes with + take more milliseconds in {after.row.variant}, blue ones with − fewer; together "
-        f"{picture.signed(change)} a call. A box is as wide as the mean of both sides, so that what one of them "
-        "lacks is seen too (striped). The colour is strongest at the largest difference of a box that calls nothing. "
-        f"{sure} Grey (≈) differs by less than two of them; of identical code one box in twenty would be coloured. "
-        "The sides were profiled one after the other: whether the whole is faster is said by the verdict, which was "
-        "measured in turns and without a profiler."
-    )
-
-
-def _own(run: data.Run, workload: str, side: str) -> list[dict[str, object]]:
-    """Functions with the most time of their own."""
-    profile = _read(run, workload, side)
-    assert profile.root is not None
+    assert profile is not None and profile.root is not None
     total, scale = profile.root.samples, profile.scale
-    return [
+    functions: list[dict[str, object]] = [
         {
             "function": name,
             "file": file,
@@ -222,6 +135,66 @@ def _own(run: data.Run, workload: str, side: str) -> list[dict[str, object]]:
         }
         for name, file, (count,) in profile.root.by_own_time[:ROWS]
     ]
+    return picture.flamegraph(profile, widest_ns), functions
+
+
+def _difference(run: data.Run, workload: str, *sides: str) -> Drawn:
+    """The second profile less the first, and the functions whose own time differs, the surest large ones first."""
+    before, after = (data.read_profile(run, workload, side) for side in sides)
+    assert before is not None and after is not None
+    merged, scales = merge(before.root, after.root), picture.scales_of(before, after)
+    changes = [(*function, picture.delta(function[-1], scales)) for function in merged.by_own_time]
+    changes.sort(key=lambda row: (not row[-1].sure, -abs(row[-1].ns)))
+    functions: list[dict[str, object]] = [
+        {
+            "function": name,
+            "file": file,
+            **{f"own time, {sides[k]}": scales[k].time_ns(counts[k]) / 1e6 for k in (0, 1)},
+            "difference": change.ns / 1e6,
+            "± (SE)": change.error_ns / 1e6,
+            "beyond chance": "yes" if change.sure else "no",
+            "only in": "both" if change.only is None else sides[change.only],
+        }
+        for name, file, counts, change in changes[:ROWS]
+    ]
+    return picture.difference(before, after, merged), functions
+
+
+def _draw(pictures: Sequence[picture.Picture]) -> None:
+    """The pictures on one canvas; what is searched for in them is kept in the URL."""
+
+    def keep_search() -> None:
+        if text := st.session_state["flames"].find:
+            st.query_params["find"] = str(text)
+        else:
+            st.query_params.pop("find", None)
+
+    payload = picture.payload(pictures, st.query_params.get("find", ""))
+    _CANVAS(data=payload, key="flames", on_find_change=keep_search, height="content")
+    shares = dict.fromkeys(words.percent(each.least_share) for each in pictures)
+    shells = dict.fromkeys(" › ".join(each.shell) for each in pictures if each.shell)
+    shell = f" Nor are the outer frames {', '.join(shells)}." if shells else ""
+    blocks.caption(f"Boxes below {' or '.join(shares)} of the time are not drawn.{shell}")
+
+
+def _difference_caption(before: data.Profile, after: data.Profile) -> str:
+    first, second = picture.scales_of(before, after)
+    change = picture.signed(second.median_ns - first.median_ns)
+    if first.median_error_ns and second.median_error_ns:
+        sure = "± is one standard error, of the samples and of the median time of a call on both sides."
+    else:
+        sure = (
+            "± is one standard error of the samples of both sides; that of the median time of a call was not recorded "
+            "and is left out, so that the outermost boxes look surer than they are."
+        )
+    return (
+        f"Red boxes with + take more milliseconds in {after.row.variant}, blue ones with − fewer; together "
+        f"{change} a call. A box is as wide as the mean of both sides, so that what one of them "
+        "lacks is seen too (striped). The colour is strongest at the largest difference of a box that calls nothing. "
+        f"{sure} Grey (≈) differs by less than two of them; of identical code one box in twenty would be coloured. "
+        "The sides were profiled one after the other: whether the whole is faster is said by the verdict, which was "
+        "measured in turns and without a profiler."
+    )
 
 
 def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
@@ -239,14 +212,14 @@ def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
             return
         name = re.sub(r"[^A-Za-z0-9._@+-]+", "_", f"{workload}-{side}") + ".folded"
         st.download_button("Download the folded stacks", text, file_name=name, mime="text/plain", on_click="ignore")
-        folder = installed.installed_folder()
+        folder = viewer.installed_folder()
         if folder is None:
             st.text("speedscope, which opens such a file here in the page, is not installed. This command installs it:")
             st.code("workbench speedscope", language="bash")
             return
         try:
-            page = speedscope.document(folder, text, name)
-        except (OSError, speedscope.RawProfileError) as error:
+            page = viewer.document(folder, text, name)
+        except (OSError, viewer.SpeedscopeError) as error:
             st.text(f"speedscope cannot be shown: {error}. Remove {folder.name} from the cache and install it again.")
             return
         st.iframe(page, height=SPEEDSCOPE_PX, alt=f"speedscope with the profile of {side} on {workload}")
@@ -254,25 +227,3 @@ def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
             "speedscope, with every sample as py-spy recorded it. Left Heavy is sorted by time; the order under Time "
             "Order is that of the file and means nothing, for folded stacks have none."
         )
-
-
-# -- the canvas that draws up to 20,000 boxes --------------------------------------------------------------------------
-
-
-_HERE = Path(__file__).parent
-
-_MOUNT = st.components.v2.component(
-    "llama_workbench_flames",
-    html='<div class="flames"></div>',
-    css=(_HERE / "flame.css").read_text(encoding="utf-8"),
-    js=(_HERE / "flame.js").read_text(encoding="utf-8"),
-)
-
-
-def draw_canvas(data: dict[str, Any], key: str, on_find: Callable[[str], None]) -> None:
-    """Draw what `figures.flamegraphs.payload` gives; `on_find` hears what was searched for, once it was entered."""
-
-    def follow() -> None:
-        on_find(str(st.session_state[key].find or ""))
-
-    _MOUNT(data=data, key=key, on_find_change=follow, height="content")

@@ -8,13 +8,12 @@ callee are kept by line, because a line such as `scores = q @ k.T` runs in a ker
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import operator
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 DISPATCH = frozenset({"_wrapped_call_impl", "_call_impl"})
 """nn.Module's way from `module(x)` to `forward`: two frames at every level that say nothing."""
@@ -26,7 +25,7 @@ MOST_BOXES = 20_000
 """Beyond this the canvas takes long to draw."""
 
 MOST_LEVELS = 80
-"""Time of deeper frames stays in the box of this level: nobody reads further, and a file may hold anything."""
+"""Time of deeper frames stays in the box of this level: deeper ones are not read, and a file may hold any number."""
 
 _FRAME = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")  # name, file, line
 _MOST_DIGITS = 15  # of a count
@@ -67,19 +66,18 @@ class Frame:
         own: dict[tuple[str, str], Counts] = {}
         for level, frame in self.walk():
             if level:
-                function = frame.name, frame.file
-                have = own.get(function)
-                own[function] = tuple(map(operator.add, have, frame.own)) if have else frame.own
-        found = [(name, file, counts) for (name, file), counts in own.items() if any(counts)]
-        return sorted(found, key=lambda item: (-sum(item[2]), item[:2]))
+                have = own.get((frame.name, frame.file), (0,) * len(self.counts))
+                own[frame.name, frame.file] = tuple(map(operator.add, have, frame.own))
+        functions = [(name, file, counts) for (name, file), counts in own.items() if any(counts)]
+        return sorted(functions, key=lambda item: (-sum(item[2]), item[:2]))
 
     def walk(self) -> Iterator[tuple[int, Frame]]:
         """This frame and all below it, outermost first, each with its level."""
-        coming = [(0, self)]  # nested generators would pass every frame through all levels above it
-        while coming:
-            level, frame = coming.pop()
+        waiting = [(0, self)]  # nested generators would pass every frame through all levels above it
+        while waiting:
+            level, frame = waiting.pop()
             yield level, frame
-            coming += [(level + 1, child) for child in reversed(frame.children)]
+            waiting += [(level + 1, child) for child in reversed(frame.children)]
 
 
 @dataclass(frozen=True)
@@ -111,15 +109,11 @@ def time_ns(counts: Counts, scales: Sequence[Scale]) -> float:
 
 @dataclass(slots=True)
 class _Node:
+    """A frame while the stacks are read: its own samples, of all and by line, and what it called."""
+
     own: int = 0
-    children: dict[tuple[str, str], _Node] = field(default_factory=dict)
-    lines: dict[int, int] = field(default_factory=dict)
-
-
-class _Reached(NamedTuple):
-    node: _Node
-    line: int | None = None
-    level: int = 0
+    lines: Counter[int] = field(default_factory=Counter)
+    children: defaultdict[tuple[str, str], _Node] = field(default_factory=lambda: defaultdict(_Node))
 
 
 class StackError(ValueError):
@@ -128,52 +122,31 @@ class StackError(ValueError):
 
 def read_folded(text: str) -> Frame:
     """Folded stacks → the tree under a root named "all". Raises StackError on a line without a count."""
-    stacks = []
+    root = _Node()
+    parsed = functools.cache(_parsed)  # a function is in many stacks
     for number, raw in enumerate(text.splitlines(), start=1):
         if not raw.strip():
             continue
         stack, _, count = raw.rpartition(" ")
         if not stack or not count.isdecimal() or len(count) > _MOST_DIGITS:
             raise StackError(f'line {number} is not "frame;frame count"')
-        stacks.append((stack, int(count)))
-    root = _Node()
-    parsed = functools.cache(_parsed)  # a function is in many stacks
-    before: list[str] = []
-    path = [_Reached(root)]  # where each frame of the stack before led to
-    for stack, samples in sorted(stacks):  # beside each other are those that have their outer frames in common
-        frames = stack.split(";")
-        common = sum(itertools.takewhile(bool, map(operator.eq, frames, before)))
-        del path[common + 1 :]
-        for frame in frames[common:]:
-            path.append(_called(path[-1], parsed(frame)))
-        before = frames
-        node, line, _ = path[-1]
-        node.own += samples
-        if line is not None:
-            node.lines[line] = node.lines.get(line, 0) + samples
+        frames = [frame for text in stack.split(";") if (frame := parsed(text))]
+        node = root
+        for function, _ in frames[:MOST_LEVELS]:
+            node = node.children[function]
+        node.own += int(count)
+        if 0 < len(frames) <= MOST_LEVELS and (line := frames[-1][1]) is not None:
+            node.lines[line] += int(count)
     return _frozen("all", "", root)
 
 
-def _parsed(text: str) -> tuple[str, str, int | None] | None:
-    """Name, file and line of one frame of a folded line; None of one that is left out."""
-    found = _FRAME.fullmatch(text)
-    name, file, line = found.groups() if found else (text, "", None)
+def _parsed(text: str) -> tuple[tuple[str, str], int | None] | None:
+    """The function (name, file) and line of one frame of a folded line; None of one that is left out."""
+    parts = _FRAME.fullmatch(text)
+    name, file, line = parts.groups() if parts else (text, "", None)
     if name.rpartition(".")[2] in DISPATCH:
         return None
-    return name, file, int(line) if line else None
-
-
-def _called(caller: _Reached, frame: tuple[str, str, int | None] | None) -> _Reached:
-    """Where a frame leads to from its caller."""
-    if frame is None:
-        return caller
-    if caller.level == MOST_LEVELS:
-        return _Reached(caller.node, None, MOST_LEVELS)
-    name, file, line = frame
-    node = caller.node.children.get((name, file))
-    if node is None:
-        node = caller.node.children[name, file] = _Node()
-    return _Reached(node, line, caller.level + 1)
+    return (name, file), int(line) if line else None
 
 
 def _frozen(name: str, file: str, node: _Node) -> Frame:
@@ -184,25 +157,14 @@ def _frozen(name: str, file: str, node: _Node) -> Frame:
 
 def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: list[tuple[int, Counts]]) -> Frame:
     """By samples, then by name, so that the same profile always draws the same picture."""
-    if len(children) > 1:
-        children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
-    if len(lines) > 1:
-        lines.sort(key=lambda item: (-sum(item[1]), item[0]))
+    children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
+    lines.sort(key=lambda item: (-sum(item[1]), item[0]))
     return Frame(name, file, counts, tuple(children), tuple(lines))
 
 
-def merge(*roots: Frame) -> Frame:
-    """Trees of one profile each, laid over each other by frame and line; 0 where one lacks it. Raises ValueError."""
-    if not roots:
-        raise ValueError("no tree to merge")
-    return _merged(roots)
-
-
-def _merged(sides: Sequence[Frame | None]) -> Frame:
-    there = [side for side in sides if side is not None]
-    if len(there) == 1:
-        return _alone(there[0], sides.index(there[0]), len(sides))
-    counts = tuple([side.samples if side else 0 for side in sides])
+def merge(*sides: Frame | None) -> Frame:
+    """Trees of one profile each, laid over each other by frame and line; None and 0 where one lacks it."""
+    name, file = next((side.name, side.file) for side in sides if side)
     below: dict[tuple[str, str], list[Frame | None]] = {}
     numbers: dict[int, list[int]] = {}
     for place, side in enumerate(sides):
@@ -210,24 +172,9 @@ def _merged(sides: Sequence[Frame | None]) -> Frame:
             below.setdefault((child.name, child.file), [None] * len(sides))[place] = child
         for line, own in side.lines if side else ():
             numbers.setdefault(line, [0] * len(sides))[place] = sum(own)
-    children = [_merged(same) for same in below.values()]
+    counts = tuple([side.samples if side else 0 for side in sides])
     lines = [(line, tuple(each)) for line, each in numbers.items()]
-    return _sorted(there[0].name, there[0].file, counts, children, lines)
-
-
-def _alone(frame: Frame, side: int, sides: int) -> Frame:
-    """A frame that only one profile has, among the counts of `sides` profiles."""
-
-    def among(counts: Counts) -> Counts:
-        return (0,) * side + counts + (0,) * (sides - side - 1)
-
-    return Frame(
-        frame.name,
-        frame.file,
-        among(frame.counts),
-        tuple(_alone(child, side, sides) for child in frame.children),
-        tuple((line, among(counts)) for line, counts in frame.lines),
-    )
+    return _sorted(name, file, counts, [merge(*same) for same in below.values()], lines)
 
 
 def without_shell(root: Frame) -> tuple[Frame, list[str]]:
@@ -236,18 +183,17 @@ def without_shell(root: Frame) -> tuple[Frame, list[str]]:
     Give it a pruned tree, or a stray sample keeps the whole shell. Returns the shortened tree and the names of what
     was dropped, outermost first.
     """
-    dropped: list[str] = []
+    shell: list[Frame] = []
     top = root
     while len(top.children) == 1 and top.children[0].children:
-        [child] = top.children
-        if any(mine < 0.99 * all_ for mine, all_ in zip(child.counts, root.counts, strict=True)):
+        [top] = top.children
+        if any(count < 0.99 * whole for count, whole in zip(top.counts, root.counts, strict=True)):
             break
-        top = child
-        dropped.append(top.name)
-    if not dropped:
+        shell.append(top)
+    if not shell:
         return root, []
     # The innermost of them stays: it is the function that was measured, and names the picture.
-    return replace(root, children=(top,), lines=()), dropped[:-1]
+    return replace(root, children=(shell[-1],), lines=()), [frame.name for frame in shell[:-1]]
 
 
 def prune(
@@ -262,7 +208,7 @@ def prune(
     def kept(frame: Frame, least: float) -> Frame:
         children = tuple([kept(child, least) for child in frame.children if weight(child.counts) >= least])
         lines = tuple([item for item in frame.lines if weight(item[1]) >= least])
-        return Frame(frame.name, frame.file, frame.counts, children, lines)
+        return replace(frame, children=children, lines=lines)
 
     while True:
         pruned = kept(root, share * total)

@@ -14,8 +14,6 @@ from llama_workbench.dashboard.views import attribution, data, samples
 from llama_workbench.harness.metrics.attribution.grid import DUMMY, GRID
 from llama_workbench.harness.metrics.attribution.metric import MARGIN_PERCENT
 
-COMMAND = "pytest --benchmark --claims arch-or-ops"
-
 
 def main() -> None:
     opened = head.open_run("Attribution")
@@ -25,11 +23,11 @@ def main() -> None:
     if not claims:
         refused = [claim for claim in opened.run.claims if claim.id == "arch-or-ops"]
         blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
-        blocks.missing("factorial (every combination of old and new, timed in the same rounds)", COMMAND)
+        command = "pytest --benchmark --claims arch-or-ops"
+        blocks.missing("factorial (every combination of old and new, timed in the same rounds)", command)
         return
-    workload = state.choose(
-        "Workload", list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects)), "workload"
-    )
+    workloads = list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects))
+    workload = state.choose("Workload", workloads, "workload")
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
@@ -41,10 +39,8 @@ def main() -> None:
 
 def show_answer(claims: Sequence[data.Claim], workload: str, measured: attribution.Measured | None) -> None:
     for claim in claims:
-        st.markdown(
-            f"{blocks.verdict_word(claim.verdict)}: {words.markdown(claim.claimed or claim.title)} "
-            "(all workloads together)"
-        )
+        claimed = words.markdown(claim.claimed or claim.title)
+        st.markdown(f"{blocks.verdict_word(claim.verdict)}: {claimed} (all workloads together)")
     with st.container(border=True, gap="xsmall"):
         st.markdown(f"**On {words.markdown(workload)}**")
         for sentence in attribution.sentences(claims[0], workload, measured):
@@ -61,12 +57,10 @@ def show_effects(claim: data.Claim, workload: str) -> None:
     drawn = forest.forest(shown, {}, state.colours(), heading="")
     blocks.plot(drawn, attribution.forest_text(shown, workload), "forest")
     steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in GRID.factors)
-    dummy = next((effect for effect in shown.effects if effect.workload == DUMMY), None)
     control = ""
-    if dummy is not None:
-        control = " The dummy is a factor that nothing stands behind, drawn anew for every round: " + (
-            "no difference, as expected." if dummy.verdict == "passed" else "it fired, so trust none of this."
-        )
+    if verdicts := [effect.verdict for effect in shown.effects if effect.workload == DUMMY]:
+        answer = "no difference, as expected" if verdicts[0] == "passed" else "it fired, so trust none of this"
+        control = f" The dummy is a factor without any meaning, drawn anew for every round: {answer}."
     st.caption(
         f"Speed-up of new over old, on the mean over the settings of the other factors ({words.markdown(steps)}). "
         f"Blue is the margin of ±{MARGIN_PERCENT:g} % within which an effect counts as none. An interaction above 1: "

@@ -19,9 +19,13 @@ from llama_workbench.harness.store.files import ROOFLINE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
-THEIR_LENGTH = "T = 128"  # of the dispute's table; what the page opens with
-
-Rows = Sequence[tuple[str, breakdown.Breakdown]]
+SHARED = {  # what the bars are shares of, by the key of DENOMINATORS
+    "forward": "the whole forward",
+    "layer": "the decoder layers, without embedding, final norm and LM head",
+    "attention": "the attention block, with its output projection and cache",
+    "attention-subset": "the five lines of the dispute's table, without output projection, cache, MLP, norms and "
+    "LM head",
+}
 
 
 def main() -> None:
@@ -32,7 +36,7 @@ def main() -> None:
     for problem in phases.problems:
         blocks.warn(f"Left out: {problem}")
     if phases.measured:
-        show_phases(opened, phases, opened.run.alpha)
+        show_phases(opened, phases)
     else:
         blocks.missing("shares of the time by phase", PHASES_COMMAND)
     st.header("What the machine could do", anchor="roof")
@@ -40,41 +44,36 @@ def main() -> None:
     published.show_times(opened)
 
 
-# -- shares ----------------------------------------------------------------------------------------------------------
-
-
-def show_phases(opened: state.Opened, phases: breakdown.Phases, alpha: float) -> None:
+def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
     run = opened.run
     variant, geometry, of = choose(run, phases)
-    workloads = [
-        workload
-        for workload, name in phases.measured
-        if name == variant and breakdown.geometry(run, workload) == geometry
-    ]
+    workloads = [workload for workload, name in phases.measured if name == variant]
     rows: list[tuple[str, breakdown.Breakdown]] = []
     for workload in sorted(workloads, key=lambda name: breakdown.order(run, name)):
-        try:
-            one = breakdown.breakdown(phases, workload, variant, of, alpha)
-        except ValueError as error:
-            st.text(str(error))
-            continue
-        rows.append((breakdown.length(run, workload), one))
+        if breakdown.geometry(run, workload) == geometry:
+            try:
+                shares = breakdown.breakdown(phases, workload, variant, of, run.alpha)
+                rows.append((breakdown.length(run, workload), shares))
+            except ValueError as error:
+                st.text(str(error))
     if not rows:
         others = words.listing(list(dict.fromkeys(f"{name} on {work}" for work, name in phases.measured)))
         blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
-    labelled = [(label, one.shares) for label, one in rows]
-    blocks.plot(figures.phase_bars(labelled, state.colours()), figures.phase_bars_text(labelled), "phases")
+    bars = [(label, one.shares) for label, one in rows]
+    blocks.plot(figures.phase_bars(bars, state.colours()), figures.phase_bars_text(bars), "phases")
+    ends = rows if len(rows) < 3 else (rows[0], rows[-1])
+    largest = "; ".join(f"{label}: {breakdown.largest(one)}" for label, one in ends)
     blocks.caption(
-        f"{variant}, {geometry}: {describe_whole(of)}. Each bar is one call and sums to 100 %; above it is the "
-        f"length and the time of a call. {sentence(rows)}"
+        f"{variant}, {geometry}: shares of {SHARED[of]}. Each bar is one call and sums to 100 %; above it is the "
+        f"length and the time of a call. Most goes to: {largest}."
     )
-    show_workload(opened, phases, rows, alpha)
+    show_workload(opened, phases, rows)
 
 
 def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
     """Variant, geometry and denominator of the URL."""
-    geometries = {(name, breakdown.geometry(run, workload)): None for workload, name in phases.measured}
+    geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
     left, middle, right = st.columns(3)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))
@@ -88,37 +87,22 @@ def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
     return variant, geometry, of
 
 
-def describe_whole(of: str) -> str:
-    """What the bars are shares of."""
-    return {
-        "forward": "shares of the whole forward",
-        "layer": "shares of the decoder layers, without embedding, final norm and LM head",
-        "attention": "shares of the attention block, with its output projection and cache",
-        "attention-subset": "shares of the five lines of the dispute's table, without output projection, cache, MLP, "
-        "norms and LM head",
-    }[of]
-
-
-def sentence(rows: Rows) -> str:
-    """What the bars say: the largest phases, first and last row."""
-    ends = rows if len(rows) < 3 else rows[:: len(rows) - 1]
-    return f"Most goes to: {'; '.join(f'{label}: {breakdown.largest(one)}' for label, one in ends)}."
-
-
-def show_workload(opened: state.Opened, phases: breakdown.Phases, rows: Rows, alpha: float) -> None:
+def show_workload(
+    opened: state.Opened, phases: breakdown.Phases, rows: Sequence[tuple[str, breakdown.Breakdown]]
+) -> None:
     """One length in numbers, checked by sampling, beside the dispute's table and rules, and its flamegraph."""
     run = opened.run
     names = {one.workload: f"{label} ({one.workload})" for label, one in rows}
     if st.query_params.get("workload") in {workload for workload, _ in phases.measured} - names.keys():
         st.query_params.pop("workload")  # of another variant or geometry, chosen before
     profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
-    theirs = next((one.workload for label, one in rows if label == THEIR_LENGTH), None)
+    theirs = next((one.workload for label, one in rows if label == "T = 128"), None)  # of the dispute's table
     workload = state.choose("Look inside", names, "workload", default=profiled or theirs)
     chosen = next(one for _, one in rows if one.workload == workload)
-    show_table(chosen, alpha)
-    published.show_shares(phases, chosen, alpha)
-    show_agreement(run, phases, chosen, alpha)
-    published.show_decisions(run, phases, workload, alpha)
+    show_table(chosen, run.alpha)
+    published.show_shares(phases, chosen, run.alpha)
+    show_agreement(run, phases, chosen)
+    published.show_decisions(run, phases, workload, run.alpha)
     st.header("Flamegraph", anchor="flamegraph")
     flames.show(opened, workload, [chosen.variant], chosen.variant)
 
@@ -152,18 +136,18 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
     )
 
 
-def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: float) -> None:
+def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
     st.header("Checked by sampling", anchor="sampling")
-    agreements = breakdown.agreements(run, phases, chosen.workload, chosen.variant, alpha)
+    agreements = breakdown.agreements(run, phases, chosen.workload, chosen.variant, run.alpha)
     if isinstance(agreements, str):
         st.text(f"No check by py-spy's samples: {agreements}.")
         blocks.command(f"{PHASES_COMMAND} --profile")
         return
-    apart = [one for one in agreements if not one.agrees]
+    agreeing = sum(one.agrees for one in agreements)
     widest = max(agreements, key=lambda one: one.apart)
     text = (
-        f"{len(agreements) - len(apart)} of {len(agreements)} shares agree within the errors of both methods; the "
-        f"furthest apart is {phase_names(widest.phases)} by {100 * widest.apart:.1f} points."
+        f"{agreeing} of {len(agreements)} shares agree within the errors of both methods; the furthest apart is "
+        f"{phase_names(widest.phases)} by {100 * widest.apart:.1f} points."
     )
     blocks.say(text)
     rows = [
@@ -184,22 +168,16 @@ def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Br
         dict.fromkeys(("by timestamps", "low", "high", "by samples", "± (SE)"), "%.2f %%"),
     )
     st.caption(
-        "Shares of the whole forward. Timestamps stand between the phases; py-spy took its samples from the untouched "
-        "variant, and one map of lines sorts both. The sampling error is √(p(1-p)/n); apart are shares that 2.6 of it "
-        "and the timed interval do not explain. Both come from different times of the run, so a noisy neighbour can "
-        "part them."
+        "Shares of the whole forward. Timestamps are taken between the phases; py-spy took its samples from the "
+        "untouched variant, and one map of lines sorts both. The sampling error is √(p(1-p)/n); apart are shares that "
+        "2.6 of it and the timed interval do not explain. Both come from different times of the run, so a noisy "
+        "neighbour can part them."
     )
 
 
 def phase_names(phases: tuple[str, ...]) -> str:
     """Phases in words, with a plus between."""
     return " + ".join(breakdown.NAMES.get(phase, phase) for phase in phases)
-
-
-# -- roofline ----------------------------------------------------------------------------------------------------------
-
-
-ROOFLINE_COMMAND = "pytest --benchmark --claims fast-is-level"
 
 
 def read_roofline(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
@@ -216,7 +194,7 @@ def show_roofline(opened: state.Opened) -> None:
         return
     rows, missing = reached
     if not rows and not missing:
-        blocks.missing("roofline fractions", ROOFLINE_COMMAND)
+        blocks.missing("roofline fractions", "pytest --benchmark --claims fast-is-level")
         return
     if rows:
         blocks.low_table(
@@ -231,7 +209,7 @@ def show_roofline(opened: state.Opened) -> None:
                     "matrix product": roofline_text(row.gflops, " GFLOP/s"),
                     "memory": roofline_text(row.gbytes, " GB/s"),
                     "FLOP a byte": f"{row.intensity:.3g}",
-                    "weights in the cache": fits(row.in_cache),
+                    "weights in the cache": {None: "not known", True: "yes", False: "no"}[row.in_cache],
                 }
                 for row in rows
             ],
@@ -249,10 +227,6 @@ def show_roofline(opened: state.Opened) -> None:
 def roofline_text(estimate: Estimate, unit: str) -> str:
     ends = [f"{end:.3g}" if 0 < end < math.inf else "open" for end in (estimate.low, estimate.high)]
     return f"{estimate.value:.3g}{unit} [{', '.join(ends)}]"
-
-
-def fits(in_cache: bool | None) -> str:
-    return "not known" if in_cache is None else "yes" if in_cache else "no"
 
 
 main()

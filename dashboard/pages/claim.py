@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Sequence
 
+import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
@@ -14,6 +15,7 @@ from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, data, gates, scaling
+from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.store.files import FINDINGS as FINDINGS_FILE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
@@ -35,14 +37,10 @@ def main() -> None:
         section.show_forest(claim, run.floors, run.alpha)
         show_numbers(run, claim)
     show_elsewhere(opened, claim)
-    rows = to_look_inside(claim)
-    if rows:
+    if rows := to_look_inside(claim):
         show_inside(opened, claim, rows)
     show_how(run, claim)
     show_checks(run, claim)
-
-
-# -- choosing ----------------------------------------------------------------------------------------------------
 
 
 def to_look_inside(claim: data.Claim) -> list[data.Effect]:
@@ -61,14 +59,11 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
     """The row of `?row=` (from 1), else the first of which there is a profile, else the first."""
     if len(rows) == 1:
         return rows[0]
-    labels = {str(number): f"{effect.where}: {effect.sides}" for number, effect in enumerate(rows, 1)}
+    numbered = {str(number): effect for number, effect in enumerate(rows, 1)}
+    labels = {number: f"{effect.where}: {effect.sides}" for number, effect in numbered.items()}
     profiled = {key for key, row in run.profiles.items() if row.path}
-    numbered = zip(labels, rows, strict=True)
-    default = next((number for number, effect in numbered if (effect.workload, effect.variant) in profiled), None)
-    return rows[int(state.choose("Look inside", labels, "row", default=default)) - 1]
-
-
-# -- the answer ----------------------------------------------------------------------------------------------------
+    known = (number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled)
+    return numbered[state.choose("Look inside", labels, "row", default=next(known, None))]
 
 
 def show_answer(run: data.Run, claim: data.Claim) -> None:
@@ -82,7 +77,7 @@ def show_answer(run: data.Run, claim: data.Claim) -> None:
 
 
 def show_numbers(run: data.Run, claim: data.Claim) -> None:
-    value, number = claim.unit or "speed-up", "%.4g" if claim.unit else "%.4f×"
+    value = claim.unit or "speed-up"
     rows = [
         {
             "workload": effect.workload,
@@ -99,7 +94,7 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
         }
         for effect in claim.effects
     ]
-    formats = {value: number, "low": number, "high": number, "seconds": "%.1f s"}
+    formats = dict.fromkeys((value, "low", "high"), "%.4g" if claim.unit else "%.4f×") | {"seconds": "%.1f s"}
     with st.expander("The same as a table"):
         blocks.table(rows, "Effects of the claim, one row for each workload and baseline", formats)
     blocks.notes("Notes", claim.notes)
@@ -113,23 +108,19 @@ def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
     blocks.say(claim.metric.about)
     show_exact_results(opened, claim)
     if page := claim.metric.page:
-        query = {"run": opened.name} | place_elsewhere(opened.run, claim)
+        query = {"run": opened.name} | place_elsewhere(opened.run, claim, claim.metric)
         blocks.link(page, None, "arrow_forward", query)
 
 
-def place_elsewhere(run: data.Run, claim: data.Claim) -> dict[str, str]:
+def place_elsewhere(run: data.Run, claim: data.Claim, metric: Metric) -> dict[str, str]:
     """Which choices of that page lead to the value, as far as they are known."""
-    workload = next((effect.workload for effect in claim.effects if effect.workload), "")
-    if claim.metric is not None and claim.metric.page == "scaling":
+    if metric.page == "scaling":
         asked = claim.hypothesis
         return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
-    if claim.metric is not None and claim.metric.looks_once and claim.metric.page == "memory":  # by checkpoint
-        geometry = data.experiment(run, workload).workload.geometry
-        return {"geometry": geometry} if geometry else {}
-    return {"workload": workload} if workload else {}
-
-
-# -- inside ----------------------------------------------------------------------------------------------------
+    query = {"workload": next((effect.workload for effect in claim.effects if effect.workload), "")}
+    if metric.looks_once and metric.page == "memory":  # by checkpoint
+        query = {"geometry": data.experiment(run, query["workload"]).workload.geometry or ""}
+    return {name: value for name, value in query.items() if value}
 
 
 def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Effect]) -> None:
@@ -150,9 +141,6 @@ def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Eff
         flames.show(opened, effect.workload, variants, effect.baseline)
         st.subheader("Memory", anchor="memory")
         sides.show_memory(run, effect.workload, variants, effect.baseline)
-
-
-# -- how it was measured -------------------------------------------------------------------------------------------
 
 
 def show_how(run: data.Run, claim: data.Claim) -> None:
@@ -178,8 +166,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:
-    timed = [effect for effect in to_look_inside(claim) if effect.variant]
-    if timed:
+    if timed := [effect for effect in to_look_inside(claim) if effect.variant]:
         st.caption("Checks before timing: a side counts only if its logits match the library's")
         blocks.table(
             [gates.row(run, effect) for effect in timed],
@@ -190,13 +177,9 @@ def show_checks(run: data.Run, claim: data.Claim) -> None:
         blocks.environment(run.environment, "Environment")
 
 
-# -- exact results -----------------------------------------------------------------------------------------------------
-
-
 def read_exact_results(run: data.Run) -> list[ExactResult]:
     """The records of findings.json. Raises RunError."""
-    results: list[ExactResult] = FINDINGS.validate_python(RunFolder(run.path).records(FINDINGS_FILE))
-    return results
+    return FINDINGS.validate_python(RunFolder(run.path).records(FINDINGS_FILE))
 
 
 def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
@@ -218,15 +201,11 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
     results = blocks.computed("The exact results cannot be read.", opened, read_exact_results)
     if results is None:
         return
-    rows = [row for row in results if _is_of(row, claim)]
+    names = [(effect.workload, effect.variant, effect.baseline) for effect in claim.effects]
+    rows = [row for row in results if row.subject in {(claim.kind, asked.quantity, *each) for each in names}]
     if not rows:
         st.text("This run has not looked. This command does:")
         blocks.command(data.reproduce(opened.run, claim))
-        return
-    _show_rows(rows, claim)
-
-
-def _show_rows(rows: Sequence[ExactResult], claim: data.Claim) -> None:
     for row in rows:
         value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()
         where = words.markdown(row.workload or row.quantity)
@@ -234,18 +213,8 @@ def _show_rows(rows: Sequence[ExactResult], claim: data.Claim) -> None:
         st.text(row.detail or row.reason or "no detail was kept")
     if len(rows) > 1:
         with st.expander("The same as a table"):
-            names = ("workload", "variant", "value", "count", "seconds")
-            table = [{name: getattr(row, name) for name in names} for row in rows]
-            blocks.low_table(table, "Exact results behind this claim")
-
-
-def _is_of(row: ExactResult, claim: data.Claim) -> bool:
-    """Whether a result has the subject of one of the claim's rows."""
-    subject = (row.metric, row.quantity, row.workload, row.variant, row.baseline)
-    quantity = claim.hypothesis.quantity
-    return subject in {
-        (claim.kind, quantity, effect.workload, effect.variant, effect.baseline) for effect in claim.effects
-    }
+            columns = ["workload", "variant", "value", "count", "seconds"]
+            blocks.low_table(pd.DataFrame(map(vars, rows))[columns], "Exact results behind this claim")
 
 
 main()

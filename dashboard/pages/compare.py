@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -22,7 +21,11 @@ def main() -> None:
     timed = blocks.computed(sides.UNREADABLE, opened, samples.timed_variants)
     if timed is None:
         return
-    names = variants(opened.run, timed)
+    baselines = {experiment.baseline for experiment in opened.run.manifest.experiments}
+    names = sorted(  # the baselines of its workloads first, controls last
+        {name for entered in timed.values() for name in entered},
+        key=lambda name: ("@" in name, name not in baselines, name),
+    )
     if len(names) < 2:
         blocks.info("This run timed no two variants, so there is nothing to compare.")
         return
@@ -45,13 +48,6 @@ def main() -> None:
     versus = blocks.computed(sides.UNREADABLE, opened, samples.versus, baseline, variant)
     if versus is not None:
         show_comparison(opened, versus, baseline, variant)
-
-
-def variants(run: data.Run, timed: Mapping[str, Sequence[str]]) -> list[str]:
-    """Everything that the run timed: the baselines of its workloads first, controls last."""
-    names = {name for entered in timed.values() for name in entered}
-    baselines = {experiment.baseline for experiment in run.manifest.experiments}
-    return sorted(names, key=lambda name: ("@" in name, name not in baselines, name))
 
 
 def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:
@@ -77,7 +73,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
 
 
 def show_worth(compared: data.Claim) -> None:
-    """What such a ratio is worth: which confidence it has, and that it belongs to no claim."""
+    """What such a ratio is worth: its confidence, and that it belongs to no claim."""
     count = len(compared.effects)
     each, together = words.percent(1 - compared.alpha), words.percent(1 - compared.alpha * count)
     intervals = (
@@ -101,32 +97,27 @@ def throughput(run: data.Run, workload: str, call_ns: float | None) -> float | N
 
 def show_table(run: data.Run, versus: samples.Versus) -> None:
     """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
-    rows, differing = [], []
-    for effect in versus.claim.effects:
-        paired = versus.rounds[effect.workload]
-        traces = gates.traces(run, effect.workload, effect.baseline, effect.variant).state
-        floor = run.floors.get(effect.workload)
-        if traces == "differ":
-            differing.append(effect.workload)
-        rows.append(
-            {
-                "workload": effect.workload,
-                "speed-up": effect.value,
-                "low": effect.low,
-                "high": effect.high,
-                "verdict": words.look(effect.verdict).word,
-                "rounds": effect.rounds,
-                "A/A floor": floor.text if floor else "–",
-                "op traces": traces,
-                "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
-                "variant, here": (paired.variant_ns or 0) / 1e6 or None,
-                "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
-                "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
-                "clock": paired.clock,
-                "note": "; ".join(effect.warnings),
-            }
-        )
+    rows = [
+        {
+            "workload": effect.workload,
+            "speed-up": effect.value,
+            "low": effect.low,
+            "high": effect.high,
+            "verdict": words.look(effect.verdict).word,
+            "rounds": effect.rounds,
+            "A/A floor": floor.text if (floor := run.floors.get(effect.workload)) else "–",
+            "op traces": gates.traces(run, effect.workload, effect.baseline, effect.variant).state,
+            "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
+            "variant, here": (paired.variant_ns or 0) / 1e6 or None,
+            "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
+            "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
+            "clock": paired.clock,
+            "note": "; ".join(effect.warnings),
+        }
+        for effect, paired in ((effect, versus.rounds[effect.workload]) for effect in versus.claim.effects)
+    ]
     table = pd.DataFrame(rows)
+    differing = list(table["workload"][table["op traces"] == "differ"])
     if table["baseline, tokens/s"].isna().all():  # no generation among them
         table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
     formats = dict.fromkeys(("speed-up", "low", "high"), "%.4f×")

@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -18,15 +17,8 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import history as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import history
-from llama_workbench.dashboard.views.entries import (
-    Entry,
-    Stamp,
-    results_folder,
-    stamp_of_standings,
-    when,
-    without_copies,
-)
+from llama_workbench.dashboard.views import entries, history
+from llama_workbench.dashboard.views.entries import Entry, Stamp, when
 from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
 from llama_workbench.harness.report.compare_text import change_text
 from llama_workbench.harness.report.standings import YARDSTICK, read_standings
@@ -35,27 +27,21 @@ from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Standings
 
-MOST_ROWS, SCROLLED_PX = 8, 280  # a longer table scrolls by itself
-
-
-@dataclass(frozen=True)
-class Course:
-    """A workload over the runs, oldest first. changes: every comparison of consecutive runs, newest first."""
-
-    pasts: tuple[history.Past, ...]
-    problems: tuple[str, ...]
-    changes: pd.DataFrame
-
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
 def standings(path: Path, stamp: Stamp, workload: str) -> Standings:
-    """A run's ratios on one workload. Not copied for each reader: nobody changes them. Raises RunError."""
+    """A run's ratios on one workload. Shared by all readers, so none may change them. Raises RunError."""
     return read_standings(RunFolder(path), [workload]).of(workload)
 
 
 @st.cache_resource(max_entries=32, show_spinner="Reading the runs …")
-def course(key: str, workload: str, _runs: Sequence[Entry], _stamps: Sequence[Stamp]) -> Course:
-    """All runs that took on a workload. `key` stands for the runs with their stamps."""
+def course(
+    key: str, workload: str, _runs: Sequence[Entry], _stamps: Sequence[Stamp]
+) -> tuple[list[history.Past], list[str], pd.DataFrame]:
+    """The runs of a workload, oldest first; what cannot be read; all comparisons of consecutive runs, newest first.
+
+    `key` identifies the runs with their stamps.
+    """
     pasts, problems = [], []
     for entry, stamp in zip(_runs, _stamps, strict=True):
         try:
@@ -74,22 +60,19 @@ def course(key: str, workload: str, _runs: Sequence[Entry], _stamps: Sequence[St
         }
         for change in reversed(history.changes(pasts, workload))
     ]
-    return Course(tuple(pasts), tuple(problems), pd.DataFrame(changes))
+    return pasts, problems, pd.DataFrame(changes)
 
 
 def main() -> None:
     st.title("History", anchor=False)
     runs = [entry for entry in state.all_entries() if entry.summary.problem is None]
     if not runs:
-        head.show_first_run(results_folder(sys.argv[1:]))
+        head.show_first_run(entries.results_folder(sys.argv[1:]))
         return
-    oldest_first = without_copies(runs)[::-1]
+    oldest_first = entries.without_copies(runs)[::-1]
     show_course(oldest_first)
     show_claim(oldest_first)
     show_runs(runs)
-
-
-# -- one variant over the runs -----------------------------------------------------------------------------------------
 
 
 def show_course(runs: Sequence[Entry]) -> None:
@@ -97,16 +80,17 @@ def show_course(runs: Sequence[Entry]) -> None:
     if not workloads:
         blocks.info("None of these runs timed anything.")
         return
+    counts = Counter(name for entry in runs for name in entry.summary.workloads)
     left, right = st.columns(2, gap="large")
     with left:
-        counts = Counter(name for entry in runs for name in entry.summary.workloads)
         workload = state.choose("Workload", workloads, "workload", default=max(workloads, key=counts.__getitem__))
     having = [entry for entry in runs if workload in entry.summary.workloads]
-    stamps = [stamp_of_standings(entry.summary.path) for entry in having]
+    stamps = [entries.stamp_of_standings(entry.summary.path) for entry in having]
     # One word for many stamps: Streamlit takes longer to look into those of two hundred runs than to draw a page.
-    found = course(sha256(repr((having, stamps)).encode()).hexdigest(), workload, having, stamps)
-    variants = history.subjects(found.pasts, workload)
-    blocks.notes("Left out", found.problems)
+    key = sha256(repr((having, stamps)).encode()).hexdigest()
+    pasts, problems, changes = course(key, workload, having, stamps)
+    variants = history.subjects(pasts, workload)
+    blocks.notes("Left out", problems)
     show_slow(having, stamps)
     if not variants:
         st.text(f"No run has a finished round of {workload}. This command makes one:")
@@ -114,28 +98,23 @@ def show_course(runs: Sequence[Entry]) -> None:
         return
     with right:
         variant = state.choose("Variant", variants, "variant")
-    points, breaks = history.points(found.pasts, workload, variant)
-    table = found.changes
-    beyond = table[table["answer"].isin(["regression", "improvement"])] if len(table) else table
-    mine = list(beyond[beyond["variant"] == variant]["run"]) if len(beyond) else []
+    points, breaks = history.points(pasts, workload, variant)
+    beyond = changes[changes["answer"].isin(["regression", "improvement"])] if len(changes) else changes
+    changed = list(beyond[beyond["variant"] == variant]["run"]) if len(beyond) else []
     if points:
-        drawn = figures.timeline(points, breaks, mine, state.colours())
+        drawn = figures.timeline(points, breaks, changed, state.colours())
         blocks.plot(drawn, figures.timeline_text(workload, variant, points, breaks), "timeline")
         show_meaning(points)
     else:
         st.text(f"No run has a number for {variant} on {workload}: nothing was timed in the same rounds with it.")
     show_breaks(breaks, len(points))
-    show_changes(table, beyond)
+    show_changes(changes, beyond)
 
 
 def show_slow(runs: Sequence[Entry], stamps: Sequence[Stamp]) -> None:
-    """Names the runs whose samples had to be read, and the command that spares it."""
-    slow = [
-        entry
-        for entry, stamp in zip(runs, stamps, strict=True)
-        if not any(Path(path).name == STANDINGS for path, _, _ in stamp)
-    ]
-    if slow:
+    """Names the runs whose samples had to be read, and the command that makes that needless."""
+    names = [{Path(path).name for path, _, _ in stamp} for stamp in stamps]
+    if slow := [entry for entry, files in zip(runs, names, strict=True) if STANDINGS not in files]:
         with st.expander(f"{len(slow)} of {len(runs)} runs are slow to read"):
             st.caption(
                 f"They have no {STANDINGS}, which newer runs have, so the dashboard reads their samples once each time "
@@ -174,8 +153,8 @@ def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
     blocks.table(rows, "Breaks in the line: between which runs, and why", height=height(len(breaks)))
 
 
-def height(rows: int, most: int = MOST_ROWS, scrolled_px: int = SCROLLED_PX) -> Literal["content"] | int:
-    """Of a table with so many rows."""
+def height(rows: int, most: int = 8, scrolled_px: int = 280) -> Literal["content"] | int:
+    """Of a table with so many rows: with more than `most` it scrolls by itself."""
     return "content" if rows <= most else scrolled_px
 
 
@@ -200,18 +179,14 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
         blocks.table(table, "All comparisons of consecutive comparable runs")
 
 
-# -- one claim over the runs -------------------------------------------------------------------------------------------
-
-
 def show_claim(runs: Sequence[Entry]) -> None:
-    named = {claim for entry in runs for claim, _, _ in entry.summary.claims if claim}
-    claims = sorted(named, key=lambda claim: (claim == "ad-hoc", claim))
+    claims = {claim for entry in runs for claim, _, _ in entry.summary.claims if claim}
     st.header("Verdicts of a claim", anchor="claim")
     if not claims:
         st.text("None of these runs judged a claim. This command makes one that does:")
         st.code("pytest --benchmark", language="bash")
         return
-    claim = state.choose("Claim", claims, "claim")
+    claim = state.choose("Claim", sorted(claims, key=lambda claim: (claim == "ad-hoc", claim)), "claim")
     judged, turns = history.verdicts_over_time(runs, claim)
     columns = list(dict.fromkeys(part for _, by_part in judged for part in by_part))
     rows = [
@@ -225,8 +200,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
     alt = f"Verdicts of the claim {words.clip(claim, 80)} in each run, newest first"
     blocks.table(rows, alt, height=height(len(judged)))
     if not turns:
-        once = "Only one run judged it." if len(judged) == 1 else "Its verdict was the same in all of them."
-        st.caption(once)
+        st.caption("Only one run judged it." if len(judged) == 1 else "Its verdict was the same in all of them.")
         return
     blocks.notes(
         f"Its verdict changed {len(turns)} time{'s' * (len(turns) > 1)}, newest first (machines may differ)",
@@ -236,9 +210,6 @@ def show_claim(runs: Sequence[Entry]) -> None:
             for turn in turns[:-13:-1]
         ],
     )
-
-
-# -- the runs ----------------------------------------------------------------------------------------------------------
 
 
 def show_runs(runs: Sequence[Entry]) -> None:

@@ -16,17 +16,13 @@ from llama_workbench.dashboard.views import data, forest, loading, memory, sampl
 from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.store.errors import RunError
 
-SWEEP_COMMAND = "pytest --benchmark --claims mask-memory"
-
 
 def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory.Spot], list[str], str]:
     """Spots, who is missing, and the problem with the samples if there is one."""
-    problem, evidence = "", None
     try:
-        evidence = samples.read_evidence(run)
+        return *memory.tradeoff(run, samples.read_evidence(run), workload, field), ""
     except RunError as error:
-        problem = error.brief
-    return *memory.tradeoff(run, evidence, workload, field), problem
+        return *memory.tradeoff(run, None, workload, field), error.brief
 
 
 def main() -> None:
@@ -44,16 +40,12 @@ def main() -> None:
         where = f" --workloads {shlex.quote(workload)}" if workload else ""
         blocks.missing("memory of single calls here", state.PROFILE_COMMAND + where)
     st.header("What caching policies hold", anchor="policies")
-    here = [one for one in policies if one.workload == workload]
-    if here:
+    if here := [one for one in policies if one.workload == workload]:
         show_policies(here)
     else:
-        blocks.missing("sweep over the number of lengths here", SWEEP_COMMAND)
+        blocks.missing("sweep over the number of lengths here", "pytest --benchmark --claims mask-memory")
     st.header("Loading the weights", anchor="loading")
     show_loading(opened)
-
-
-# -- time against memory ---------------------------------------------------------------------------------------------
 
 
 def show_tradeoff(opened: state.Opened, workload: str) -> None:
@@ -71,8 +63,8 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         st.caption(
             "Up and to the left is better. The front: no other variant is faster without needing more memory. "
             '"Beaten": the intervals do not even touch. "Not settled": the order may be the other way. '
-            "Dots that would cover each other stand side by side. "
-            "Numbers are those of the table, which has the confidence of each interval."
+            "Dots that would cover each other are drawn side by side. Numbers are those of the table, which has the "
+            "confidence of each interval."
         )
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
@@ -80,35 +72,27 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
 
 
 def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
-    front = [spot for spot in spots if spot.rank == memory.FRONT]
-    best = words.listing([f"{spot.variant} ({words.size(spot.amount)})" for spot in front])
+    front = [f"{spot.variant} ({words.size(spot.amount)})" for spot in spots if spot.rank == memory.FRONT]
     beaten = [spot.variant for spot in spots if spot.rank.startswith("beaten")]
     rest = len(spots) - len(front) - len(beaten)
-    text = f"Best speed-up for its memory ({title.lower()}): {best}."
-    if beaten:
-        text += f" Beaten, with intervals that do not touch: {words.listing(beaten)}."
-    return text + (f" For {rest} more the data cannot tell." if rest else "")
+    best = f"Best speed-up for its memory ({title.lower()}): {words.listing(front)}."
+    losers = f" Beaten, with intervals that do not touch: {words.listing(beaten)}." if beaten else ""
+    return best + losers + (f" For {rest} more the data cannot tell." if rest else "")
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
-    timing = spot.timing
-    speed, sure = "1× (baseline)", "–"
-    if timing.alpha:
-        speed = timing.text
-        sure = f"{words.percent(1 - timing.alpha)}, {'all of the run at once' if timing.judged else 'this one alone'}"
+    timing, is_baseline = spot.timing, not spot.timing.alpha
+    together = "all of the run at once" if timing.judged else "this one alone"
     return {
         "no.": number,
         "variant": spot.variant,
-        "speed-up [interval]": speed,
-        "confidence": sure,
-        "rounds": str(timing.rounds) if timing.alpha else "–",
+        "speed-up [interval]": "1× (baseline)" if is_baseline else timing.text,
+        "confidence": "–" if is_baseline else f"{words.percent(1 - timing.alpha)}, {together}",
+        "rounds": "–" if is_baseline else str(timing.rounds),
         "memory": words.size(spot.amount),
         "rank": spot.rank,
-        "note": timing.warning if timing.alpha else "",
+        "note": "" if is_baseline else timing.warning,
     }
-
-
-# -- policies ----------------------------------------------------------------------------------------------------------
 
 
 def show_policies(here: Sequence[memory.Policy]) -> None:
@@ -118,19 +102,20 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
         blocks.plot(figures.policies(shown, kind, state.colours()), figures.policies_text(shown, kind), "policies")
         longest = max(one.longest for one in shown)
         counted = (
-            "Resident memory takes in all that a process touches, so no policy computes it; it includes the copies of "
-            "weights that building makes."
-            if kind == "resident"
-            else "Dots are the live tensors of the running model; lines are the memory that the policy alone lets "
-            "one expect. Where dots lie on their line, the policy explains every byte."
+            "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
+            "dots lie on their line, the policy explains every byte."
         )
+        if kind == "resident":
+            counted = (
+                "Resident memory is all that a process touches, so no policy computes it; it includes the copies of "
+                "weights that building makes."
+            )
         st.caption(
             f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
             f"{counted} Counted once, exactly: no interval."
         )
         blocks.say(_policy_sentence(shown, kind))
-    rows = [_policy_row(one) for one in here if one.steps]
-    if rows:
+    if rows := [_policy_row(one) for one in here if one.steps]:
         st.caption("After the most lengths: measured, and computed from the policy")
         blocks.table(rows, "Bytes held by each variant after the most lengths")
     blocks.notes("Not swept to the end", [f"{one.variant}: {one.reason}" for one in here if one.reason])
@@ -151,9 +136,7 @@ def _policy_row(one: memory.Policy) -> dict[str, object]:
 
     def cell(kind: str) -> str:
         measured, computed = last.measured.get(kind), last.computed.get(kind)
-        if measured is None:
-            return "not measured"
-        if computed is None:
+        if measured is None or computed is None:
             return words.size(measured)
         return words.size(measured) + (" = computed" if computed == measured else f", computed {words.size(computed)}")
 
@@ -170,17 +153,11 @@ def _policy_row(one: memory.Policy) -> dict[str, object]:
     }
 
 
-# -- loading the weights -----------------------------------------------------------------------------------------------
-
-
-LOADING_COMMAND = "pytest --benchmark --claims weight-loading-bottleneck"
-
-
 def show_loading(opened: state.Opened) -> None:
     """The loads of one checkpoint."""
     loads = blocks.computed("The loads cannot be shown.", opened, loading.read_loads) or []
     if not loads:
-        blocks.missing("measured loads", LOADING_COMMAND)
+        blocks.missing("measured loads", "pytest --benchmark --claims weight-loading-bottleneck")
         return
     geometry = state.choose("Checkpoint", list(dict.fromkeys(load.row.checkpoint for load in loads)), "geometry")
     here = [load for load in loads if load.row.checkpoint == geometry]
@@ -189,31 +166,24 @@ def show_loading(opened: state.Opened) -> None:
         blocks.plot(forest_figures.forest(shares, {}, state.colours()), forest.in_words(shares, {}), "loading")
     tokens = max(load.row.prompt_tokens for load in here)
     blue = f" Blue: what is claimed ({shares.claimed})." if shares.claimed else ""
+    fewest = min(load.share.n for load in here)
+    rounds = f"At least {fewest} rounds each."
+    if fewest < 2:
+        rounds = f"Too few rounds for an interval ({fewest} of about {LEAST_ROUNDS}) where the ends are open."
     blocks.caption(
-        "Share of the time to the first token that goes if the weights are in memory already, after a prompt of "
-        f"{tokens} tokens. Cold: the file was dropped from the page cache before each load.{blue} "
-        f"{_rounds_note(here)}"
+        "Share of the time to the first token that is saved if the weights are in memory already, after a prompt of "
+        f"{tokens} tokens. Cold: the file was dropped from the page cache before each load.{blue} {rounds}"
     )
     blocks.table([_load_row(load) for load in here], "Time and peak memory of each loader, page cache cold and warm")
     st.caption(
         "Times are wall time, the geometric mean of the loads with its interval. A mapped file opens at once and is "
-        "read later, which is why reading every byte stands beside opening. The last column is the time of mapped "
+        "read later, which is why reading every byte is beside opening. The last column is the time of mapped "
         "safetensors over the loader's, until every byte was read: above 1 the loader is faster. '@aa' is that one "
         "once more: its ratio is the pass's own noise. Peak memory is resident memory above what there was before, "
         "pages of the file included."
     )
-    blocks.notes(
-        "Not measured",
-        [f"{load.row.loader}, {load.row.cache} page cache: {load.row.reason}" for load in here if load.row.reason],
-    )
-
-
-def _rounds_note(here: Sequence[loading.Load]) -> str:
-    """Says plainly where there are too few rounds."""
-    fewest = min(load.share.n for load in here)
-    if fewest < 2:
-        return f"Too few rounds for an interval ({fewest} of about {LEAST_ROUNDS}) where the ends are open."
-    return f"At least {fewest} rounds each."
+    failed = [load.row for load in here if load.row.reason]
+    blocks.notes("Not measured", [f"{row.loader}, {row.cache} page cache: {row.reason}" for row in failed])
 
 
 def _load_row(load: loading.Load) -> dict[str, object]:
@@ -221,12 +191,11 @@ def _load_row(load: loading.Load) -> dict[str, object]:
     if touched is not None:
         few = f"{touched.ratio:.3g}× (too few rounds: {touched.rounds})" if touched.rounds else "not measured"
         ratio = few if math.isinf(touched.high) else words.effect(touched.ratio, touched.low, touched.high)
+    times = {"open": "open", "read every byte": "touched", "first token": "first_token"}
     return {
         "loader": load.row.loader,
         "page cache": load.row.cache,
-        "open": _time_text(load.times.get("open")),
-        "read every byte": _time_text(load.times.get("touched")),
-        "first token": _time_text(load.times.get("first_token")),
+        **{name: _time_text(load.times.get(key)) for name, key in times.items()},
         "peak memory": words.size(load.peak_bytes),
         "file": words.size(load.row.file_bytes),
         "loads": len(load.row.loads),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import streamlit as st
 
@@ -14,15 +16,14 @@ from llama_workbench.harness.metrics.scaling import Slope
 from llama_workbench.harness.store.errors import RunError
 
 
-def from_samples(run: data.Run, sides: scaling.Sides, place: int) -> tuple[list[scaling.Cost], list[Slope], str]:
-    """Costs and slopes of one series, and why there are none."""
-    series = scaling.all_series(run)[sides][place]
-    alpha = run.alpha
+def from_samples(run: data.Run, sides: scaling.Sides, axis: str) -> tuple[list[scaling.Cost], list[Slope], str]:
+    """Costs and slopes of the series over an axis, and why there are none."""
+    [series] = [one for one in scaling.all_series(run)[sides] if one.key == axis]
     try:
         evidence = samples.read_evidence(run)
     except RunError as error:
         return [], [], error.brief
-    return samples.costs(series, evidence, alpha), samples.slopes(series, evidence, alpha), ""
+    return samples.costs(series, evidence, run.alpha), samples.slopes(series, evidence, run.alpha), ""
 
 
 def main() -> None:
@@ -38,15 +39,13 @@ def main() -> None:
         return
     left, right = st.columns(2, gap="large")
     with left:
-        names = {scaling.sides_key(sides): _sides_label(sides) for sides in by_sides}
-        chosen = state.choose("Effect", names, "effect", default=_most_points(by_sides))
-        sides = next(sides for sides in by_sides if scaling.sides_key(sides) == chosen)
+        by_key = {scaling.sides_key(sides): sides for sides in by_sides}
+        names = {key: _sides_label(sides) for key, sides in by_key.items()}
+        sides = by_key[state.choose("Effect", names, "effect", default=_most_points(by_sides))]
     with right:
-        series = by_sides[sides]
-        labels = {one.key: _series_label(one) for one in series}
-        axis = state.choose("Against", labels, "axis")
-        place = next(index for index, one in enumerate(series) if one.key == axis)
-    _show(opened, series[place], sides, place)
+        by_axis = {one.key: one for one in by_sides[sides]}
+        axis = state.choose("Against", {key: _series_label(one) for key, one in by_axis.items()}, "axis")
+    _show(opened, by_axis[axis])
 
 
 def _sides_label(sides: scaling.Sides) -> str:
@@ -55,8 +54,7 @@ def _sides_label(sides: scaling.Sides) -> str:
 
 
 def _series_label(series: scaling.Series) -> str:
-    ends = f"{series.points[0].size:,.0f} to {series.points[-1].size:,.0f}"
-    return f"{series.axis} {ends}: {series.name}"
+    return f"{series.axis} {series.points[0].size:,.0f} to {series.points[-1].size:,.0f}: {series.name}"
 
 
 def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
@@ -66,12 +64,11 @@ def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
         widths = [len(one.points) for one in by_sides[sides] if one.axis == "width"]
         return max(widths, default=0), max(len(one.points) for one in by_sides[sides])
 
-    best: scaling.Sides = max(list(by_sides), key=worth)
-    return scaling.sides_key(best)
+    return scaling.sides_key(max(by_sides, key=worth))
 
 
-def _show(opened: state.Opened, series: scaling.Series, sides: scaling.Sides, place: int) -> None:
-    run = opened.run
+def _show(opened: state.Opened, series: scaling.Series) -> None:
+    run, sides = opened.run, (series.variant, series.baseline, series.metric)
     blocks.say(scaling.sentence(series))
     blocks.say(scaling.crossing_sentence(series))
     left, right = st.columns(2, gap="large")
@@ -81,7 +78,7 @@ def _show(opened: state.Opened, series: scaling.Series, sides: scaling.Sides, pl
         blocks.plot(drawn, figures.ratios_text(series, run.floors), "ratios")
         blocks.caption(_ratio_caption(run, series))
     with right:
-        costs, slopes, problem = state.computed(opened, from_samples, sides, place)
+        costs, slopes, problem = state.computed(opened, from_samples, sides, series.key)
         st.subheader("In microseconds a call", anchor="microseconds")
         if problem or not any(cost.us is not None for cost in costs):
             st.text(f"No microseconds: {problem or 'the run has no samples of these sides'}.")
@@ -121,11 +118,11 @@ def _table(series: scaling.Series, costs: Sequence[scaling.Cost]) -> None:
             "workload": point.effect.workload,
             "speed-up [interval]": point.effect.text,
             "settled": "yes" if point.settled else "no",
-            "longer with the baseline": figures.cost_text(costs[index]) if costs else "not measured",
+            "longer with the baseline": figures.cost_text(cost) if cost else "not measured",
             "rounds": point.effect.rounds,
             "verdict": words.look(point.effect.verdict).word,
         }
-        for index, point in enumerate(series.points)
+        for point, cost in zip_longest(series.points, costs)
     ]
     blocks.table(rows, "The points of the pictures, one row for each size")
 
@@ -143,18 +140,17 @@ def _slopes(slopes: Sequence[Slope]) -> None:
     blocks.table(rows, "Nanoseconds that a decode call takes longer for each token before it")
     difference = slopes[-1]
     sides = (difference.variant, difference.baseline or "")
+    answer = "The data cannot tell whether a further position costs either side more."
     if difference.low > 0 or difference.high < 0:
         more, less = sides if difference.low > 0 else sides[::-1]
         answer = f"Each further position costs {more} more than {less}."
-    else:
-        answer = "The data cannot tell whether a further position costs either side more."
     blocks.caption(f"{answer} Fitted by a straight line in each round; the intervals of these three hold at once.")
 
 
 def _slope_text(slope: Slope) -> str:
     if slope.unstable:
         return "unstable: the effect drifted while it was measured"
-    if abs(slope.low) == float("inf") or abs(slope.high) == float("inf"):
+    if math.isinf(slope.low) or math.isinf(slope.high):
         return "too few rounds for an interval"
     return words.plain_interval(slope.ns_per_position, slope.low, slope.high, "")
 

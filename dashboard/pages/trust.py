@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -14,11 +12,9 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import noise as figures
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import data, gates, noise
-from llama_workbench.harness.store.schema import Control
 
 CONTROLS_COMMAND = "pytest --benchmark"
 MOST_NAMED = 4
-
 NUMBER = re.compile(r"\d[\d.,]*( (?:ms|s|min|h)\b)?")
 
 FACTS = {
@@ -55,15 +51,15 @@ def main() -> None:
     blocks.notes("Excluded from this run", run.left_out)
     show_warnings(run)
     st.header("Environment", anchor="environment")
-    blocks.facts({title: fact(key, run.environment.get(key)) for key, title in FACTS.items()})
+    facts = {title: words.one_line(run.environment.get(key)) for key, title in FACTS.items()}
+    if isinstance(memory := run.environment.get("memory_bytes"), int | float):
+        facts["memory"] = words.size(memory)
+    blocks.facts({title: fact or "cannot be read here" for title, fact in facts.items()})
     blocks.environment(run.environment, "All that was recorded")
     st.caption(
-        "How often these rules give a wrong verdict, on identical code and on planted differences, stands in "
+        "How often these rules give a wrong verdict, on identical code and on planted differences, is in "
         "METHODOLOGY.md, with the way to find it out."
     )
-
-
-# -- controls ------------------------------------------------------------------------------------------------------
 
 
 def show_controls(run: data.Run) -> None:
@@ -73,6 +69,8 @@ def show_controls(run: data.Run) -> None:
         return
     with st.container(border=True):
         blocks.say(noise.could_see(rows))
+    unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
+    not_drawn = f"Not drawn, too few rounds: {words.markdown(words.listing(unbounded))}." if unbounded else ""
     st.header("Identical code against itself", anchor="controls")
     drawn = figures.controls_forest(rows, state.colours())
     blocks.plot(drawn, figures.controls_text(rows), "controls")
@@ -80,7 +78,7 @@ def show_controls(run: data.Run) -> None:
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
         "all else. An interval that leaves out 1 means that the control fired. The figure at the right is half the "
         "width of the wider one: in as many rounds, nobody could have seen a smaller difference there. "
-        f"{open_ones(rows)} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
+        f"{not_drawn} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
     )
     table = [
         {
@@ -100,15 +98,6 @@ def show_controls(run: data.Run) -> None:
     with st.expander("The same as a table"):
         known = pd.DataFrame(table).replace(math.inf, math.nan).replace({"low": {0.0: math.nan}})
         blocks.low_table(known, "Controls of this run with their intervals", formats)
-
-
-def open_ones(rows: Sequence[Control]) -> str:
-    """What is not in the figure."""
-    names = dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one)))
-    return f"Not drawn, for want of rounds: {words.markdown(words.listing(list(names)))}." if names else ""
-
-
-# -- noise ---------------------------------------------------------------------------------------------------------
 
 
 def show_drift(run: data.Run, measured: noise.Noise) -> None:
@@ -138,11 +127,11 @@ def show_places(measured: noise.Noise) -> None:
         if any(span.rounds > 1 and not span.low <= 1 <= span.high for span in spans)
     ]
     count = len(measured.places)
-    expected = count * 2 * (1 - noise.LEVEL)
     listed = f": {words.listing(apart[:MOST_NAMED])}" if apart else ""
     blocks.say(
         f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
-        f"{expected:.1f}. Order is random, so that a place favours nobody: it adds noise, not bias."
+        f"{count * 2 * (1 - noise.LEVEL):.1f}. Order is random, so that a place favours nobody: it adds noise, not "
+        "bias."
     )
     faults = noise.faults(measured)
     rows = [
@@ -157,8 +146,7 @@ def show_places(measured: noise.Noise) -> None:
         }
         for name, (first, slope) in measured.places.items()
     ]
-    alt = "Effect of the place within a sub-round, and page faults a call, by workload"
-    blocks.low_table(rows, alt)
+    blocks.low_table(rows, "Effect of the place within a sub-round, and page faults a call, by workload")
     st.caption(
         "Time of the first sample of a sub-round over that of the others, and of the last over the first by a straight "
         "line through all; 99 % t intervals over rounds, each for itself. Page faults a call are medians over rounds; "
@@ -170,9 +158,6 @@ def ratio(span: noise.Span) -> str:
     return words.effect(span.value, span.low or None, span.high) if span.rounds > 1 else "too few rounds"
 
 
-# -- gates ---------------------------------------------------------------------------------------------------------
-
-
 def show_gates(run: data.Run) -> None:
     st.header("Logits gates", anchor="gates")
     worst = gates.worst(run)
@@ -182,10 +167,9 @@ def show_gates(run: data.Run) -> None:
     failed = list(worst["variant"][worst["passed"] < worst["of"]])
     text = f"{len(worst) - len(failed)} of {len(worst)} variants passed on every workload they ran"
     text += f"; failed: {words.listing(failed[:MOST_NAMED])}" if failed else ""
-    first = worst.iloc[0]
-    if pd.notna(first["of tolerance"]):
-        where = f"{first['variant']} on {first['on']}"
-        text += f". The largest error used {first['of tolerance']:.2g} % of its tolerance ({where})"
+    name, where, used = worst.iloc[0][["variant", "on", "of tolerance"]]
+    if pd.notna(used):
+        text += f". The largest error used {used:.2g} % of its tolerance ({name} on {where})"
     blocks.say(f"{text}.")
     columns = ["variant", "passed", "of", "cases", "worst error", "tolerance", "of tolerance", "on"]
     formats = {"worst error": "%.2e", "tolerance": "%.1e", "of tolerance": "%.3g %%"}
@@ -219,12 +203,9 @@ def show_traces(run: data.Run) -> None:
     blocks.low_table(rows, "Pairs of variants whose operation traces were compared")
 
 
-# -- warnings and environment --------------------------------------------------------------------------------------
-
-
 def show_warnings(run: data.Run) -> None:
     st.header("Notes on the effects", anchor="notes")
-    groups: dict[str, list[tuple[str, data.Effect]]] = {}
+    groups: dict[str, list[tuple[str, data.Effect]]] = {}  # by the note without its numbers
     for claim in run.claims:
         for effect in claim.effects:
             for note in effect.warnings:
@@ -247,15 +228,6 @@ def show_warnings(run: data.Run) -> None:
         )
     blocks.low_table(rows, "Notes on effects, those of one kind together")
     st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
-
-
-def fact(key: str, value: Any) -> str:
-    """A fact about the machine on one line."""
-    if value is None or value in ({}, []):
-        return "cannot be read here"
-    if key == "memory_bytes" and isinstance(value, (int, float)):
-        return words.size(value)
-    return words.one_line(value)
 
 
 main()

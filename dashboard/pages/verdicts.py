@@ -12,7 +12,6 @@ from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data
 
 MANY = 8  # claims, from which on the list has a filter and scrolls by itself
-LIST_PX = 640
 OPEN = ("inconclusive", "not evidence", "not measurable here")
 
 
@@ -42,34 +41,25 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
     """The claims that have one of the verdicts of `?verdict=` and all words of `?search=`."""
     search = st.query_params.get("search", "")
     st.session_state["search"] = search
-
-    def follow_search() -> None:
-        _keep("search", [text] if (text := st.session_state["search"].strip()) else [])
-
     st.text_input(
         "Search",
         key="search",
         type="search",
         placeholder="claim, team, variant or workload",
-        on_change=follow_search,
+        on_change=_keep,
+        args=("search",),
         label_visibility="collapsed",
     )
     counts = count(claims)
-    kinds = list(counts)
-    st.session_state["verdict"] = [kind for kind in kinds if kind in st.query_params.get_all("verdict")]
-
-    def follow_verdict() -> None:
-        _keep("verdict", st.session_state["verdict"])
-
+    st.session_state["verdict"] = [kind for kind in counts if kind in st.query_params.get_all("verdict")]
     chosen = st.pills(
         "Verdict",
-        kinds,
+        list(counts),
         key="verdict",
         selection_mode="multi",
-        format_func=lambda kind: (
-            f":material/{words.look(kind).icon}: {counts[kind]} {words.markdown(words.look(kind).word.lower())}"
-        ),
-        on_change=follow_verdict,
+        format_func=lambda kind: f":material/{words.look(kind).icon}: {_counted(kind, counts[kind])}",
+        on_change=_keep,
+        args=("verdict",),
         label_visibility="collapsed",
         wrap=True,
     )
@@ -81,16 +71,21 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
     ]
 
 
-def _keep(name: str, chosen: Sequence[str]) -> None:
-    """Write a filter into the URL; nothing chosen is nothing there."""
-    if chosen:
-        st.query_params[name] = list(chosen)
+def _keep(name: str) -> None:
+    """Write what a filter was set to into the URL; nothing chosen is nothing there."""
+    if chosen := st.session_state[name]:
+        st.query_params[name] = chosen
     else:
         st.query_params.pop(name, None)
 
 
+def _counted(verdict: str, number: int) -> str:
+    """ "3 supported", as Markdown."""
+    return f"{number} {words.markdown(words.look(verdict).word.lower())}"
+
+
 def _searched(claim: data.Claim) -> str:
-    """What the search box looks through, in lower case."""
+    """What the search looks through, in lower case."""
     names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
     said = [claim.id, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
     return " ".join([*said, *dict.fromkeys(names)]).lower()
@@ -102,25 +97,19 @@ def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
         f"{blocks.verdict_word(claim.verdict)} {words.markdown(name)}"
         for claim, name in zip(claims, section.names(claims), strict=True)
     ]
-    captions = [claim_caption(claim) for claim in claims]
-    title = summary(claims) if of <= MANY else f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
-    with st.container(height=LIST_PX if len(claims) > MANY else "content", border=False):
-        more = {"format_func": names.__getitem__, "captions": captions, "width": "stretch"}
-        return section.choose(claims, st.radio, title, **more)
+    title = f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
+    if of <= MANY:
+        counts = count(claims).items()
+        title = "Claims: " + " · ".join(f":{words.look(kind).colour}[{_counted(kind, n)}]" for kind, n in counts)
+    with st.container(height=640 if len(claims) > MANY else "content", border=False):
+        more = {"captions": list(map(claim_caption, claims)), "width": "stretch"}
+        return section.choose(claims, st.radio, title, format_func=names.__getitem__, **more)
 
 
 def count(claims: Sequence[data.Claim]) -> dict[str, int]:
     """How many there are of each verdict, in the fixed order of `words.LOOKS`."""
     verdicts = [claim.verdict for claim in claims]
     return {kind: verdicts.count(kind) for kind in [*words.LOOKS, *dict.fromkeys(verdicts)] if kind in verdicts}
-
-
-def summary(claims: Sequence[data.Claim]) -> str:
-    """How many there are of each verdict, as Markdown."""
-    return "Claims: " + " · ".join(
-        f":{words.look(kind).colour}[{number} {words.markdown(words.look(kind).word.lower())}]"
-        for kind, number in count(claims).items()
-    )
 
 
 def claim_caption(claim: data.Claim) -> str:
