@@ -435,7 +435,7 @@ def test_the_loop_stops_by_the_intervals_that_judge() -> None:
     every = [Contrast(name, CELLS, tuple(weights), same) for name, weights in contrasts().items()]
     for rounds in (0, 1, 8, 16, 24, 32, 50):
         times = grid_times(samples[samples["round"] < rounds], workload="w", clock="cpu")
-        open_ = {contrast.name for contrast, _ in open_contrasts(every, times.logs, alpha=ALPHA / 2)}
+        open_ = {contrast.name for contrast, _ in open_contrasts(every, times.logs, alpha=ALPHA)}
         here = samples[samples["round"] < rounds]
         found = attribute(measured_grid(evidence(here), "w", seed=0), alpha=ALPHA)
         assert open_ == {name for name, effect in found.effects.items() if effect.verdict == "inconclusive"}

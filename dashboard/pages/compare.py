@@ -75,15 +75,13 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
 def show_worth(compared: data.Claim) -> None:
     """What such a ratio is worth: its confidence, and that it belongs to no claim."""
     count = len(compared.effects)
-    each, together = words.percent(1 - compared.alpha), words.percent(1 - compared.alpha * count)
     intervals = (
         f"Each of the {count} intervals, one for each workload that timed both," if count > 1 else "The interval"
     )
     st.markdown(
-        f"Nobody claimed anything about these two. {intervals} has {each} confidence"
-        f"{f', so that all shown here hold at once with {together}' if count > 1 else ''}. This is no part of the "
-        "report's verdicts and of its error rate: who looks at many pairs and picks the most striking will find "
-        "something by chance. To settle it, make a claim of it and measure again."
+        f"Nobody claimed anything about these two. {intervals} has {words.percent(1 - compared.alpha)} confidence, and "
+        "the answer is wrong with at most 1 % probability. Who looks at many pairs and picks the most striking will "
+        "find something by chance. To settle it, make a claim of it and measure again."
     )
 
 

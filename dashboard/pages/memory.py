@@ -82,12 +82,11 @@ def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
     timing, is_baseline = spot.timing, not spot.timing.alpha
-    together = "all of the run at once" if timing.judged else "this one alone"
     return {
         "no.": number,
         "variant": spot.variant,
         "speed-up [interval]": "1× (baseline)" if is_baseline else timing.text,
-        "confidence": "–" if is_baseline else f"{words.percent(1 - timing.alpha)}, {together}",
+        "confidence": "–" if is_baseline else words.percent(1 - timing.alpha),
         "rounds": "–" if is_baseline else str(timing.rounds),
         "memory": words.size(spot.amount),
         "rank": spot.rank,

@@ -14,6 +14,10 @@ SETTLED = {
 }
 """Verdicts that an effect settles, the last three of a comparison without a claim, and how their reason begins."""
 
+DEPENDS = "depends"
+GIVEN = (*SETTLED, DEPENDS)
+"""Verdicts of a part that say something about what was claimed or asked, and may be wrong."""
+
 
 def combine(effects: Sequence[Effect]) -> tuple[str, str]:
     """Verdict and reason for a part from its effects (at least one).
@@ -27,7 +31,7 @@ def combine(effects: Sequence[Effect]) -> tuple[str, str]:
     open_ = named.get("inconclusive", []) + excluded
     if len(settled) > 1:
         reason = "; ".join(f"{word} on {', '.join(where)}" for word, where in settled.items())
-        return "depends", reason + (f"; open: {', '.join(open_)}" if open_ else "")
+        return DEPENDS, reason + (f"; open: {', '.join(open_)}" if open_ else "")
     if len(excluded) == len(effects):
         return "not evidence", reasons(effects)
     if open_:

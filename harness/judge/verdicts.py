@@ -16,15 +16,13 @@ from functools import partial
 
 from ..claims.model import Claim
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.verdict import SETTLED, combine
+from ..evidence.verdict import DEPENDS, GIVEN, combine
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT
 from ..store.schema import Effect, Ends, Verdict
-
-DEPENDS = "depends"
 
 
 def judge_claims(
@@ -59,7 +57,9 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
     if away := hypothesis.elsewhere(evidence.device):
         judged = Judged(NOT_MEASURABLE, away)
     else:
-        judge = partial(metric_of(hypothesis.metric).judge, hypothesis, evidence)
+        metric = metric_of(hypothesis.metric)
+        judge = partial(metric.judge, hypothesis, evidence)
+        alpha /= metric.intervals_at_once
         judged = judge(alpha=alpha)
         if judged.verdict == DEPENDS:
             alpha = shared_alpha(alpha, judged.answers or len(judged.effects))
@@ -132,9 +132,11 @@ def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
 
 
 def _hold_together(parts: Sequence[Callable[[float], Verdict]], verdicts: Sequence[Verdict], alpha: float) -> set[int]:
-    """Which verdicts hold all at once with probability 1 - alpha (Holm 1979): those that stand at alpha over the number
-    of all, then those that stand at alpha over the number of the others, and so on."""
-    open_ = {index for index, verdict in enumerate(verdicts) if verdict.verdict in (*SETTLED, DEPENDS)}
+    """Which verdicts hold all at once with probability 1 - alpha (Holm 1979): those that hold at alpha over the number
+    of all, then those that hold at alpha over the number of the others, and so on. A verdict alone is not marked."""
+    if len(parts) == 1:
+        return set()
+    open_ = {index for index, verdict in enumerate(verdicts) if verdict.verdict in GIVEN}
     together: set[int] = set()
     while open_:
         level = alpha / (len(parts) - len(together))

@@ -68,6 +68,7 @@ class Metric(ABC, Generic[H]):
     it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is about, in a
     sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked into.
     `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
+    `intervals_at_once`: how many intervals one answer needs; they share alpha.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -79,6 +80,7 @@ class Metric(ABC, Generic[H]):
     inside: ClassVar[Literal["effects", "workloads", "nothing"]] = "effects"
     is_exact: ClassVar[bool] = False
     looks_once: ClassVar[bool] = False
+    intervals_at_once: ClassVar[int] = 1
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:

@@ -28,7 +28,7 @@ def markdown_table(verdicts: Sequence[Json], manifest: Json, *, command: str | N
         cells = [
             f"`{name}`" + (f" ({part})" if part else "") + (f": {claimed}" if claimed else ""),
             markdown_cell(", ".join(verdict.get("who") or ())),
-            f"**{markdown_cell(verdict['verdict'])}**",
+            f"**{markdown_cell(verdict['verdict'])}**" + "\\*" * bool(verdict.get("together")),
             _effect_cell(effects[0]) if effects else "",
             _effect_cell(effects[-1]) if len(effects) > 1 else "",
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),

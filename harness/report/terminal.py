@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .text import STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, run_notes
+from .text import STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, run_notes, verdict_text
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
@@ -78,7 +78,7 @@ def _heading(verdict: Json) -> Iterator[RenderableType]:
     """The verdict, its claim, and the reason where the effects do not show it."""
     word = str(verdict["verdict"])
     heading = Text.assemble(
-        (word, f"bold {STYLES.get(word, '')}".strip()),
+        (verdict_text(verdict), f"bold {STYLES.get(word, '')}".strip()),
         " · ",
         (one_text_line(claim_text(verdict)), "bold"),
         " · " + one_text_line(", ".join(verdict["who"])) if verdict.get("who") else "",

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..evidence.verdict import GIVEN
 from ..machine.environment import one_line
 
 Json = Mapping[str, Any]
@@ -123,9 +124,10 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
     alpha = manifest.get("alpha")
     if alpha and verdicts:
         lines.append(
-            "A ratio is t_baseline / t_variant: above 1 the variant is faster. "
-            f"With {100 * (1 - alpha):g} % confidence all intervals hold at once."
+            "A ratio is t_baseline / t_variant: above 1 the variant is faster. Each interval holds with at least "
+            f"{100 * (1 - alpha):g} % confidence."
         )
+        lines.append(_how_sure(verdicts, alpha))
     for name, checkpoint in (manifest.get("checkpoints") or {}).items():
         if isinstance(checkpoint, dict) and isinstance(checkpoint.get("facts"), str):
             lines.append(one_text_line(f"Checkpoint {name}: {checkpoint['facts']}.", 600))
@@ -133,6 +135,23 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
         seconds = sum(float(item.get("seconds") or 0) for item in manifest.get("experiments") or ())
         lines.append(f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}' if seconds else ''}.")
     return lines
+
+
+def _how_sure(verdicts: Sequence[Json], alpha: float) -> str:
+    """How many of the verdicts may be wrong, and which of them hold all at once."""
+    given = [verdict for verdict in verdicts if verdict["verdict"] in GIVEN]
+    together = sum(bool(verdict.get("together")) for verdict in given)
+    text = f"Each verdict is wrong with at most {100 * alpha:g} % probability"
+    if len(given) > 1:
+        text += f": of these {len(given)}, {alpha * len(given):.2g} on average at worst"
+    if together:
+        text += f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):g} % none of them is wrong"
+    return f"{text}."
+
+
+def verdict_text(verdict: Json) -> str:
+    """The word of a verdict, with a * where it holds together with all that are marked so."""
+    return f"{verdict['verdict']}{'*' * bool(verdict.get('together'))}"
 
 
 def _counts(verdicts: Iterable[Json]) -> str:

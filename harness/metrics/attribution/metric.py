@@ -161,10 +161,9 @@ def judge_factor(
 def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
     """All effects of a grid, and how the total speed-up divides between architecture and operations.
 
-    The answer is wrong with probability `alpha` at most: it says something of two effects, architecture and operations,
-    so each interval is at half of alpha. The share follows from those two.
+    alpha: of each interval. The answer says something of two effects, architecture and operations, so that it is wrong
+    with twice that probability at most. The share follows from those two.
     """
-    alpha /= 2
     grid, times = measured.grid, measured.times
     dummy = _dummy(measured, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
@@ -287,6 +286,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     about = "What a speed-up is due to: all combinations of the factors, in the same rounds."
     page = "attribution"
     inside = "nothing"
+    intervals_at_once = 2
     hypothesis = AttributionHypothesis
 
     def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
