@@ -71,6 +71,7 @@ def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
         return RunSummary(run.path, name, "not a run", problem=f"cannot be read ({error.strerror})")
     except RunError as error:
         return RunSummary(run.path, name, "damaged", problem=error.brief)
+    problem = ""
     try:
         if run.has(VERDICTS):
             verdicts = run.records(VERDICTS)
