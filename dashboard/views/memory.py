@@ -26,16 +26,14 @@ AMOUNTS = {
 def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -> list[str]:
     """How far every other side lies from the baseline by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
     amounts: dict[str, float | None] = {row.variant: getattr(row, field) for row in rows}
-    base = amounts.get(baseline)
-    if base is None:
-        return []
+    base = amounts.pop(baseline, None)
     lines = []
     for name, amount in amounts.items():
-        if name == baseline or amount is None:
+        if base is None or amount is None:
             continue
+        change = f"{words.size(abs(amount - base))} {'more' if amount > base else 'less'} than {baseline}"
         share = f" ({100 * (amount - base) / base:+.3g} %)" if base else ""
-        change = f"{words.size(abs(amount - base))} {'more' if amount > base else 'less'} than {baseline}{share}"
-        lines.append(f"{name}: the same as {baseline}" if amount == base else f"{name}: {change}")
+        lines.append(f"{name}: the same as {baseline}" if amount == base else f"{name}: {change}{share}")
     return lines
 
 
@@ -74,20 +72,16 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
 
 def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
     """Where a variant lies to the front: those that no other one beats in time without needing more memory."""
-
-    def ratio(one: Spot) -> float:
-        return one.timing.ratio or 0.0
-
-    def better(other: Spot) -> bool:
-        no_worse = other.amount <= spot.amount and ratio(other) >= ratio(spot)
-        return no_worse and (other.amount, ratio(other)) != (spot.amount, ratio(spot))
-
-    rivals = sorted((other for other in spots if better(other)), key=ratio, reverse=True)
-    if not rivals:
+    amount, ratio, high = spot.amount, spot.timing.ratio or 0.0, spot.timing.high
+    known = [(one.timing.ratio or 0.0, one) for one in spots]
+    better = [
+        (r, one) for r, one in known if one.amount <= amount and r >= ratio and (one.amount, r) != (amount, ratio)
+    ]
+    if not better:
         return FRONT
+    rivals = [one for _, one in sorted(better, key=lambda pair: -pair[0])]
     for rival in rivals:
-        low, high = rival.timing.low, spot.timing.high
-        if low is not None and high is not None and low > high:
+        if rival.timing.low is not None and high is not None and rival.timing.low > high:
             return f"beaten by {rival.variant}"
     return f"behind {rivals[0].variant}, not settled"
 
