@@ -8,8 +8,8 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-# Streamlit puts this file's folder on sys.path. In a checkout that nobody installed, `llama_workbench` lies one level
-# up; in a wheel this file lies inside it and there is nothing to do.
+# Streamlit puts this file's folder on sys.path. In a checkout that nobody installed, `llama_workbench` is one level
+# up; in a wheel this file is inside it and there is nothing to do.
 _CHECKOUT = Path(__file__).resolve().parent.parent
 if (_CHECKOUT / "llama_workbench" / "__init__.py").is_file() and str(_CHECKOUT) not in sys.path:
     sys.path.insert(0, str(_CHECKOUT))

@@ -52,7 +52,7 @@ LOOKS: dict[str, Look] = {
 
 
 def look(verdict: str) -> Look:
-    """How to show `verdict`; a word this version does not know is shown as it stands, unjudged."""
+    """How to show `verdict`; a word this version does not know is shown as it is, without a meaning."""
     return LOOKS.get(verdict) or Look(verdict or "no verdict", "question_mark", "gray", "circle-open", "")
 
 

@@ -63,11 +63,11 @@ def _place(claim: data.Claim) -> dict[str, str]:
 
 def names(claims: Sequence[data.Claim]) -> list[str]:
     """A different plain name for each claim: Streamlit tells options apart by what they show."""
-    found: list[str] = []
+    names: list[str] = []
     for claim in claims:
         name = words.clip(f"{claim.title} ({claim.part})" if claim.part else claim.title, 140)
-        found.append(name if name not in found else f"{name} [{claim.id} {len(found) + 1}]")
-    return found
+        names.append(name if name not in names else f"{name} [{claim.id} {len(names) + 1}]")
+    return names
 
 
 def show_headline(claim: data.Claim) -> None:

@@ -1,4 +1,4 @@
-"""The head of a page (its title, the choice of a run, what to know of that run first) and what stands below each."""
+"""The head of a page (its title, the choice of a run, what to know of that run first) and what is below every page."""
 
 from __future__ import annotations
 

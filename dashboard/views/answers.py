@@ -14,6 +14,7 @@ from . import data
 from .attribution import SIDES
 
 LONGEST_LIST = 4
+SETTLED = {"supported": "right on", "refuted": "not right on"}
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,10 @@ def _who(claim: data.Claim) -> str:
         case "refuted":
             return f"{names} {were} not right: {everywhere}what was measured lies outside what they said{claimed}."
         case "depends":
-            kinds = {"supported": "right on", "refuted": "not right on", "inconclusive": "open on"}
-            places = _places(claim, kinds | {"not evidence": "without evidence on"})
-            return f"{names} {were} {places}." if places else f"{names} {were} right in some places and not in others."
+            places = _places(claim, SETTLED | {"inconclusive": "open on", "not evidence": "without evidence on"})
+            return f"{names} {were} {places or 'right in some places and not in others'}."
         case "inconclusive":
-            places = _places(claim, {"supported": "right on", "refuted": "not right on"})
+            places = _places(claim, SETTLED)
             rest = f" What is settled: {places}." if places else ""
             return f"Not decided: these rounds show neither that {names} {were} right nor the contrary.{rest}"
         case "not evidence":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import pandas as pd
 
@@ -103,9 +101,7 @@ def read(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
     table = data.read_or(PHASE_SCHEMA.empty_table().to_pandas(), folder.read_phases, problems)
-    facts = pass_schema.PHASE_FACTS.validate_python(
-        data.read_or(list[Any](), partial(folder.records, PHASE_FACTS), problems)
-    )
+    facts = pass_schema.PHASE_FACTS.validate_python(data.records_or_none(folder, PHASE_FACTS, problems))
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 
 
@@ -123,11 +119,12 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
     return Breakdown(workload, variant, of, rows, rounds, overhead, (facts and facts.clock) or "")
 
 
-def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> PhaseShare:
-    """Several phases together, as a share of `whole`. Raises ValueError where they cannot be told apart."""
-    together = shares.share(phases.table, workload, variant, of, whole, alpha=alpha)
-    times = shares.times_ns(phases.table, workload, variant)
-    return _phase_share(" + ".join(of), together, sum(times.get(phase, 0.0) for phase in of))
+def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> str:
+    """Several phases together in percent of `whole`, as `interval` writes it.
+
+    Raises ValueError where they cannot be told apart from other phases.
+    """
+    return interval(_phase_share("", shares.share(phases.table, workload, variant, of, whole, alpha=alpha), 0.0))
 
 
 def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:
@@ -205,6 +202,6 @@ def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable
     return (
         f"Their table says {line.percent:g} % for {line.line} because it divides {line.milliseconds:g} ms by "
         f"{total:.4g} ms, the sum of {len(table)} micro-benchmarks of one layer's attention. Here these parts are "
-        f"{interval(subset)} of the forward: {left_out} were never in the sum. Of what they timed {line.line} takes "
-        f"{interval(theirs)} here, of the whole forward {interval(honest)}."
+        f"{subset} of the forward: {left_out} were never in the sum. Of what they timed {line.line} takes {theirs} "
+        f"here, of the whole forward {honest}."
     )

@@ -224,13 +224,10 @@ def read_run(path: Path) -> Run:
     content = folder.read_manifest()
     verdicts = schema.VERDICTS.validate_python(folder.records(VERDICTS))
     problems: list[str] = []
-
-    def rows(name: str) -> list[Any]:
-        return read_or(list[Any](), partial(folder.records, name), problems)
-
-    claims = {claim.id: claim for claim in TypeAdapter(list[Definition]).validate_python(rows(CLAIMS))}
-    memory = pass_schema.MEMORY.validate_python(rows(MEMORY))
-    profiles = pass_schema.PROFILES.validate_python(rows(PROFILES))
+    definitions = TypeAdapter(list[Definition]).validate_python(records_or_none(folder, CLAIMS, problems))
+    claims = {claim.id: claim for claim in definitions}
+    memory = pass_schema.MEMORY.validate_python(records_or_none(folder, MEMORY, problems))
+    profiles = pass_schema.PROFILES.validate_python(records_or_none(folder, PROFILES, problems))
     noise = _noise(content.get("noise") or {}, problems)
     return Run(
         path=path,
@@ -253,6 +250,11 @@ def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
     except RunError as error:
         problems.append(words.problem(error))
         return nothing
+
+
+def records_or_none(folder: RunFolder, name: str, problems: list[str]) -> list[Any]:
+    """The records of a file; an empty list where it cannot be read, which is then one of the problems."""
+    return read_or([], partial(folder.records, name), problems)
 
 
 def _noise(recorded: Mapping[str, Any], problems: list[str]) -> schema.Noise:

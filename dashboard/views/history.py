@@ -88,7 +88,7 @@ def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Poi
 def changes(pasts: Sequence[Past], workload: str) -> list[Change]:
     """Every variant on a workload in each run against the latest earlier run on the same machine configuration."""
     latest: list[Past] = []  # of each machine configuration
-    found = []
+    changes = []
     for past in pasts:
         now = past.standings.of(workload)
         if not now.subjects:
@@ -99,8 +99,8 @@ def changes(pasts: Sequence[Past], workload: str) -> list[Change]:
             continue
         old, latest[place] = latest[place], past
         rows = compare_standings(old.standings.of(workload), now).rows
-        found += [Change(old.entry.name, past.entry.name, past.entry.summary.started, row) for row in rows]
-    return found
+        changes += [Change(old.entry.name, past.entry.name, past.entry.summary.started, row) for row in rows]
+    return changes
 
 
 class Turn(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,7 @@ AMOUNTS = {
 
 
 def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -> list[str]:
-    """How far every other side lies from the baseline by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
+    """Each other side against the baseline, by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
     amounts: dict[str, float | None] = {row.variant: getattr(row, field) for row in rows}
     base = amounts.pop(baseline, None)
     lines = []
@@ -71,15 +71,16 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
 
 
 def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
-    """Where a variant lies to the front: those that no other one beats in time without needing more memory."""
-    amount, ratio, high = spot.amount, spot.timing.ratio or 0.0, spot.timing.high
-    known = [(one.timing.ratio or 0.0, one) for one in spots]
-    better = [
-        (r, one) for r, one in known if one.amount <= amount and r >= ratio and (one.amount, r) != (amount, ratio)
-    ]
-    if not better:
+    """On the front where no other variant is faster without needing more memory; else which one is."""
+
+    def costs(one: Spot) -> tuple[float, float]:  # the less of each the better
+        return one.amount, -(one.timing.ratio or 0.0)
+
+    mine, high = costs(spot), spot.timing.high
+    rivals = [one for one in spots if costs(one) != mine and all(map(operator.le, costs(one), mine))]
+    if not rivals:
         return FRONT
-    rivals = [one for _, one in sorted(better, key=lambda pair: -pair[0])]
+    rivals.sort(key=lambda one: costs(one)[1])
     for rival in rivals:
         if rival.timing.low is not None and high is not None and rival.timing.low > high:
             return f"beaten by {rival.variant}"
@@ -126,14 +127,14 @@ def read_policies(run: data.Run) -> list[Policy]:
 
 
 def _policy(row: pass_schema.Sweep) -> Policy:
-    peaks = row.peak_bytes or []
+    peaks = {1 << power: peak for power, peak in enumerate(row.peak_bytes or ())}  # by number of lengths
     tensors = {len(step.lengths): step for step in row.steps if step.lengths}
     steps = []
-    for count in sorted(tensors) or [1 << power for power in range(len(peaks))]:
+    for count in sorted(tensors) or peaks:
         step = tensors.get(count, pass_schema.SweepStep(lengths=[]))
-        measured, power = _held(step.held), int(math.log2(count))
-        if count == 1 << power and power < len(peaks) and row.loaded_bytes is not None:
-            measured["resident"] = peaks[power] - row.loaded_bytes
+        measured = _held(step.held)
+        if count in peaks and row.loaded_bytes is not None:
+            measured["resident"] = peaks[count] - row.loaded_bytes
         steps.append(Step(count, measured, _held(step.computed.held if step.computed else {})))
     return Policy(
         workload=row.workload,

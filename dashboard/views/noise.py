@@ -105,13 +105,13 @@ def _ratio(logs: pd.Series) -> Span:
 def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
     """Median over rounds of a call's time, with the exact interval by order statistics; None where not measured."""
     rows = noise.rounds
-    found = rows.loc[(rows["workload"] == workload) & (rows["variant"] == variant), "ns"].to_numpy(np.float64)
-    if not len(found):
+    times_ns = rows.loc[(rows["workload"] == workload) & (rows["variant"] == variant), "ns"].to_numpy(np.float64)
+    if not len(times_ns):
         return None
-    median = float(np.median(found))
-    ends = stats.quantile_test(found, q=median, p=0.5).confidence_interval(LEVEL)
+    median = float(np.median(times_ns))
+    ends = stats.quantile_test(times_ns, q=median, p=0.5).confidence_interval(LEVEL)
     low, high = float(ends.low), float(ends.high)
-    return Span(median, low if math.isfinite(low) else 0.0, high if math.isfinite(high) else math.inf, len(found))
+    return Span(median, low if math.isfinite(low) else 0.0, high if math.isfinite(high) else math.inf, len(times_ns))
 
 
 def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
@@ -139,8 +139,7 @@ SEEN = 0.01
 
 def controls(run: data.Run) -> list[Control]:
     """The controls of a run, what fired first, then the least certain first; open intervals last."""
-    found = run.noise.controls
-    return sorted(found, key=lambda one: (not one.fired, math.isinf(smallest(one)), -smallest(one)))
+    return sorted(run.noise.controls, key=lambda one: (not one.fired, math.isinf(smallest(one)), -smallest(one)))
 
 
 def smallest(control: Control) -> float:

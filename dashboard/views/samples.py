@@ -203,14 +203,14 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
 def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
     """t_baseline - t_variant a call at every size; all intervals hold at once with confidence 1 - `alpha`."""
     variant, baseline, each = series.variant, series.baseline, alpha / len(series.points)
-    found = []
+    costs = []
     for point in series.points:
         times = evidence.times(point.effect.workload, variant, baseline)
         interval = call_difference(times, variant=variant, baseline=baseline, alpha=each)
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
-        found.append(Cost(point.size, us, low, high, interval.n))
-    return found
+        costs.append(Cost(point.size, us, low, high, interval.n))
+    return costs
 
 
 def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
