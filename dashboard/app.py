@@ -8,8 +8,8 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-# Streamlit puts this file's folder on sys.path. In a checkout that nobody installed, `llama_workbench` lies one level
-# up; in a wheel this file lies inside it and there is nothing to do.
+# Streamlit puts this file's folder on sys.path. In a checkout that nobody installed, `llama_workbench` is one level
+# up; in a wheel this file is inside it and there is nothing to do.
 _CHECKOUT = Path(__file__).resolve().parent.parent
 if (_CHECKOUT / "llama_workbench" / "__init__.py").is_file() and str(_CHECKOUT) not in sys.path:
     sys.path.insert(0, str(_CHECKOUT))
@@ -23,13 +23,7 @@ PAGES = (  # file, path in the URL, title, icon, help
     ("claim", "claim", "Claim", "gavel", "One claim with all its evidence, and the command that measures it again."),
     ("compare", "compare", "Compare", "compare_arrows", "Any two variants that were timed in the same rounds."),
     ("attribution", "attribution", "Attribution", "account_tree", "What a speed-up is due to."),
-    (
-        "breakdown",
-        "where_time_goes",
-        "Where time goes",
-        "local_fire_department",
-        "Time by phase, and the flamegraph.",
-    ),
+    ("breakdown", "where_time_goes", "Where time goes", "local_fire_department", "Time by phase, and flamegraphs."),
     ("memory", "memory", "Memory", "memory", "Time against memory, and what caching policies hold on to."),
     ("scaling", "crossover", "Scaling", "trending_up", "How an effect changes with width, length and position."),
     ("history", "history", "History", "history", "Runs and baselines over time, as ratios to the frozen yardstick."),

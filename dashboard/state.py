@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import TypeVar
 
 import streamlit as st
 
@@ -52,19 +53,15 @@ def read_run(path: Path, stamp: entries.Stamp) -> data.Run:
     return data.read_run(path)
 
 
+# Not cache_data: a copy of a profile's tree or of 20,000 boxes would take long.
+@st.cache_resource(
+    max_entries=128,
+    show_spinner="Reading the run …",
+    hash_funcs={Opened: lambda opened: opened.stamp, FunctionType: lambda one: (one.__module__, one.__qualname__)},
+)
 def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable) -> T:
     """`compute(run, *arguments)`, once for each state of the run's files. Nobody may change what it returns."""
-    name = f"{compute.__module__}.{compute.__qualname__}"
-    found: T = _computed(name, opened.stamp, arguments, _compute=compute, _run=opened.run)
-    return found
-
-
-# Not cache_data: a copy of a profile's tree or of 20,000 boxes would take long.
-@st.cache_resource(max_entries=128, show_spinner="Reading the run …")
-def _computed(
-    name: str, stamp: entries.Stamp, arguments: tuple[Hashable, ...], _compute: Callable[..., Any], _run: data.Run
-) -> Any:
-    return _compute(_run, *arguments)
+    return compute(opened.run, *arguments)
 
 
 def choose(title: str, options: Mapping[str, str] | Sequence[str], key: str, *, default: str | None = None) -> str:
@@ -72,15 +69,15 @@ def choose(title: str, options: Mapping[str, str] | Sequence[str], key: str, *, 
 
     Says so where the URL asks for something else, and takes the default (the first). ValueError without options.
     """
-    shown = dict(options) if isinstance(options, Mapping) else {name: name for name in options}
+    shown = dict(options) if isinstance(options, Mapping) else dict(zip(options, options, strict=True))
     if not shown:
         raise ValueError(f"nothing to choose from for {title!r}")
-    wanted = st.query_params.get(key)
-    if wanted is not None and wanted not in shown:
-        st.warning(f"{title} {words.markdown(wanted)} is not in this run.", icon=":material/warning:")
-        wanted = None
     first = default if default in shown else next(iter(shown))
-    st.session_state[key] = wanted if wanted is not None else first
+    wanted = st.query_params.get(key, first)
+    if wanted not in shown:
+        st.warning(f"{title} {words.markdown(wanted)} is not in this run.", icon=":material/warning:")
+        wanted = first
+    st.session_state[key] = wanted
 
     def follow() -> None:
         st.query_params[key] = st.session_state[key]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_workbench.harness.report.text import interval_text, ratio_text
+from llama_workbench.harness.report.text import interval_text, one_text_line, ratio_text, short
 from llama_workbench.harness.store.errors import RunError
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
@@ -52,7 +52,7 @@ LOOKS: dict[str, Look] = {
 
 
 def look(verdict: str) -> Look:
-    """How to show `verdict`; a word this version does not know is shown as it stands, unjudged."""
+    """How to show `verdict`; a word this version does not know is shown as it is, without a meaning."""
     return LOOKS.get(verdict) or Look(verdict or "no verdict", "question_mark", "gray", "circle-open", "")
 
 
@@ -70,15 +70,13 @@ def markdown(text: object) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", line)
 
 
-def clip(text: object, limit: int) -> str:
-    """`text` on one line of at most `limit` characters; what was cut off shows as an ellipsis."""
-    line = " ".join(str(text).split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+clip = one_text_line
+"""Text on one line of at most so many characters; an ellipsis stands for what was cut off."""
 
 
 def label(text: object, limit: int = 400) -> str:
     """`text` for plotly, which reads a few HTML tags, `%{...}` and `$...$` in every label and hover text."""
-    return html.escape(clip(text, limit), quote=True).replace("$", "&#36;").replace("%{", "%&#123;")
+    return html.escape(one_text_line(text, limit)).replace("$", "&#36;").replace("%{", "%&#123;")
 
 
 def effect(ratio: float | None, low: float | None, high: float | None) -> str:
@@ -86,34 +84,20 @@ def effect(ratio: float | None, low: float | None, high: float | None) -> str:
     return "not measured" if ratio is None else f"{ratio_text(ratio)} {interval_text(low, high)}"
 
 
-def span(ratios: Sequence[float]) -> str:
-    """The smallest and the largest of several ratios."""
-    return f"{ratio_text(min(ratios))} to {ratio_text(max(ratios))}"
-
-
 def percent(share: float) -> str:
     """0.99 → "99 %", with four digits where it needs them."""
     return f"{100 * share:.4g} %"
 
 
-def plain(value: float) -> str:
-    """A number: three digits that count, and whole from 100 on."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def plain_interval(value: float, low: float, high: float, unit: str) -> str:
     """ "4.2 ms [3.9, 4.6]"."""
-    return f"{plain(value)}{unit and f' {unit}'} [{plain(low)}, {plain(high)}]"
+    return f"{short(value)}{unit and f' {unit}'} [{short(low)}, {short(high)}]"
 
 
 def byte_unit(largest: float) -> tuple[float, str]:
     """Divisor and name of the binary unit in which `largest` is below a thousand."""
-    divisor = 1.0
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(largest) / divisor < 1000:
-            return divisor, unit
-        divisor *= 1024
-    return divisor, "TiB"
+    power = next((power for power in range(4) if abs(largest) < 1000 * 1024**power), 4)
+    return 1024.0**power, ("B", "KiB", "MiB", "GiB", "TiB")[power]
 
 
 def size(count: float | None) -> str:

@@ -166,7 +166,7 @@ def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
     lows[20:], highs[20:] = 0.99 * centre, 1.01 * centre
     return samples.Paired(
         "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs,
-        centre, 0.99 * centre, 1.01 * centre, False, 2e6, 2e6 / centre, 0.0,
+        centre, 0.99 * centre, 1.01 * centre, 2e6, 2e6 / centre, 0.0,
     )  # fmt: skip
 
 

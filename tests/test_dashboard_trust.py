@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.figures import noise as charts
-from llama_workbench.dashboard.views import noise
+from llama_workbench.dashboard.views import data, noise
 from llama_workbench.harness.store.parquet import SCHEMA
 from llama_workbench.harness.store.schema import Control
 from tests import runs
@@ -165,6 +165,18 @@ def test_notes_that_differ_in_numbers_alone_are_one(page: Opener, tmp_path: Path
     table = next(frame.value for frame in app.dataframe if "note, as on the first" in frame.value)
     assert list(table["effects"]) == [len(effects)]
     assert table["note, as on the first"][0] == "about 2 min more would decide it"
+
+
+def test_a_damaged_control_leaves_the_others(tmp_path: Path) -> None:
+    folder = runs.write_run(tmp_path / "one", rounds=30)
+    manifest = folder.read_manifest()
+    whole = data.read_run(folder.path)
+    manifest["noise"]["controls"][1]["rounds"] = "many"
+    folder.write_json("run.json", manifest)
+    run = data.read_run(folder.path)
+    assert run.noise.controls == whole.noise.controls[:1] + whole.noise.controls[2:] and run.noise.line
+    [problem] = run.problems
+    assert problem.startswith('run.json: control 1: "rounds" is "many", expected a whole number')
 
 
 def test_damaged_and_hostile_runs_are_shown_as_far_as_they_go(page: Opener, tmp_path: Path) -> None:

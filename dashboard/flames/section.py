@@ -207,7 +207,7 @@ def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
         side = state.choose("Profile of", sides, "raw")
         try:
             text = data.profile_text(run, workload, side)
-        except (OSError, UnicodeDecodeError, StackError) as error:
+        except StackError as error:
             st.text(f"The profile cannot be read: {error}.")
             return
         name = re.sub(r"[^A-Za-z0-9._@+-]+", "_", f"{workload}-{side}") + ".folded"

@@ -19,7 +19,7 @@ def main() -> None:
     opened = head.open_run("Attribution")
     if opened is None:
         return
-    claims = [claim for claim in opened.run.claims if attribution.is_factorial(claim)]
+    claims = [claim for claim in opened.run.claims if claim.is_factorial]
     if not claims:
         refused = [claim for claim in opened.run.claims if claim.id == "arch-or-ops"]
         blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])

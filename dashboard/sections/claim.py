@@ -10,7 +10,8 @@ import streamlit as st
 
 from .. import state, words
 from ..figures import forest as figures
-from ..views import attribution, data, forest
+from ..views import data, forest
+from ..views.attribution import SIDES
 from . import blocks, head
 
 PLACES = ("claim", "part", "row")
@@ -40,34 +41,33 @@ def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
         blocks.warn(f"This run has no claim {name}.")
 
 
-def follow(claim: data.Claim) -> None:
-    """Write the choice of a claim into the URL, at once: each change of it is a step of the browser's way back."""
-    kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in PLACES}
-    st.query_params.from_dict(kept | {"claim": claim.id} | ({"part": claim.part} if claim.part else {}))
-
-
 def choose(claims: Sequence[data.Claim], widget: Callable[..., int | None], title: str, **more: Any) -> data.Claim:
     """A select box or radio buttons whose choice is the URL's claim, else the first. `more` is Streamlit's."""
     st.session_state["claim"] = wanted(claims) or 0
 
-    def on_change() -> None:
-        follow(claims[st.session_state["claim"]])
+    def follow() -> None:  # all at once: each change of the URL is a step of the browser's way back
+        kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in PLACES}
+        st.query_params.from_dict({**kept, **_place(claims[st.session_state["claim"]])})
 
-    return claims[widget(title, range(len(claims)), key="claim", on_change=on_change, **more) or 0]
+    return claims[widget(title, range(len(claims)), key="claim", on_change=follow, **more) or 0]
 
 
 def link(run_name: str, claim: data.Claim) -> dict[str, str]:
     """The query of a link to this claim."""
-    return {"run": run_name, "claim": claim.id} | ({"part": claim.part} if claim.part else {})
+    return {"run": run_name} | _place(claim)
+
+
+def _place(claim: data.Claim) -> dict[str, str]:
+    return {"claim": claim.id} | ({"part": claim.part} if claim.part else {})
 
 
 def names(claims: Sequence[data.Claim]) -> list[str]:
     """A different plain name for each claim: Streamlit tells options apart by what they show."""
-    found: list[str] = []
+    names: list[str] = []
     for claim in claims:
         name = words.clip(f"{claim.title} ({claim.part})" if claim.part else claim.title, 140)
-        found.append(name if name not in found else f"{name} [{claim.id} {len(found) + 1}]")
-    return found
+        names.append(name if name not in names else f"{name} [{claim.id} {len(names) + 1}]")
+    return names
 
 
 def show_headline(claim: data.Claim) -> None:
@@ -75,9 +75,9 @@ def show_headline(claim: data.Claim) -> None:
     st.header(words.markdown(claim.title), anchor=False)
     if claim.statement and claim.statement != claim.title:
         st.text(claim.statement)
-    said = [f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}"]
-    if any(said):
-        blocks.caption(" · ".join(part for part in said if part))
+    said = (f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}")
+    if origin := " · ".join(filter(None, said)):
+        blocks.caption(origin)
 
 
 def show_verdict(claim: data.Claim) -> None:
@@ -92,10 +92,9 @@ def show_verdict(claim: data.Claim) -> None:
 def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
     """Every effect of the claim with its interval, of an attribution both sides and their sum. `alpha`: the run's."""
     if claim.is_factorial:
-        sums = tuple(effect for effect in claim.effects if attribution.factor(effect) in attribution.SIDES)
-        claim = replace(claim, effects=sums or claim.effects, low=None, high=None)
-    sides = {(effect.variant, effect.baseline) for effect in claim.effects}
-    if len(sides) == 1:
+        sums = tuple(effect for effect in claim.effects if effect.factor in SIDES)
+        claim = replace(claim, effects=sums, low=None, high=None)
+    if len({effect.sides for effect in claim.effects}) == 1:
         blocks.caption(claim.effects[0].sides)
     blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
     st.caption(forest.caption(claim, floors, alpha))

@@ -1,4 +1,4 @@
-"""The head of a page (its title, the choice of a run, what to know of that run first) and what stands below each."""
+"""The head of a page (its title, the choice of a run, what to know of that run first) and what is below every page."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from . import blocks
 
 def open_run(title: str) -> state.Opened | None:
     """The run that the page shows. Returns None where there is none; the page has then said why, and what to do."""
-    listed = state.all_entries()
-    runs = [entry for entry in listed if entry.summary.problem is None]
-    entry = _choose_run(title, runs, [entry for entry in listed if entry.summary.problem is not None])
+    entry = _choose_run(title, state.all_entries())
     if entry is None:
         show_first_run(entries.results_folder(sys.argv[1:]))
         return None
@@ -44,19 +42,19 @@ def open_run(title: str) -> state.Opened | None:
     return state.Opened(entry.name, run, stamp)
 
 
-def _choose_run(title: str, runs: Sequence[entries.Entry], skipped: Sequence[entries.Entry]) -> entries.Entry | None:
+def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | None:
     """The run of `?run=`, else the one chosen on another page, else `entries.first_shown`; None where there is none."""
     head, box = st.columns([4, 7], gap="large", vertical_alignment="bottom")
     head.title(title, anchor=False)
-    if not runs:
+    by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
+    if not by_name:
         return None
-    by_name = {entry.name: entry for entry in runs}
     wanted = st.query_params.get("run") or st.session_state.get(state.REMEMBERED)
     if wanted is not None and wanted not in by_name:
-        problem = next((entry.summary.problem for entry in skipped if entry.name == wanted), "there is no such run")
+        problem = next((entry.summary.problem for entry in listed if entry.name == wanted), "there is no such run")
         blocks.warn(f"Run {wanted} cannot be shown: {problem}. Below is another one.")
         wanted = None
-    shown = entries.first_shown(runs)
+    shown = entries.first_shown(list(by_name.values()))
     st.session_state["run"] = wanted or shown.name
     if wanted is not None:
         st.session_state[state.REMEMBERED] = wanted
@@ -84,23 +82,22 @@ def _show_run(run: data.Run) -> None:
 
 def show_first_run(results: Path) -> None:
     """An empty results folder shows how to make the first run."""
-    st.markdown("There is no run to show yet. Make the first one (about ten minutes on two cores):")
-    st.code("make bench", language="bash")
-    st.markdown("or, in an environment that has the workbench:")
-    st.code("pytest --benchmark", language="bash")
-    st.caption(f"Looked in {words.markdown(results)}. To look elsewhere: set WORKBENCH\\_RESULTS or pass")
-    st.code("streamlit run dashboard/app.py -- --results PATH", language="bash")
+    blocks.say("There is no run to show yet. Make the first one (about ten minutes on two cores):")
+    blocks.command("make bench")
+    blocks.say("or, in an environment that has the workbench:")
+    blocks.command("pytest --benchmark")
+    blocks.caption(f"Looked in {results}. To look elsewhere: set WORKBENCH_RESULTS or pass")
+    blocks.command("streamlit run dashboard/app.py -- --results PATH")
 
 
 def show_skipped() -> None:
     """Folders that are no runs, or damaged, with the reason: below every page."""
     listed = state.all_entries()
-    skipped = [entry for entry in listed if entry.summary.problem is not None]
-    if not skipped:
-        return
-    with st.expander(f"{len(skipped)} of {len(listed)} folders are not shown"):
-        rows = [
-            {"folder": entry.name, "what it is": entry.summary.status, "reason": entry.summary.problem}
-            for entry in skipped
-        ]
-        blocks.table(rows, "Folders that are not runs or cannot be read, with the reason")
+    rows = [
+        {"folder": entry.name, "what it is": entry.summary.status, "reason": entry.summary.problem}
+        for entry in listed
+        if entry.summary.problem is not None
+    ]
+    if rows:
+        with st.expander(f"{len(rows)} of {len(listed)} folders are not shown"):
+            blocks.table(rows, "Folders that are not runs or cannot be read, with the reason")

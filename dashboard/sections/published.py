@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 from llama_workbench.datasets.geometries import DataError
-from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
+from llama_workbench.harness.claims.published import Figure, published, published_shares
 from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision, decisions_of
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -21,21 +21,15 @@ from . import blocks
 TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
 
 
-def lines() -> tuple[Portion, ...]:
-    """The dispute's table of shares; says what is wrong with its file."""
-    try:
-        return published_shares()
-    except DataError as error:
-        blocks.warn(str(error))
-        return ()
-
-
 def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: float) -> None:
     """Their table of shares beside ours, in three denominators."""
     st.header("Their table of shares beside ours", anchor="published")
-    portions = lines()
-    why = breakdown.why_their_share(phases, chosen.workload, chosen.variant, portions, alpha)
-    if why:
+    try:
+        portions = published_shares()
+    except DataError as error:
+        blocks.warn(str(error))
+        return
+    if why := breakdown.why_their_share(phases, chosen.workload, chosen.variant, portions, alpha):
         blocks.say(why)
     table: list[dict[str, object]] = []
     problems: list[str] = []
@@ -43,11 +37,10 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
         row: dict[str, object] = {"their line": line.line, "theirs": line.percent, "their time": line.milliseconds}
         for whole in ("attention-subset", "layer", "forward"):
             try:
-                ours = breakdown.part(phases, chosen.workload, chosen.variant, line.phases, whole, alpha)
+                share = breakdown.part(phases, chosen.workload, chosen.variant, line.phases, whole, alpha)
+                row[f"ours, of {breakdown.WHOLES[whole]}"] = share
             except ValueError as error:
                 problems.append(f"{line.line}: {error}")
-                continue
-            row[f"ours, of {breakdown.WHOLES[whole]}"] = breakdown.interval(ours)
         table.append(row)
     if table:
         blocks.low_table(
@@ -55,7 +48,7 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
             f"The dispute's shares beside ours on {chosen.workload}, in three denominators",
             {"theirs": "%.1f %%", "their time": "%.1f ms"},
         )
-    blocks.notes("Not told apart here", problems)
+    blocks.notes("Cannot be told apart here", problems)
     if portions:
         source = portions[0].source
         blocks.caption(
@@ -140,12 +133,12 @@ def _row(row: Row) -> dict[str, str]:
     theirs, ours, candle = row.figure, row.ours, row.candle
     return {
         "workload": theirs.workload,
-        "theirs": _micro(theirs.microseconds),
-        "their interval": " – ".join(map(_micro, theirs.interval)) if theirs.interval else "not given",
-        "ours": _micro(ours.value / 1e3) if ours else "not measured",
+        "theirs": words.milliseconds(1e3 * theirs.microseconds),
+        "their interval": _ends([1e3 * end for end in theirs.interval]) if theirs.interval else "not given",
+        "ours": words.milliseconds(ours.value) if ours else "not measured",
         "our interval": _span(ours),
         "rounds": str(ours.rounds) if ours else "",
-        "on Candle here": _micro(candle.value / 1e3) if candle else "",
+        "on Candle here": words.milliseconds(candle.value) if candle else "",
         "its interval": _span(candle),
         "their growth": _growth(row.their_growth),
         "our growth": _growth(row.our_growth),
@@ -155,8 +148,8 @@ def _row(row: Row) -> dict[str, str]:
     }
 
 
-def _micro(value: float) -> str:
-    return words.milliseconds(1e3 * value)
+def _ends(ends_ns: Sequence[float]) -> str:
+    return " – ".join(map(words.milliseconds, ends_ns))
 
 
 def _growth(value: float | None) -> str:
@@ -166,9 +159,7 @@ def _growth(value: float | None) -> str:
 def _span(measured: noise.Span | None) -> str:
     if measured is None:
         return ""
-    if not math.isfinite(measured.high):
-        return "too few rounds"
-    return f"{_micro(measured.low / 1e3)} – {_micro(measured.high / 1e3)}"
+    return _ends([measured.low, measured.high]) if math.isfinite(measured.high) else "too few rounds"
 
 
 # -- the same work here ------------------------------------------------------------------------------------------------
@@ -190,34 +181,26 @@ class Row:
     variant: str
     ours: noise.Span | None
     candle: noise.Span | None
-    their_growth: float | None
-    our_growth: float | None
-    candle_growth: float | None
+    their_growth: float | None = None
+    our_growth: float | None = None
+    candle_growth: float | None = None
 
 
 def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) -> list[Row]:
     """All published times, in the order of their file; ours are those of the workload's baseline."""
-    found = list[Row]()
-    before: dict[str, Row] = {}
+    rows = []
+    latest: dict[str, Row] = {}  # by part: the next shorter length
     for workload, figure in published.items():
-        variant = data.experiment(run, workload).baseline or ""
-        ours = noise.median_ns(measured, workload, variant) if variant else None
-        on_candle = (noise.median_ns(measured, workload, name) for name in ON_CANDLE)
-        candle = next((found for found in on_candle if found is not None), None)
-        part = workload.rpartition("-t")[0]
-        shorter = before.get(part)
-        row = Row(
-            figure=figure,
-            variant=variant,
-            ours=ours,
-            candle=candle,
-            their_growth=figure.microseconds / shorter.figure.microseconds if shorter else None,
-            our_growth=growth(ours, shorter.ours if shorter else None),
-            candle_growth=growth(candle, shorter.candle if shorter else None),
-        )
-        before[part] = row
-        found.append(row)
-    return found
+        variant, part = data.experiment(run, workload).baseline or "", workload.rpartition("-t")[0]
+        ours = noise.median_ns(measured, workload, variant)
+        candle = next(filter(None, (noise.median_ns(measured, workload, name) for name in ON_CANDLE)), None)
+        row = Row(figure, variant, ours, candle)
+        if shorter := latest.get(part):
+            theirs = figure.microseconds / shorter.figure.microseconds
+            row = Row(figure, variant, ours, candle, theirs, growth(ours, shorter.ours), growth(candle, shorter.candle))
+        latest[part] = row
+        rows.append(row)
+    return rows
 
 
 def growth(longer: noise.Span | None, shorter: noise.Span | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+import pandas as pd
 import streamlit as st
 
 from .. import state, words
@@ -50,12 +51,10 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) 
         f"closed in on the estimate, at {words.percent(1 - paired.alpha)} confidence over all looks at it; the mark at "
         f"the right is where it ended. Dots that wander or jump mean that the machine changed during the run.{invalid}"
     )
-    facts = {
-        f"{paired.metric.replace('_', ' ')}, {paired.clock} clock": "typical, on this machine only",
-        effect.baseline: words.milliseconds(paired.baseline_ns),
-        effect.variant: words.milliseconds(paired.variant_ns),
-    }
-    blocks.caption(" · ".join(f"{name}: {value}" for name, value in facts.items()))
+    blocks.caption(
+        f"{paired.metric.replace('_', ' ')}, {paired.clock} clock: typical, on this machine only · {effect.baseline}: "
+        f"{words.milliseconds(paired.baseline_ns)} · {effect.variant}: {words.milliseconds(paired.variant_ns)}"
+    )
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
@@ -71,12 +70,12 @@ MEANING = {
 
 
 def show_operations(run: data.Run, workload: str, baseline: str, variant: str) -> None:
-    """Both op traces side by side on one workload: how many, where they part, and what one side ran more often."""
+    """Both op traces side by side on one workload: how many, where they differ, and what one side ran more often."""
     traces = gates.traces(run, workload, baseline, variant)
     st.markdown(f"**{words.markdown(traces.state.capitalize())}.** {words.markdown(MEANING[traces.state])}")
     ours, theirs = f"{baseline} (baseline)", f"{variant} (variant)"
     if traces.rows:
-        rows = [dict(zip(("what", ours, theirs), row, strict=True)) for row in traces.rows]
+        rows = pd.DataFrame(traces.rows, columns=["what", ours, theirs])
         blocks.table(rows, f"Operations of one call of {baseline} and of {variant}")
     if traces.counts:
         st.caption("Operations that one side ran more often than the other, in one call")
@@ -104,10 +103,9 @@ def show_phases(opened: state.Opened, workload: str, sides: Sequence[str], of: s
     for side in sides:
         try:
             one = breakdown.breakdown(phases, workload, side, whole, opened.run.alpha)
+            rows.append((f"{side} · {one.ms:.3g} ms · {one.rounds} rounds", one.shares))
         except ValueError:
             missing.append(side)
-            continue
-        rows.append((f"{side} · {one.ms:.3g} ms · {one.rounds} rounds", one.shares))
     if not rows:
         blocks.missing("shares of the time by phase here", PHASES_COMMAND)
         return
@@ -135,12 +133,10 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
             blocks.plot(drawn, f"{title}. {memory_figures.memory_text(rows, field)}", field)
             for line in memory.differences(rows, field, baseline):
                 blocks.caption(line)
-    for row in rows:
-        if row.reason:
-            st.text(f"{row.variant}: {row.reason}")
     for name in sides:
-        if (workload, name) not in run.memory:
-            st.text(f"{name}: not measured on this workload")
+        row = run.memory.get((workload, name))
+        if reason := row.reason if row else "not measured on this workload":
+            st.text(f"{name}: {reason}")
     st.caption(
         "Peak transient is the most that one call had allocated at a time, above the weights, after warming up. "
         "Parameters and caches are counted from their shapes. Each panel has a scale of its own. Counts are exact: "

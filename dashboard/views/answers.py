@@ -5,15 +5,16 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llama_workbench.harness.report.text import duration_text
+from llama_workbench.harness.report.text import duration_text, short
 
 from .. import words
-from . import attribution, data
+from . import data
+from .attribution import SIDES
 
 LONGEST_LIST = 4
+SETTLED = {"supported": "right on", "refuted": "not right on"}
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,8 @@ class Answer:
 
 def answer(run: data.Run, claim: data.Claim) -> Answer:
     """The verdict of `claim` in plain words."""
-    reason = claim.reason.strip()
-    if reason and not reason.endswith("."):
-        reason += "."
-    return Answer(_who(claim), _how_much(claim), _how_sure(run, claim), reason)
+    reason = claim.reason.strip().removesuffix(".")
+    return Answer(_who(claim), _how_much(claim), _how_sure(run, claim), reason and f"{reason}.")
 
 
 def _who(claim: data.Claim) -> str:
@@ -47,11 +46,10 @@ def _who(claim: data.Claim) -> str:
         case "refuted":
             return f"{names} {were} not right: {everywhere}what was measured lies outside what they said{claimed}."
         case "depends":
-            kinds = {"supported": "right on", "refuted": "not right on", "inconclusive": "open on"}
-            places = _places(claim, kinds | {"not evidence": "without evidence on"})
-            return f"{names} {were} {places}." if places else f"{names} {were} right in some places and not in others."
+            places = _places(claim, SETTLED | {"inconclusive": "open on", "not evidence": "without evidence on"})
+            return f"{names} {were} {places or 'right in some places and not in others'}."
         case "inconclusive":
-            places = _places(claim, {"supported": "right on", "refuted": "not right on"})
+            places = _places(claim, SETTLED)
             rest = f" What is settled: {places}." if places else ""
             return f"Not decided: these rounds show neither that {names} {were} right nor the contrary.{rest}"
         case "not evidence":
@@ -63,12 +61,12 @@ def _who(claim: data.Claim) -> str:
 
 
 def _everywhere(claim: data.Claim) -> str:
-    """How many rows a verdict speaks for, to stand at the front of a clause; nothing for one."""
+    """How many rows a verdict speaks for, as the front of a clause; nothing for one."""
     count = len(claim.effects)
     if count < 2 or claim.is_factorial:
         return ""
     rows = "workloads" if len({effect.where for effect in claim.effects}) == count else "comparisons"
-    return f"on both {rows} " if count == 2 else f"on all {count} {rows} "
+    return f"on {'both' if count == 2 else f'all {count}'} {rows} "
 
 
 def _comparison(claim: data.Claim) -> str:
@@ -84,61 +82,47 @@ def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
     """As "right on A and B, not right on C": workloads by their verdict, as far as `kinds` has words for it."""
     if claim.is_factorial:
         return ""
-    told = []
+    places = []
     for verdict, word in kinds.items():
         where = list(dict.fromkeys(effect.where for effect in claim.effects if effect.verdict == verdict))
+        if len(where) > LONGEST_LIST:
+            where[LONGEST_LIST - 1 :] = [f"{len(where) - LONGEST_LIST + 1} more"]
         if where:
-            told.append(f"{word} {_few(where)}")
-    return ", ".join(told)
-
-
-def _few(names: Sequence[str]) -> str:
-    if len(names) <= LONGEST_LIST:
-        return words.listing(names)
-    return f"{', '.join(names[: LONGEST_LIST - 1])} and {len(names) - LONGEST_LIST + 1} more"
+            places.append(f"{word} {words.listing(where)}")
+    return ", ".join(places)
 
 
 def _how_much(claim: data.Claim) -> str:
     if claim.is_factorial:
-        parts = [
-            f"{factor} on {effect.workload}: {effect.text}"
-            for effect in claim.effects
-            if (factor := attribution.factor(effect)) in attribution.SIDES[:2]
-        ]
-        return f"{'; '.join(parts)}." if parts else ""
-    known = [(effect.value, effect) for effect in claim.effects if effect.value is not None]
+        sides = (effect for effect in claim.effects if effect.factor in SIDES[:2])
+        return "; ".join(f"{effect.factor} on {effect.workload}: {effect.text}" for effect in sides) + "."
+    known = sorted((effect for effect in claim.effects if effect.value is not None), key=lambda one: one.value or 0)
     if not known:
         return "Nothing was measured, so there is no number."
-    least, most = min(known, key=lambda pair: pair[0])[1], max(known, key=lambda pair: pair[0])[1]
+    first = known[0]
     claimed = f" {'The margin is' if claim.is_comparison else 'Claimed was'}: {claim.claimed}." if claim.claimed else ""
+    subject = first.sides
+    if first.unit:
+        subject = f"{first.metric} of {first.variant}" if first.variant else first.metric
     if len(known) == 1:
-        gain = _gain(least)
-        return f"{_sides(least)} {least.text}{f', that is {gain}' if gain else ''}.{claimed}"
-    same = len({effect.sides for _, effect in known}) == 1
-    ends = [
-        f"{effect.text} ({'; '.join(filter(None, (_place(effect, same), _gain(effect))))})" for effect in (least, most)
-    ]
-    return f"{f'{_sides(least, where=False)} from' if same else 'From'} {' to '.join(ends)}.{claimed}"
-
-
-def _place(effect: data.Effect, same: bool) -> str:
-    return effect.where if same else f"{effect.sides} on {effect.where}"
-
-
-def _sides(effect: data.Effect, *, where: bool = True) -> str:
-    place = f" on {effect.workload}" if where and effect.workload else ""
-    if effect.unit:
-        return f"{effect.metric}{f' of {effect.variant}' if effect.variant else ''}{place}:"
-    return f"{effect.sides}{place}:"
+        place = f" on {first.workload}" if first.workload else ""
+        gain = f", that is {gain}" if (gain := _gain(first)) else ""
+        return f"{subject}{place}: {first.text}{gain}.{claimed}"
+    same = len({effect.sides for effect in known}) == 1
+    ends = []
+    for effect in (first, known[-1]):
+        place = effect.where if same else f"{effect.sides} on {effect.where}"
+        ends.append(f"{effect.text} ({'; '.join(filter(None, (place, _gain(effect))))})")
+    return f"{f'{subject}: from' if same else 'From'} {' to '.join(ends)}.{claimed}"
 
 
 def _gain(effect: data.Effect) -> str:
-    """A ratio's interval in words: "1.2 to 3.1 % faster"; nothing for readings and open intervals."""
+    """A ratio's interval in words: "1.2 to 3.1 % faster"; nothing for values with a unit and for open intervals."""
     low, high = effect.low, effect.high
     if effect.unit or low is None or high is None:
         return ""
     if low >= 2:
-        return f"{words.plain(low)} to {words.plain(high)} times as fast"
+        return f"{short(low)} to {short(high)} times as fast"
     if low >= 1:
         return f"{_percent(low)} to {_percent(high)} % faster"
     if high <= 1:
@@ -154,23 +138,21 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     known = [effect for effect in claim.effects if effect.value is not None and effect.rounds]
     if not known:
         return "There is nothing to be sure of."
+    rounds = [effect.rounds for effect in known]
     if all(effect.unit and effect.low == effect.high == effect.value for effect in known):
-        count = sum(effect.rounds for effect in known)
-        return f"Exact: counted or tried ({count} in all), so there is no interval."
-    rounds = sorted(effect.rounds for effect in known)
-    spread = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
+        return f"Exact: counted or tried ({sum(rounds)} in all), so there is no interval."
+    least, most = min(rounds), max(rounds)
+    spread = f"{least}" if least == most else f"{least} to {most}"
     often = ", however often one looks" if claim.metric is None or not claim.metric.looks_once else ""
-    together = f"; all intervals of this run hold at once with {words.percent(1 - run.alpha)}"
+    of, alpha = "intervals of this run", run.alpha
     if claim.is_comparison:
-        together = "; all of this comparison hold at once with " + words.percent(
-            1 - claim.alpha * max(len(claim.effects), 1)
-        )
+        of, alpha = "of this comparison", claim.alpha * len(claim.effects)
+    sure = f"{words.percent(1 - claim.alpha)} confidence{often}; all {of} hold at once with {words.percent(1 - alpha)}"
     seconds = sum(effect.seconds or 0 for effect in known)
     spent = f", {duration_text(seconds)} of timing" if seconds else ""
-    sure = words.percent(1 - claim.alpha)
-    told = f"Each interval holds with {sure} confidence{often}{together}. Rounds: {spread}{spent}."
     floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
+    beside = ""
     if floors and not claim.unit:
         low, high = min(floor.low for floor in floors), max(floor.high for floor in floors)
-        told += f" Identical code came out at anything from {low:.3f}× to {high:.3f}× there."
-    return told
+        beside = f" Identical code came out at anything from {low:.3f}× to {high:.3f}× there."
+    return f"Each interval holds with {sure}. Rounds: {spread}{spent}.{beside}"

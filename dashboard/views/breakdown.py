@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import pandas as pd
 
@@ -20,7 +18,6 @@ from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .. import words
-from ..flames.tree import StackError
 from . import data
 
 NAMES: Mapping[str, str] = {
@@ -104,40 +101,30 @@ def read(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
     table = data.read_or(PHASE_SCHEMA.empty_table().to_pandas(), folder.read_phases, problems)
-    facts = pass_schema.PHASE_FACTS.validate_python(
-        data.read_or(list[Any](), partial(folder.records, PHASE_FACTS), problems)
-    )
+    facts = pass_schema.PHASE_FACTS.validate_python(data.records_or_none(folder, PHASE_FACTS, problems))
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 
 
 def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float) -> Breakdown:
     """The shares of every phase of `of` that ran. Raises ValueError where nothing was measured."""
-    found = shares.top_consumers(phases.table, workload, variant, of, alpha=alpha)
-    times = shares.times_ns(phases.table, workload, variant)
-    facts = phases.facts.get((workload, variant))
-    rows = [
-        _phase_share(phase, share, times.get(phase, 0.0))
-        for phase, share in found.items()
-        if math.isfinite(share.value)
-    ]
-    if not rows:
+    top = shares.top_consumers(phases.table, workload, variant, of, alpha=alpha)
+    top = {phase: share for phase, share in top.items() if math.isfinite(share.value)}
+    if not top:
         raise ValueError(f"{variant} on {workload}: no phase of {of} took any time")
-    return Breakdown(
-        workload=workload,
-        variant=variant,
-        of=of,
-        shares=tuple(rows),
-        rounds=next(iter(found.values())).rounds,
-        overhead=shares.overhead(phases.table, workload, variant, alpha=alpha),
-        clock=(facts and facts.clock) or "",
-    )
-
-
-def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> PhaseShare:
-    """Several phases together, as a share of `whole`. Raises ValueError where they cannot be told apart."""
-    found = shares.share(phases.table, workload, variant, of, whole, alpha=alpha)
     times = shares.times_ns(phases.table, workload, variant)
-    return _phase_share(" + ".join(of), found, sum(times.get(phase, 0.0) for phase in of))
+    rows = tuple(_phase_share(phase, share, times.get(phase, 0.0)) for phase, share in top.items())
+    rounds = max(share.rounds for share in top.values())
+    overhead = shares.overhead(phases.table, workload, variant, alpha=alpha)
+    facts = phases.facts.get((workload, variant))
+    return Breakdown(workload, variant, of, rows, rounds, overhead, (facts and facts.clock) or "")
+
+
+def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> str:
+    """Several phases together in percent of `whole`, as `interval` writes it.
+
+    Raises ValueError where they cannot be told apart from other phases.
+    """
+    return interval(_phase_share("", shares.share(phases.table, workload, variant, of, whole, alpha=alpha), 0.0))
 
 
 def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:
@@ -157,12 +144,10 @@ def agreements(
         for file, numbers in facts.lines.items()
     }
     try:
-        folded = data.profile_text(run, workload, variant)
-        return shares.agreements(phases.table, workload, variant, shares.sampled_phases(folded, lines), alpha)
-    except (StackError, ValueError) as error:
+        sampled = shares.sampled_phases(data.profile_text(run, workload, variant), lines)
+        return shares.agreements(phases.table, workload, variant, sampled, alpha)
+    except ValueError as error:
         return str(error)
-    except OSError as error:
-        return f"its profile cannot be read: {error.strerror}"
 
 
 # -- in words ------------------------------------------------------------------------------------------------------
@@ -195,18 +180,16 @@ def interval(share: PhaseShare) -> str:
     return f"{share.percent:.{places}f} % [{share.low:.{places}f}, {share.high:.{places}f}]"
 
 
-def largest(found: Breakdown, count: int = 3) -> str:
-    """The largest phases: "MLP 45 %, QKV 22 %, RoPE 9 %"."""
-    return ", ".join(f"{share.name} {share.percent:.0f} %" for share in found.shares[:count])
+def largest(one: Breakdown) -> str:
+    """The three largest phases: "MLP 45 %, QKV 22 %, RoPE 9 %"."""
+    return ", ".join(f"{share.name} {share.percent:.0f} %" for share in one.shares[:3])
 
 
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:
     """Why the dispute's table puts its largest line where it does; empty where the phases were not measured apart."""
     table = list(lines)
-    if not table:
-        return ""
-    line = max(table, key=lambda one: one.percent)
     try:
+        line = max(table, key=lambda one: one.percent)
         subset = part(phases, workload, variant, DENOMINATORS["attention-subset"], "forward", alpha)
         theirs = part(phases, workload, variant, line.phases, "attention-subset", alpha)
         honest = part(phases, workload, variant, line.phases, "forward", alpha)
@@ -219,6 +202,6 @@ def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable
     return (
         f"Their table says {line.percent:g} % for {line.line} because it divides {line.milliseconds:g} ms by "
         f"{total:.4g} ms, the sum of {len(table)} micro-benchmarks of one layer's attention. Here these parts are "
-        f"{interval(subset)} of the forward: {left_out} were never in the sum. Of what they timed {line.line} takes "
-        f"{interval(theirs)} here, of the whole forward {interval(honest)}."
+        f"{subset} of the forward: {left_out} were never in the sum. Of what they timed {line.line} takes {theirs} "
+        f"here, of the whole forward {honest}."
     )

@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, OPERATIONS
+from llama_workbench.harness.metrics.attribution.metric import factor_of
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
-from llama_workbench.harness.report.text import duration_text, excluded_lines, value_text
+from llama_workbench.harness.report.text import duration_text, excluded_lines, ratio_text, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
@@ -70,6 +72,11 @@ class Effect:
         """The workload; of a value without one, what was measured."""
         return self.workload or self.metric
 
+    @property
+    def factor(self) -> str:
+        """The factor, interaction or side of a grid that it is the effect of; "" for any other effect."""
+        return factor_of(self.variant, self.baseline)
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -108,8 +115,8 @@ class Claim:
 
     @property
     def is_factorial(self) -> bool:
-        """Whether its rows are effects of a grid's factors."""
-        return self.metric is not None and self.metric.page == "attribution"
+        """Whether its rows are effects of a grid's factors, with both sides of the split among them."""
+        return {ARCHITECTURE, OPERATIONS} <= {effect.factor for effect in self.effects}
 
     @property
     def unit(self) -> str:
@@ -175,7 +182,7 @@ class Run:
     left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
     problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
     noise: schema.Noise = field(default_factory=schema.Noise)
-    environment: Mapping[str, Any] = field(default_factory=dict)  # as it stands in run.json
+    environment: Mapping[str, Any] = field(default_factory=dict)  # as in run.json
 
     @property
     def id(self) -> str:
@@ -202,12 +209,10 @@ class Run:
         return [*lines, *(f"Left out: {problem}" for problem in self.problems)]
 
 
-NO_EXPERIMENT = schema.Experiment(workload=schema.Workload(name=""), variants=[])
-
-
 def experiment(run: Run, workload: str) -> schema.Experiment:
-    """What run.json says of a workload; nothing where it does not know it."""
-    return next((one for one in run.manifest.experiments if one.workload.name == workload), NO_EXPERIMENT)
+    """What run.json says of a workload; an empty entry where it does not list it."""
+    nothing = schema.Experiment(workload=schema.Workload(name=""), variants=[])
+    return next((one for one in run.manifest.experiments if one.workload.name == workload), nothing)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -219,20 +224,17 @@ def read_run(path: Path) -> Run:
     content = folder.read_manifest()
     verdicts = schema.VERDICTS.validate_python(folder.records(VERDICTS))
     problems: list[str] = []
-
-    def rows(name: str) -> list[Any]:
-        return read_or(list[Any](), partial(folder.records, name), problems)
-
-    claims = {claim.id: claim for claim in TypeAdapter(list[Definition]).validate_python(rows(CLAIMS))}
-    memory = pass_schema.MEMORY.validate_python(rows(MEMORY))
-    profiles = pass_schema.PROFILES.validate_python(rows(PROFILES))
+    definitions = TypeAdapter(list[Definition]).validate_python(records_or_none(folder, CLAIMS, problems))
+    claims = {claim.id: claim for claim in definitions}
+    memory = pass_schema.MEMORY.validate_python(records_or_none(folder, MEMORY, problems))
+    profiles = pass_schema.PROFILES.validate_python(records_or_none(folder, PROFILES, problems))
     manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
     return Run(
         path=path,
         manifest=manifest,
-        claims=tuple(_claim(verdict, claims.get(verdict.claim, Definition())) for verdict in verdicts),
+        claims=tuple(claim_of(verdict, claims.get(verdict.claim, Definition())) for verdict in verdicts),
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},
@@ -252,24 +254,27 @@ def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
         return nothing
 
 
+def records_or_none(folder: RunFolder, name: str, problems: list[str]) -> list[Any]:
+    """The records of a file; an empty list where it cannot be read, which is then one of the problems."""
+    return read_or([], partial(folder.records, name), problems)
+
+
 def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
     """The profile of one variant on one workload; None where the run made none."""
     row = run.profiles.get((workload, variant))
     if row is None:
         return None
-    root, reason = None, row.reason
-    if row.path is not None:
-        try:
-            root = read_folded(profile_text(run, workload, variant))
-        except (OSError, StackError) as error:
-            reason = f"{row.path}: {error.strerror if isinstance(error, OSError) else error}"
-        if root is not None and not root.samples:
-            root, reason = None, "the profiler took no sample"
-    return Profile(row, root, reason or "the run gives no reason")
+    if row.path is None:
+        return Profile(row, None, row.reason or "the run gives no reason")
+    try:
+        root = read_folded(profile_text(run, workload, variant))
+    except StackError as error:
+        return Profile(row, None, f"{row.path}: {error}")
+    return Profile(row, root, "") if root.samples else Profile(row, None, "the profiler took no sample")
 
 
 def profile_text(run: Run, workload: str, variant: str) -> str:
-    """The folded stacks of a profile as the run keeps them. Raises StackError or OSError where they cannot be read."""
+    """The folded stacks of a profile as the run keeps them. Raises StackError where they cannot be read."""
     row = run.profiles.get((workload, variant))
     if row is None or row.path is None:
         raise StackError("the run has no such profile")
@@ -277,16 +282,14 @@ def profile_text(run: Run, workload: str, variant: str) -> str:
         return RunFolder(run.path).read_stacks(row.path, LARGEST_PROFILE_BYTES)
     except RunError as error:
         raise StackError(f"{error.problem}. {error.fix}") from error
+    except OSError as error:
+        raise StackError(f"the profile's file cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise StackError(str(error)) from error
 
 
-def claim_of(verdict: Mapping[str, Any]) -> Claim:
-    """A verdict that no run stored, in the form of verdicts.json, as a page shows it."""
-    return _claim(schema.VERDICTS.validate_python([verdict])[0], Definition())
-
-
-def _claim(verdict: schema.Verdict, definition: Definition) -> Claim:
+def claim_of(verdict: schema.Verdict, definition: Definition) -> Claim:
+    """A verdict as a page shows it, with what `definition` says of its claim."""
     part = verdict.part or ""
     region = verdict.region or schema.Ends()
     sources = [", ".join(filter(None, (each.document, each.section))) for each in definition.source]
@@ -302,7 +305,7 @@ def _claim(verdict: schema.Verdict, definition: Definition) -> Claim:
         hypothesis=next((each for each in definition.hypothesis if each.part == part), Hypothesis()),
         title=verdict.title or definition.title or verdict.claim,
         statement=verdict.statement or definition.statement,
-        alpha=verdict.alpha or 0.01,
+        alpha=0.01 if math.isnan(verdict.alpha) else verdict.alpha,
         **{name: getattr(verdict, name) for name in ("who", "verdict", "reason", "claimed")},
     )
 
@@ -359,7 +362,7 @@ def how(run: Run, claim: Claim) -> dict[str, str]:
 
 
 def sentence(claim: Claim) -> str:
-    """What the verdict means, in plain words, to stand after the verdict's own word."""
+    """What the verdict means in plain words, for after the verdict's own word."""
     meaning = words.look(claim.verdict).meaning.format(claimed=claim.claimed or "not recorded")
     if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
         return f"on every workload {meaning}"
@@ -368,8 +371,10 @@ def sentence(claim: Claim) -> str:
 
 def measured(claim: Claim) -> str:
     """The effect in a few words: one interval, or the span of several."""
-    known = [effect for effect in claim.effects if effect.value is not None]
-    values = sorted(effect.value for effect in known if effect.value is not None)
+    known = [(effect.value, effect.text) for effect in claim.effects if effect.value is not None]
     if len(known) < 2:
-        return known[0].text if known else "not measured"
-    return f"{words.plain(values[0])} to {words.plain(values[-1])} {claim.unit}" if claim.unit else words.span(values)
+        return known[0][1] if known else "not measured"
+    (least, _), (most, _) = min(known), max(known)
+    if claim.unit:
+        return f"{short(least)} to {short(most)} {claim.unit}"
+    return f"{ratio_text(least)} to {ratio_text(most)}"

@@ -1,4 +1,4 @@
-"""What pages read of claims.json: a claim as it stood when the run was made. A wrong value counts as missing."""
+"""What pages read of claims.json: a claim as it was when the run was made. A wrong value counts as missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Source(Shape):
 
 
 class Hypothesis(Shape):
-    """One part of a claim: what was to be measured. A single baseline stands for a list of one."""
+    """One part of a claim: what was to be measured. A single baseline becomes a list of one."""
 
     part: MaybeText = ""
     metric: MaybeText = ""
@@ -35,7 +35,7 @@ class Hypothesis(Shape):
 
 
 class Definition(Shape):
-    """A claim as it stood when the run was made."""
+    """A claim with all its parts."""
 
     id: MaybeText = ""
     title: MaybeText = ""

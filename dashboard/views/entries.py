@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,24 +44,19 @@ def stamp_of_standings(path: Path) -> Stamp:
 
 
 def _stamp(paths: Iterable[Path]) -> Stamp:
-    found = []
+    files = []
     for path in paths:
-        try:
-            status = os.stat(path)
-        except OSError:
-            continue
-        found.append((str(path), status.st_mtime_ns, status.st_size))
-    return tuple(found)
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            files.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(files)
 
 
 def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path:
     """Where the runs lie: `--results PATH`, else $WORKBENCH_RESULTS, else ./results."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--results")
-    try:
-        chosen = parser.parse_known_args(list(arguments))[0].results
-    except argparse.ArgumentError:  # "--results" with nothing behind it
-        chosen = None
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--results", nargs="?")  # with nothing behind it, it counts as not given
+    chosen = parser.parse_known_args(list(arguments))[0].results
     return Path(chosen or environment.get("WORKBENCH_RESULTS") or "results")
 
 
@@ -76,8 +72,9 @@ class RunList:
         entries, known = [], {}
         for name, run in _named_folders(self._results):
             stamp = _stamp((run.path, run.path / MANIFEST, run.path / VERDICTS))
-            before = self._known.get(run.path)
-            summary = before[1] if before is not None and before[0] == stamp else describe(run)
+            before, summary = self._known.get(run.path, ((), None))
+            if summary is None or before != stamp:
+                summary = describe(run)
             known[run.path] = (stamp, summary)
             entries.append(Entry(name, summary))
         self._known = known
@@ -96,8 +93,8 @@ def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
 
 def without_copies(entries: Sequence[Entry]) -> list[Entry]:
     """The runs, each once: one that was saved as a baseline too is shown as that baseline."""
-    kept = {(entry.summary.id, entry.summary.started): entry for entry in entries if entry.is_baseline}
-    chosen = [kept.get((entry.summary.id, entry.summary.started), entry) for entry in entries]
+    saved = {(entry.summary.id, entry.summary.started): entry for entry in entries if entry.is_baseline}
+    chosen = [saved.get((entry.summary.id, entry.summary.started), entry) for entry in entries]
     return list({entry.name: entry for entry in chosen}.values())
 
 

@@ -56,7 +56,7 @@ class Forest:
 
     @property
     def column(self) -> str:
-        """What stands at the right of each row."""
+        """What the text at the right of each row says."""
         sure = words.percent(1 - self.claim.alpha)
         return f"speed-up [{sure} interval] · rounds" if self.is_ratio else "value [interval] · count"
 
@@ -82,11 +82,11 @@ class Forest:
         return self.left if low is None else low, self.right if high is None else high
 
     def share(self, value: float) -> float:
-        """Where a value lies between the ends, from 0 to 1; an end that is no ratio, 0 or less, lies at the left."""
-        inside = max(value, self.left)
+        """Where a value is between the ends, from 0 to 1; what is outside is moved to the nearer end."""
+        inside = min(max(value, self.left), self.right)
         if self.is_ratio:
-            return min(math.log(inside / self.left) / math.log(self.right / self.left), 1.0)
-        return min((inside - self.left) / (self.right - self.left), 1.0)
+            return math.log(inside / self.left) / math.log(self.right / self.left)
+        return (inside - self.left) / (self.right - self.left)
 
 
 def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:
@@ -95,11 +95,9 @@ def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:
     placed, headings, height = _rows(claim.effects)
     rows = tuple(Row(y, effect, floors.get(effect.workload)) for y, effect in placed)
     area = region(claim)
-    known = [*(area or ())]
-    for row in rows:
-        known += [row.effect.value, row.effect.low, row.effect.high]
-        known += [row.floor.low, row.floor.high] if row.floor else []
-    left, right = (_linear_span if claim.unit else _span)([value for value in known if value is not None])
+    ends = [*(area or ()), *(end for row in rows if row.floor for end in (row.floor.low, row.floor.high))]
+    ends += [end for effect in claim.effects for end in (effect.value, effect.low, effect.high)]
+    left, right = (_linear_span if claim.unit else _span)([end for end in ends if end is not None])
     return Forest(claim, rows, tuple(headings), height, left, right, area)
 
 
@@ -118,12 +116,12 @@ def region_name(claim: Claim) -> str:
 def _rows(effects: Sequence[Effect]) -> tuple[list[tuple[float, Effect]], list[tuple[float, str]], float]:
     """Tracks and headings with the height of their middle above the axis in pixels, and the height of all of them."""
     baselines = list(dict.fromkeys(effect.baseline for effect in effects))
-    several = len(baselines) > 1
-    top = ROW_PX * len(effects) + (GROUP_PX * len(baselines) if several else 0) + HEAD_PX
+    heading_px = GROUP_PX if len(baselines) > 1 else 0
+    top = ROW_PX * len(effects) + heading_px * len(baselines) + HEAD_PX
     y, placed, headings = float(top - HEAD_PX), [], []
     for baseline in baselines:
-        if several:
-            y -= GROUP_PX
+        y -= heading_px
+        if heading_px:
             headings.append((y + 10, baseline))
         for effect in effects:
             if effect.baseline == baseline:

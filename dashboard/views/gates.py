@@ -31,33 +31,29 @@ def traces(run: data.Run, workload: str, baseline: str, variant: str) -> Traces:
     """Compare two sides by the digests of their op traces, and by what the run says of their first difference."""
     entry = data.experiment(run, workload)
     ours, theirs = entry.traces.get(baseline), entry.traces.get(variant)
-    record, turned = None, False
-    for row in entry.trace_differences:
-        if (row.baseline, row.variant) in ((baseline, variant), (variant, baseline)):
-            record, turned = row, row.baseline == variant
+    pair = {baseline, variant}
+    record = next((row for row in entry.trace_differences[::-1] if {row.baseline, row.variant} == pair), None)
     if record is None and (ours is None or theirs is None):
         return Traces("not compared")
     same = record.same if record else bool(ours and theirs and ours.digest == theirs.digest)
-    rows = [
-        (what, (ours and show(ours)) or "", (theirs and show(theirs)) or "")
-        for what, show in (
-            ("operations in a call", lambda trace: str(trace.ops)),
-            ("fused attention kernels", _kernels),
-            ("digest of the sequence", lambda trace: trace.digest),
-        )
-    ]
+    what = ("operations in a call", "fused attention kernels", "digest of the sequence")
+    rows = list(zip(what, _facts(ours), _facts(theirs), strict=True))
     detail = (record and record.detail) or ""
+    order = -1 if record and record.baseline == variant else 1  # the run may have compared them the other way round
     if not same and (first := _FIRST.fullmatch(detail)):
-        sides = (first[3], first[2]) if turned else (first[2], first[3])
-        rows.append((f"first that differs: number {first[1]}", *sides))
+        one, other = first.groups()[1:][::order]
+        rows.append((f"first that differs: number {first[1]}", one, other))
     elif not same and detail:
         rows.append(("what differs", detail, ""))
-    counts = [(name, *((b, a) if turned else (a, b))) for name, a, b in (record and record.counts) or ()]
+    counts = [(name, b, a) if order < 0 else (name, a, b) for name, a, b in (record and record.counts) or ()]
     return Traces("the same" if same else "differ", detail, tuple(rows), tuple(counts))
 
 
-def _kernels(trace: schema.Trace) -> str:
-    return "not recorded" if trace.attention_kernels is None else ", ".join(trace.attention_kernels) or "none"
+def _facts(trace: schema.Trace | None) -> tuple[str, str, str]:
+    if trace is None:
+        return "", "", ""
+    kernels = "not recorded" if trace.attention_kernels is None else ", ".join(trace.attention_kernels) or "none"
+    return str(trace.ops), kernels, trace.digest
 
 
 def row(run: data.Run, effect: data.Effect) -> dict[str, str]:

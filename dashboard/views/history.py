@@ -62,55 +62,45 @@ class Change(NamedTuple):
 
 def subjects(pasts: Sequence[Past], workload: str) -> list[str]:
     """Variants that have a number on a workload in any of the runs, those of the newest run first."""
-    found = [variant for past in reversed(pasts) for name, variant in past.standings.subjects if name == workload]
-    return list(dict.fromkeys(found))
+    subjects = (subject for past in reversed(pasts) for subject in past.standings.subjects)
+    return list(dict.fromkeys(variant for name, variant in subjects if name == workload))
 
 
 def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Point], list[Break]]:
     """One variant on one workload over the runs, oldest first, and where its line must not be drawn through."""
     key = (workload, variant)
     having = [past for past in pasts if key in past.standings.times]
-    found = [
-        Point(
-            name=past.entry.name,
-            started=past.entry.summary.started,
-            interval=past.standings.times[key].interval,
-            against=past.standings.workloads[workload].reference or "",
-            baseline=past.entry.is_baseline,
-            sound=past.entry.summary.status == "complete"
-            and not past.standings.workloads[workload].bias
-            and not past.standings.times[key].unstable,
-        )
-        for past in having
-    ]
-    breaks = []
+    line, breaks = [], []
+    for past in having:
+        entry, time, result = past.entry, past.standings.times[key], past.standings.workloads[workload]
+        sound = entry.summary.status == "complete" and not result.bias and not time.unstable
+        against = result.reference or ""
+        line.append(Point(entry.name, entry.summary.started, time.interval, against, entry.is_baseline, sound))
     for index, (old, now) in enumerate(pairwise(having), 1):
-        reasons = comparable(old.standings.environment, now.standings.environment)
+        reasons = [*comparable(old.standings.environment, now.standings.environment)]
         if reason := why_not(key, old.standings, now.standings):
-            reasons = [*reasons, reason]
+            reasons.append(reason)
         if reasons:
             breaks.append(Break(index, old.entry.name, now.entry.name, tuple(reasons)))
-    return found, breaks
+    return line, breaks
 
 
 def changes(pasts: Sequence[Past], workload: str) -> list[Change]:
     """Every variant on a workload in each run against the latest earlier run on the same machine configuration."""
     latest: list[Past] = []  # of each machine configuration
-    found = []
+    changes = []
     for past in pasts:
-        if not any(name == workload for name, _ in past.standings.subjects):
+        now = past.standings.of(workload)
+        if not now.subjects:
             continue
-        now = past.standings.environment
-        same = (index for index, other in enumerate(latest) if not comparable(other.standings.environment, now))
-        alike = next(same, None)
-        if alike is None:
+        same = (i for i, old in enumerate(latest) if not comparable(old.standings.environment, now.environment))
+        if (place := next(same, None)) is None:
             latest.append(past)
             continue
-        old, latest[alike] = latest[alike], past
-        keys = [key for key in old.standings.subjects if key[0] == workload]
-        for row in compare_standings(old.standings, past.standings, only=keys).rows:
-            found.append(Change(old.entry.name, past.entry.name, past.entry.summary.started, row))
-    return found
+        old, latest[place] = latest[place], past
+        rows = compare_standings(old.standings.of(workload), now).rows
+        changes += [Change(old.entry.name, past.entry.name, past.entry.summary.started, row) for row in rows]
+    return changes
 
 
 class Turn(NamedTuple):
@@ -124,13 +114,12 @@ class Turn(NamedTuple):
 
 def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple[Entry, dict[str, str]]], list[Turn]]:
     """What became of a claim in each run that judged it, by part; and where that changed. Oldest first."""
-    judged = [
-        (entry, {part: verdict for name, part, verdict in entry.summary.claims if name == claim}) for entry in entries
-    ]
-    judged = [(entry, parts) for entry, parts in judged if parts]
+    judged, turns = [], []
     last: dict[str, str] = {}
-    turns = []
-    for entry, parts in judged:
+    for entry in entries:
+        parts = {part: verdict for name, part, verdict in entry.summary.claims if name == claim}
+        if parts:
+            judged.append((entry, parts))
         for part, verdict in parts.items():
             if last.get(part, verdict) != verdict:
                 turns.append(Turn(entry, part, last[part], verdict))

@@ -72,11 +72,10 @@ def _times(row: pass_schema.Loading, alpha: float) -> dict[str, Time]:
         "first_token": [first.open_ns + first.build_ns + first.first_ns for first in row.first_tokens],
     }
     times = {}
-    for metric, ns in samples.items():
-        if ns:
-            interval = fixed_interval(np.log(ns) - math.log(1e6), alpha)
-            _, low, high = ratios(interval)
-            times[metric] = Time(math.exp(interval.centre), low, high, interval.n)
+    for metric, interval in ((name, fixed_interval(np.log(ns) - math.log(1e6), alpha)) for name, ns in samples.items()):
+        value, low, high = ratios(interval)
+        if value is not None:
+            times[metric] = Time(value, low, high, interval.n)
     return times
 
 
@@ -87,28 +86,18 @@ def shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.Claim:
         for effect in claim.effects:
             if effect.unit and data.experiment(run, effect.workload).workload.geometry == geometry:
                 judged.setdefault(effect.metric, (claim, effect))
-    asked: data.Claim | None = None
+    asked: list[data.Claim] = []
     rows = []
     for load in here:
-        metric = f"{METRIC}: {load.row.loader}, {load.row.cache} page cache"
-        name = f"{load.row.loader}, {load.row.cache}"
-        if metric in judged:
-            claim, effect = judged[metric]
-            asked = asked or claim
-            rows.append(replace(effect, workload=name, variant="", baseline="", metric=METRIC))
-        elif load.share.n:
+        name, share = f"{load.row.loader}, {load.row.cache}", load.share
+        if known := judged.get(f"{METRIC}: {name} page cache"):
+            asked.append(known[0])
+            rows.append(replace(known[1], workload=name, variant="", baseline="", metric=METRIC))
+        elif share.n:
             value, low, high = (
-                100 * end if math.isfinite(end) else None
-                for end in (load.share.centre, load.share.low, load.share.high)
+                100 * end if math.isfinite(end) else None for end in (share.centre, share.low, share.high)
             )
-            own = data.Effect(name, metric=METRIC, unit="%", value=value, low=low, high=high, verdict="not asked")
-            rows.append(replace(own, rounds=load.share.n))
-    return data.Claim(
-        id="loading",
-        title="Loading",
-        alpha=run.alpha,
-        claimed=asked.claimed if asked else "",
-        low=asked.low if asked else None,
-        high=asked.high if asked else None,
-        effects=tuple(rows),
-    )
+            own = data.Effect(name, "", "", METRIC, "%", value, low, high, share.n, verdict="not asked")
+            rows.append(own)
+    shown = asked[0] if asked else data.Claim(id="loading", title="Loading", alpha=run.alpha, effects=())
+    return replace(shown, alpha=run.alpha, effects=tuple(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,18 +24,16 @@ AMOUNTS = {
 
 
 def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -> list[str]:
-    """How far every other side lies from the baseline by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
+    """Each other side against the baseline, by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
     amounts: dict[str, float | None] = {row.variant: getattr(row, field) for row in rows}
-    base = amounts.get(baseline)
-    if base is None:
-        return []
+    base = amounts.pop(baseline, None)
     lines = []
     for name, amount in amounts.items():
-        if name == baseline or amount is None:
+        if base is None or amount is None:
             continue
+        change = f"{words.size(abs(amount - base))} {'more' if amount > base else 'less'} than {baseline}"
         share = f" ({100 * (amount - base) / base:+.3g} %)" if base else ""
-        change = f"{words.size(abs(amount - base))} {'more' if amount > base else 'less'} than {baseline}{share}"
-        lines.append(f"{name}: the same as {baseline}" if amount == base else f"{name}: {change}")
+        lines.append(f"{name}: the same as {baseline}" if amount == base else f"{name}: {change}{share}")
     return lines
 
 
@@ -73,21 +71,18 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
 
 
 def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
-    """Where a variant lies to the front: those that no other one beats in time without needing more memory."""
+    """On the front where no other variant is faster without needing more memory; else which one is."""
 
-    def ratio(one: Spot) -> float:
-        return one.timing.ratio or 0.0
+    def costs(one: Spot) -> tuple[float, float]:  # the less of each the better
+        return one.amount, -(one.timing.ratio or 0.0)
 
-    def better(other: Spot) -> bool:
-        no_worse = other.amount <= spot.amount and ratio(other) >= ratio(spot)
-        return no_worse and (other.amount, ratio(other)) != (spot.amount, ratio(spot))
-
-    rivals = sorted((other for other in spots if better(other)), key=ratio, reverse=True)
+    mine, high = costs(spot), spot.timing.high
+    rivals = [one for one in spots if costs(one) != mine and all(map(operator.le, costs(one), mine))]
     if not rivals:
         return FRONT
+    rivals.sort(key=lambda one: costs(one)[1])
     for rival in rivals:
-        low, high = rival.timing.low, spot.timing.high
-        if low is not None and high is not None and low > high:
+        if rival.timing.low is not None and high is not None and rival.timing.low > high:
             return f"beaten by {rival.variant}"
     return f"behind {rivals[0].variant}, not settled"
 
@@ -132,14 +127,14 @@ def read_policies(run: data.Run) -> list[Policy]:
 
 
 def _policy(row: pass_schema.Sweep) -> Policy:
-    peaks = row.peak_bytes or []
+    peaks = {1 << power: peak for power, peak in enumerate(row.peak_bytes or ())}  # by number of lengths
     tensors = {len(step.lengths): step for step in row.steps if step.lengths}
     steps = []
-    for count in sorted(tensors) or [1 << power for power in range(len(peaks))]:
+    for count in sorted(tensors) or peaks:
         step = tensors.get(count, pass_schema.SweepStep(lengths=[]))
-        measured, power = _held(step.held), int(math.log2(count))
-        if count == 1 << power and power < len(peaks) and row.loaded_bytes is not None:
-            measured["resident"] = peaks[power] - row.loaded_bytes
+        measured = _held(step.held)
+        if count in peaks and row.loaded_bytes is not None:
+            measured["resident"] = peaks[count] - row.loaded_bytes
         steps.append(Step(count, measured, _held(step.computed.held if step.computed else {})))
     return Policy(
         workload=row.workload,

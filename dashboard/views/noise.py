@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
 from llama_workbench.harness.stats.confidence import fixed_interval
@@ -49,7 +48,7 @@ class Noise:
 
 
 def read(run: data.Run) -> Noise:
-    """Aggregate the samples of a run. What cannot be read is a problem, and nothing of it is shown."""
+    """Aggregate the samples of a run; without any where they cannot be read, and `problem` says why."""
     try:
         return aggregate(RunFolder(run.path).read_samples(), samples.clocks(run))
     except RunError as error:
@@ -57,24 +56,19 @@ def read(run: data.Run) -> Noise:
 
 
 def aggregate(table: pd.DataFrame, clock: Mapping[str, str]) -> Noise:
-    """The same from a table of samples, columns as the store's SCHEMA, in the order they were taken."""
+    """The same from a table of samples, columns as the store's SCHEMA, in the order they were taken.
+
+    Different lengths of one round are taken together.
+    """
     if table.empty:
         return Noise(_NO_ROUNDS, {}, 0, "")
     timed = samples.timed(table, clock)
-    return Noise(by_round(timed), places(timed), len(table), "")
+    grouped = timed.groupby(["workload", "variant", "process", "round"], observed=True, sort=False)
+    rounds = grouped.agg(seconds=("seconds", "first"), ns=("ns", "median"), faults=("faults", "median"))
+    return Noise(rounds[rounds["ns"] > 0].reset_index(), places(timed), len(table), "")
 
 
 _NO_ROUNDS = pd.DataFrame(columns=["workload", "variant", "process", "round", "seconds", "ns", "faults"])
-
-
-def by_round(timed: pd.DataFrame) -> pd.DataFrame:
-    """Medians of every variant in every round; lengths that differ are taken together."""
-    keys = ["workload", "variant", "process", "round"]
-    grouped = timed.groupby(keys, observed=True, sort=False)
-    found = pd.DataFrame(
-        {"seconds": grouped["seconds"].first(), "ns": grouped["ns"].median(), "faults": grouped["faults"].median()}
-    )
-    return found[found["ns"] > 0].reset_index()
 
 
 def places(timed: pd.DataFrame) -> dict[str, tuple[Span, Span]]:
@@ -83,43 +77,27 @@ def places(timed: pd.DataFrame) -> dict[str, tuple[Span, Span]]:
     A sample's log time has its variant's median at that length taken off, and then the mean of its sub-round. One
     number a round, so that the interval is a t interval over rounds.
     """
-    rows = timed[timed["ns"] > 0]
-    log = np.log(rows["ns"].to_numpy())
-    own = pd.Series(log, rows.index)
-    own = own - own.groupby([rows["workload"], rows["variant"], rows["tokens"]], observed=True).transform("median")
-    sub_rounds = [rows["workload"], rows["process"], rows["round"], rows["sub_round"]]
-    grouped = rows["position"].groupby(sub_rounds, observed=True)
-    most = grouped.transform("max")
-    frame = pd.DataFrame(
-        {
-            "workload": rows["workload"],
-            "process": rows["process"],
-            "round": rows["round"],
-            "own": own - own.groupby(sub_rounds, observed=True).transform("mean"),
-            "place": rows["position"] / most.where(most > 0),
-            "first": rows["position"] == 0,
-        }
-    ).dropna()
-    frame["centred"] = frame["place"] - 0.5
-    frame["product"] = frame["own"] * frame["centred"]
-    frame["square"] = frame["centred"] ** 2
-    frame["own_first"] = frame["own"].where(frame["first"])
-    frame["own_later"] = frame["own"].where(~frame["first"])
-    by = frame.groupby(["workload", "process", "round"], observed=True)
-    sums = by[["product", "square"]].sum()
-    means = by[["own_first", "own_later"]].mean()
-    per_round = pd.DataFrame(
-        {"first": means["own_first"] - means["own_later"], "slope": sums["product"] / sums["square"]}
-    )
+    rows = timed.loc[timed["ns"] > 0, ["workload", "variant", "process", "round", "sub_round", "tokens", "position"]]
+    one_round = ["workload", "process", "round"]
+
+    own = np.log(timed.loc[rows.index, "ns"])
+    own -= own.groupby([rows["workload"], rows["variant"], rows["tokens"]], observed=True).transform("median")
+    own -= own.groupby([rows[key] for key in (*one_round, "sub_round")], observed=True).transform("mean")
+    last = rows.groupby([*one_round, "sub_round"], observed=True)["position"].transform("max")
+    place, first = rows["position"] / last.where(last > 0) - 0.5, rows["position"] == 0
+    terms = rows.assign(product=own * place, square=place**2, first=own.where(first), later=own.where(~first))
+    by_round = terms.dropna(subset="product").groupby(one_round, observed=True)  # a sub-round of one has no places
+    sums, means = by_round[["product", "square"]].sum(), by_round[["first", "later"]].mean()
+    logs = pd.DataFrame({"first": means["first"] - means["later"], "slope": sums["product"] / sums["square"]})
     return {
-        str(workload): (_ratio(one["first"].dropna().to_numpy()), _ratio(one["slope"].dropna().to_numpy()))
-        for workload, one in per_round.groupby("workload", observed=True)
+        str(workload): (_ratio(here["first"]), _ratio(here["slope"]))
+        for workload, here in logs.groupby("workload", observed=True)
     }
 
 
-def _ratio(logs: NDArray[np.float64]) -> Span:
+def _ratio(logs: pd.Series) -> Span:
     """Mean of log ratios as a ratio with its t interval."""
-    interval = fixed_interval(logs, 1 - LEVEL)
+    interval = fixed_interval(logs.dropna(), 1 - LEVEL)
     value, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
     return Span(value, low, high, interval.n)
 
@@ -127,17 +105,13 @@ def _ratio(logs: NDArray[np.float64]) -> Span:
 def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
     """Median over rounds of a call's time, with the exact interval by order statistics; None where not measured."""
     rows = noise.rounds
-    found = rows.loc[(rows["workload"] == workload) & (rows["variant"] == variant), "ns"].to_numpy(np.float64)
-    if not len(found):
+    times_ns = rows.loc[(rows["workload"] == workload) & (rows["variant"] == variant), "ns"].to_numpy(np.float64)
+    if not len(times_ns):
         return None
-    ends = stats.quantile_test(found, q=float(np.median(found)), p=0.5).confidence_interval(LEVEL)
+    median = float(np.median(times_ns))
+    ends = stats.quantile_test(times_ns, q=median, p=0.5).confidence_interval(LEVEL)
     low, high = float(ends.low), float(ends.high)
-    return Span(
-        float(np.median(found)),
-        low if math.isfinite(low) else 0.0,
-        high if math.isfinite(high) else math.inf,
-        len(found),
-    )
+    return Span(median, low if math.isfinite(low) else 0.0, high if math.isfinite(high) else math.inf, len(times_ns))
 
 
 def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
@@ -165,8 +139,7 @@ SEEN = 0.01
 
 def controls(run: data.Run) -> list[Control]:
     """The controls of a run, what fired first, then the least certain first; open intervals last."""
-    found = run.noise.controls
-    return sorted(found, key=lambda one: (not one.fired, math.isinf(smallest(one)), -smallest(one)))
+    return sorted(run.noise.controls, key=lambda one: (not one.fired, math.isinf(smallest(one)), -smallest(one)))
 
 
 def smallest(control: Control) -> float:

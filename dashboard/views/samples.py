@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import get_args
 
 import numpy as np
@@ -26,12 +27,12 @@ from llama_workbench.harness.stats.samples import Clock, call_times_ns
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import MANIFEST
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import NOISE
 
 from .. import words
 from . import data
 from .attribution import Cell, Measured
+from .definition import Definition
 from .scaling import Cost, Series
 
 
@@ -71,12 +72,12 @@ class Timing:
     counts for less.
     """
 
-    ratio: float | None
-    low: float | None
-    high: float | None
-    rounds: int
-    judged: bool
-    alpha: float
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    judged: bool = False
+    alpha: float = 0.0
     warning: str = ""
 
     @property
@@ -88,7 +89,7 @@ class Timing:
 def timing(run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str) -> Timing:
     """A variant's speed-up: as judged where a claim asked, else from the samples; no ratio where neither has it."""
     if variant == baseline:
-        return Timing(1.0, 1.0, 1.0, 0, judged=True, alpha=0.0, warning="the baseline itself")
+        return Timing(1.0, 1.0, 1.0, judged=True, warning="the baseline itself")
     alpha = run.alpha
     for effect in (effect for claim in run.claims for effect in claim.effects):
         sides = (effect.workload, effect.variant, effect.baseline)
@@ -96,15 +97,14 @@ def timing(run: data.Run, evidence: Evidence | None, workload: str, variant: str
             warning = next((note for note in effect.warnings if note.startswith(("confounded", "unstable"))), "")
             return Timing(effect.value, effect.low, effect.high, effect.rounds, True, alpha, warning)
     comparison = Comparison(workload, variant, baseline)
-    if evidence is None or not evidence.has(comparison):
-        return Timing(None, None, None, 0, False, alpha, "not timed against the baseline")
-    if reason := evidence.not_evidence(comparison, "operations"):
-        return Timing(None, None, None, 0, False, alpha, reason)
-    interval = running_interval(evidence.differences(comparison).values, alpha)
-    if not interval.n:
-        return Timing(None, None, None, 0, False, alpha, "not timed against the baseline")
-    warning = "unstable: the effect drifted while it was measured" if interval.unstable else ""
-    return Timing(*ratios(interval), interval.n, False, alpha, warning)
+    if evidence is not None and evidence.has(comparison):
+        if reason := evidence.not_evidence(comparison, "operations"):
+            return Timing(alpha=alpha, warning=reason)
+        interval = running_interval(evidence.differences(comparison).values, alpha)
+        if interval.n:
+            warning = "unstable: the effect drifted while it was measured" if interval.unstable else ""
+            return Timing(*ratios(interval), interval.n, False, alpha, warning)
+    return Timing(alpha=alpha, warning="not timed against the baseline")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,6 @@ class Paired:
     ratio: float | None
     low: float | None
     high: float | None
-    unstable: bool
     baseline_ns: float | None
     variant_ns: float | None
     invalid_share: float
@@ -150,10 +149,9 @@ class Versus:
     rounds: Mapping[str, Paired]
 
 
-def pair(run: data.Run, workload: str, variant: str, baseline: str, metric: str, alpha: float) -> Paired:
-    """The rounds of one comparison. `metric` is one of `harness.claims.TIMES`."""
-    [known] = [name for name in get_args(Metric) if name == metric]
-    return _paired(read_evidence(run, (variant, baseline)), Comparison(workload, variant, baseline, known), alpha)
+def pair(run: data.Run, workload: str, variant: str, baseline: str, metric: Metric, alpha: float) -> Paired:
+    """The rounds of one comparison."""
+    return _paired(read_evidence(run, (variant, baseline)), Comparison(workload, variant, baseline, metric), alpha)
 
 
 def versus(run: data.Run, baseline: str, variant: str) -> Versus:
@@ -164,25 +162,24 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     measured = {name: tuple(timed[name]) for name in whole.measured if name in timed.index}
     evidence = replace(whole, measured=measured)
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
-    shown = {effect.workload for effect in verdict.effects}
-    return Versus(
-        data.claim_of(plain(verdict)),
-        {workload: _paired(evidence, Comparison(workload, variant, baseline), verdict.alpha) for workload in shown},
-    )
+    sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}
+    rounds = {workload: _paired(evidence, each, verdict.alpha) for workload, each in sides.items()}
+    return Versus(data.claim_of(verdict, Definition()), rounds)
 
 
-def metric_of(effect: data.Effect) -> str:
-    """Which of `harness.claims.TIMES` an effect compares: "cpu time to first token" → time_to_first_token."""
+def metric_of(effect: data.Effect) -> Metric:
+    """Which time an effect compares: "cpu time to first token" → time_to_first_token."""
     metric = effect.metric.partition(" ")[2].replace(" ", "_")
-    return metric if metric in get_args(Metric) else "time"
+    return next((each for each in get_args(Metric) if each == metric), "time")
 
 
 def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
     measured = evidence.differences(comparison)
     lows, highs = running_bounds(measured.values, alpha) if len(measured.values) else (np.empty(0), np.empty(0))
     means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
-    interval = running_interval(measured.values, alpha)
-    ratio, low, high = ratios(interval)
+    ratio, low, high = ratios(running_interval(measured.values, alpha))
+    typical_ns = (measured.call_baseline_ns, measured.call_variant_ns)
+    baseline_ns, variant_ns = (ns if ns > 0 and math.isfinite(ns) else None for ns in typical_ns)
     return Paired(
         clock=evidence.clocks.of(comparison.workload, comparison.variant, comparison.baseline),
         metric=comparison.metric,
@@ -194,15 +191,10 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
         ratio=ratio,
         low=low,
         high=high,
-        unstable=interval.unstable,
-        baseline_ns=_known(measured.call_baseline_ns),
-        variant_ns=_known(measured.call_variant_ns),
+        baseline_ns=baseline_ns,
+        variant_ns=variant_ns,
         invalid_share=measured.invalid_share,
     )
-
-
-def _known(ns: float) -> float | None:
-    return ns if ns > 0 and math.isfinite(ns) else None
 
 
 # -- an effect over sizes --------------------------------------------------------------------------------------------
@@ -210,18 +202,15 @@ def _known(ns: float) -> float | None:
 
 def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
     """t_baseline - t_variant a call at every size; all intervals hold at once with confidence 1 - `alpha`."""
-    found = []
+    variant, baseline, each = series.variant, series.baseline, alpha / len(series.points)
+    costs = []
     for point in series.points:
-        interval = call_difference(
-            evidence.times(point.effect.workload, series.variant, series.baseline),
-            variant=series.variant,
-            baseline=series.baseline,
-            alpha=alpha / len(series.points),
-        )
+        times = evidence.times(point.effect.workload, variant, baseline)
+        interval = call_difference(times, variant=variant, baseline=baseline, alpha=each)
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
-        found.append(Cost(point.size, us, low, high, interval.n))
-    return found
+        costs.append(Cost(point.size, us, low, high, interval.n))
+    return costs
 
 
 def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
@@ -252,14 +241,11 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
         raise RunError(run.path, f"no cell of a grid was measured on {workload}", "Measure one: --claims arch-or-ops")
     measured = measured_grid(evidence, workload, seed=evidence.seed, grid=grid)
     logs = measured.times.logs
-    cells = []
-    for index, (variant, signs) in enumerate(zip(grid.cells(), grid.signs(), strict=True)):
-        levels = tuple(each.new if sign > 0 else each.old for each, sign in zip(grid.factors, signs, strict=True))
-        call_ns = math.exp(np.median(logs[:, index])) if len(logs) else math.nan
-        ratio, low, high = (
-            ratios(running_interval(logs[:, 0] - logs[:, index], alpha)) if len(logs) and index else (1.0, None, None)
-        )
-        cells.append(Cell(variant, levels, call_ns, ratio or math.nan, low, high))
+    cells: list[Cell] = []  # none without a round that has them all
+    levels = product(*((factor.old, factor.new) for factor in grid.factors))
+    for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
+        ratio, low, high = ratios(running_interval(logs[:, 0] - column, alpha)) if cells else (1.0, None, None)
+        cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
     return Measured(grid, tuple(cells), len(logs), attribute(measured, alpha=alpha))
 
 

@@ -6,7 +6,7 @@ verdicts.json + workloads of run.json --all_series--> Series --sweep--> where it
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -93,8 +93,8 @@ def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[st
     """`effect` and `axis` of the series of these two that covers most of the workloads; empty where none has two."""
     best: dict[str, str] = {}
     most = 1
-    for sides, found in all_series(run).items():
-        for one in found if sides[:2] == (variant, baseline) else ():
+    for sides, series in all_series(run).items():
+        for one in series if sides[:2] == (variant, baseline) else ():
             covered = sum(point.effect.workload in workloads for point in one.points)
             if covered > most:
                 best, most = {"effect": sides_key(sides), "axis": one.key}, covered
@@ -103,59 +103,50 @@ def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[st
 
 def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]]:
     """Ratios between variants that ran, by sides and workload, each with the claims that ask about it."""
-    found: dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]] = {}
+    effects: dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]] = {}
     for claim in run.claims:
         for effect in claim.effects:
             ran = data.experiment(run, effect.workload).variants
-            if effect.unit or effect.value is None or effect.variant not in ran:
-                continue
-            sides = (effect.variant, effect.baseline, effect.metric)
-            found.setdefault(sides, {}).setdefault(effect.workload, []).append((claim, effect))
-    return found
+            if not effect.unit and effect.value is not None and effect.variant in ran:
+                by_workload = effects.setdefault((effect.variant, effect.baseline, effect.metric), {})
+                by_workload.setdefault(effect.workload, []).append((claim, effect))
+    return effects
 
 
 def all_series(run: data.Run) -> dict[Sides, list[Series]]:
     """Every effect that was measured at two or more sizes of something, with all else the same but the size."""
-    found = {}
+    series: dict[Sides, list[Series]] = {}
     for sides, by_workload in effects_of(run).items():
-        series = [
-            one
-            for axis in get_args(Axis)
-            for name, sizes in _groups(run, axis, list(by_workload)).items()
-            if len(sizes) > 1
-            for one in [_series(axis, name, sides, sizes, by_workload)]
-        ]
-        if series:
-            found[sides] = series
-    return found
+        for axis in get_args(Axis):
+            for name, sizes in _groups(run, axis, by_workload).items():
+                if len(sizes) > 1:
+                    series.setdefault(sides, []).append(_series(axis, name, sides, sizes, by_workload))
+    return series
 
 
 USUAL = {"batch": 1, "chunk": None, "lengths": "repeated", "dtype": "float32", "threads": 1, "new_tokens": None}
 """What a workload is where its name need not say so."""
 
 
-def _groups(run: data.Run, axis: Axis, workloads: Sequence[str]) -> dict[str, dict[float, str]]:
+def _groups(run: data.Run, axis: Axis, workloads: Iterable[str]) -> dict[str, dict[float, str]]:
     """Workloads that differ in this axis alone: name of the group → size → workload."""
     groups: dict[str, dict[float, str]] = {}
-    checkpoints = run.manifest.checkpoints or {}
     for workload in workloads:
         facts = data.experiment(run, workload).workload
         kind, geometry = facts.kind or "", facts.geometry or ""
-        what, context = facts.component or kind, facts.context or 0
-        size: float | None
+        what = facts.component or kind
+        size: float | None = None
+        name = f"{what}, {geometry}"
         if axis == "width":
-            checkpoint = checkpoints.get(geometry)
+            checkpoint = (run.manifest.checkpoints or {}).get(geometry)
             size = checkpoint.hidden_size if checkpoint and kind != "component" else None
-            name = f"{what} after {context:g} tokens" if kind == "decode" else f"{what} of {facts.tokens or 0:g} tokens"
-        else:
-            lengths, positions = kind in ("prefill", "component"), kind == "decode"
-            size = (facts.tokens if lengths else None) if axis == "length" else (context if positions else None)
-            name = f"{what}, {geometry}"
-        if facts.lengths == "trace":
-            continue  # its lengths are many
-        rest = {key: getattr(facts, key) for key in USUAL}
-        name += "".join(f", {key} {value}" for key, value in rest.items() if value != USUAL[key])
-        if size:
+            name = f"{what} after {facts.context} tokens" if kind == "decode" else f"{what} of {facts.tokens} tokens"
+        elif axis == "length" and kind in ("prefill", "component"):
+            size = facts.tokens
+        elif axis == "position" and kind == "decode":
+            size = facts.context
+        name += "".join(f", {key} {value}" for key, usual in USUAL.items() if (value := getattr(facts, key)) != usual)
+        if size and facts.lengths != "trace":  # a trace has many lengths
             groups.setdefault(name, {}).setdefault(size, workload)
     return groups
 
@@ -170,18 +161,18 @@ def _series(
     asked = [claim for workload in sizes.values() for claim, _ in by_workload[workload] if not claim.is_comparison]
     claim = max(asked, key=asked.count) if asked else None  # the first of those that cover most points
     low, high = (1 / (1 + SAME_PERCENT / 100), 1 + SAME_PERCENT / 100) if claim is None else (claim.low, claim.high)
-    region = _region(low, high)
-    points = []
+    effects = {}
     for size, workload in sorted(sizes.items()):
-        of_claim = [effect for one, effect in by_workload[workload] if one is claim]
-        effect = of_claim[0] if of_claim else by_workload[workload][0][1]
-        states = crossover({size: _interval(effect)}, region).states
-        points.append(Point(size, effect, states[size] != "open"))
-    return Series(axis, name, *sides, tuple(points), claim, low, high)
+        of_claim = (effect for one, effect in by_workload[workload] if one is claim)
+        effects[size] = next(of_claim, by_workload[workload][0][1])
+    states = _sweep(effects, low, high).states
+    points = tuple(Point(size, effect, states[size] != "open") for size, effect in effects.items())
+    return Series(axis, name, *sides, points, claim, low, high)
 
 
-def _region(low: float | None, high: float | None) -> Region:
-    return Region(math.log(low) if low else -math.inf, math.log(high) if high else math.inf)
+def _sweep(effects: Mapping[float, data.Effect], low: float | None, high: float | None) -> Sweep:
+    region = Region(math.log(low) if low else -math.inf, math.log(high) if high else math.inf)
+    return crossover({size: _interval(effect) for size, effect in effects.items()}, region)
 
 
 def _interval(effect: data.Effect) -> Interval:
@@ -200,8 +191,7 @@ def _interval(effect: data.Effect) -> Interval:
 
 def sweep(series: Series) -> Sweep:
     """Between which sizes the effect enters or leaves the region; holds with the confidence of the whole report."""
-    points = {point.size: _interval(point.effect) for point in series.points}
-    return crossover(points, _region(series.low, series.high))
+    return _sweep({point.size: point.effect for point in series.points}, series.low, series.high)
 
 
 def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
@@ -214,25 +204,21 @@ def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
 
 def sentence(series: Series) -> str:
     """What the points say: "at width 256 A takes 28 % [9.7, 46] longer than B; at 512 these rounds cannot tell"."""
-    told: list[str] = []
+    parts: list[str] = []
     unknown: list[str] = []
     for point in series.points:
-        size = f"{point.size:,.0f}"
-        found = side(point.effect)
-        if found == "open":
-            unknown.append(size)
-            continue
-        slower, faster = series.baseline, series.variant
+        size, answer = f"{point.size:,.0f}", side(point.effect)
         ends = [end for end in (point.effect.low, point.effect.value, point.effect.high) if end]
-        if found == "slower":
-            slower, faster = faster, slower
-            ends = [1 / end for end in (point.effect.high, point.effect.value, point.effect.low) if end]
-        told.append(f"at {'' if told else series.axis + ' '}{size} {slower} takes {_longer(ends)} {faster}")
+        if answer == "faster":
+            parts.append(f"{size} {series.baseline} takes {_longer(ends)} {series.variant}")
+        elif answer == "slower":
+            parts.append(f"{size} {series.variant} takes {_longer([1 / end for end in ends[::-1]])} {series.baseline}")
+        else:
+            unknown.append(size)
     if unknown:
-        where = f"at {'' if told else series.axis + ' '}{words.listing(unknown)}"
-        told.append(f"{where} these rounds cannot tell which of {series.variant} and {series.baseline} is faster")
-    text = "; ".join(told)
-    return f"{text[:1].upper()}{text[1:]}."
+        sides = f"{series.variant} and {series.baseline}"
+        parts.append(f"{words.listing(unknown)} these rounds cannot tell which of {sides} is faster")
+    return f"At {series.axis} {'; at '.join(parts)}."
 
 
 def _longer(ends: Sequence[float]) -> str:
@@ -247,14 +233,14 @@ def _longer(ends: Sequence[float]) -> str:
 
 
 def crossing_sentence(series: Series) -> str:
-    """Where the effect passes the edge of the region asked about, from `harness.trends`; says so where it is open."""
-    found = sweep(series)
-    if not found.crossings:
-        return f"No crossover is settled (asked: {series.asked}): {found.describe()}."
+    """Where the effect passes the edge of the region asked about, or that this is open."""
+    swept = sweep(series)
+    if not swept.crossings:
+        return f"No crossover is settled (asked: {series.asked}): {swept.describe()}."
     brackets = [
         f"between {crossing.low:,.0f} and {crossing.high:,.0f}"
         f" (by the line between them at about {float(f'{crossing.estimate:.2g}'):,.0f})"
         f" it goes from {crossing.before} to {crossing.after}"
-        for crossing in found.crossings
+        for crossing in swept.crossings
     ]
     return f"Crossover (asked: {series.asked}): {'; '.join(brackets)}."
