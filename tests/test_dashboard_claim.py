@@ -442,7 +442,7 @@ def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) 
     assert not app.exception and not app.warning
     text = everything(app)
     assert "Nobody claimed anything about these two." in text
-    assert "99.67 % confidence, so that all shown here hold at once with 99 %" in text
+    assert "has 99 % confidence, and the answer is wrong with at most 1 % probability" in text
     assert "The op traces differ on prefill-15m-t128, prefill-7b-1layer-t128 and decode-15m-c64" in text
     assert "It holds for this machine in this state only" in text
     assert "pytest --benchmark --compare team005_hybrid team006_after --workloads" in text
