@@ -214,7 +214,7 @@ def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Pa
     assert alts[1].startswith("Keys and values held: team006_after 977 KiB after 1 and 977 KiB after 4 lengths")
     assert "gguf, cold: " in alts[2]
     assert "Best speed-up for its memory (caches): " in text
-    assert "99 %, all of the run at once" in text
+    assert "Beaten, with intervals that do not touch: " in text
     assert "too few rounds for an interval: 1 of about 15" in text
     assert "Too few rounds for an interval (1 of about 15) where the ends are open." in text
     app.selectbox(key="held").set_value("mask").run()
