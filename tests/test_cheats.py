@@ -56,7 +56,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
         variants=("candle", *names), added=tuple(f"{CHEATS}:{name}" for name in names), workloads=("prefill-tiny-t16",)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(confirmation, "BLOCK_SECONDS", 0.1)
+        patch.setattr(confirmation, "BLOCK_SECONDS", 0.03)
         return run(tmp_path_factory.mktemp("cheated"), request, most_rounds=12)[0]
 
 
