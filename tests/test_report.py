@@ -14,7 +14,7 @@ import pytest
 from llama_workbench.harness.report.answer import answer, headlines
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.terminal import console, show, verdict_report
-from llama_workbench.harness.report.text import duration_text, effect_text, verdict_text
+from llama_workbench.harness.report.text import duration_text, effect_text, run_notes, verdict_text
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 
@@ -227,6 +227,22 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
     show(verdict_report(run.records("verdicts.json"), run.read_manifest()), out)
     out.file.flush()
     assert "team006_before -> team006_after" in raw.getvalue().decode("latin-1")
+
+
+def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:
+    manifest = run.read_manifest()
+    experiments = [{**each, "seconds": 20.0, "sampled_seconds": 9.0} for each in manifest["experiments"]]
+    [line] = [line for line in run_notes([], manifest | {"experiments": experiments}) if line.startswith("Measured on")]
+    assert line.endswith(" of rounds (45 % inside timed samples).")
+
+
+def test_a_report_says_how_many_verdicts_may_be_wrong(run: RunFolder) -> None:
+    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
+    given = [verdict for verdict in verdicts if verdict["verdict"] in ("supported", "refuted", "depends")]
+    together = sum(verdict["together"] for verdict in given)
+    text = " ".join(run_notes(verdicts, manifest))
+    assert f"wrong with at most 1 % probability: of these {len(given)}, {len(given) / 100:.2g} on average" in text
+    assert 0 < together and f"Those marked * ({together}) also hold together" in text
 
 
 # -- the README --------------------------------------------------------------------------------------------------------

@@ -134,6 +134,7 @@ class Measurement(Gating):
             keep(finished)
             rule.add(finished)
             book.rounds += 1
+            book.sampled_seconds += sum(sample.wall_ns for sample in samples) / 1e9
             book.seconds += (spent := time.monotonic() - begun)
             if book.rounds == 1:
                 book.first_seconds = spent

@@ -50,6 +50,7 @@ class ExperimentState:
     rounds: int = 0
     seconds: float = 0.0
     first_seconds: float = 0.0
+    sampled_seconds: float = 0.0
     device: str = "cpu"
     confirmations: list[dict[str, Any]] = field(default_factory=list)
 
@@ -64,6 +65,7 @@ class ExperimentState:
             "clock": {"default": clock, "wall_variants": self.wall_variants},
             "rounds": self.rounds,
             "seconds": round(self.seconds, 3),
+            "sampled_seconds": round(self.sampled_seconds, 3),
             "gates": self.gates,
             "traces": self.traces,
             "trace_differences": self.trace_differences,

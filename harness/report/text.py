@@ -132,8 +132,14 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
         if isinstance(checkpoint, dict) and isinstance(checkpoint.get("facts"), str):
             lines.append(one_text_line(f"Checkpoint {name}: {checkpoint['facts']}.", 600))
     if environment := manifest.get("environment"):
-        seconds = sum(float(item.get("seconds") or 0) for item in manifest.get("experiments") or ())
-        lines.append(f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}' if seconds else ''}.")
+        seconds, sampled = (
+            sum(float(item.get(name) or 0) for item in manifest.get("experiments") or ())
+            for name in ("seconds", "sampled_seconds")
+        )
+        inside = f" of rounds ({100 * sampled / seconds:.0f} % inside timed samples)" if seconds and sampled else ""
+        lines.append(
+            f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}{inside}' if seconds else ''}."
+        )
     return lines
 
 

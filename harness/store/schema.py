@@ -125,6 +125,7 @@ class Experiment(Shape):
     clock: Clock = Clock()
     rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
+    sampled_seconds: Annotated[Amount | None, MAYBE, says("of that, inside timed samples")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
     trace_differences: Annotated[list[TraceDifference], says("the pairs whose operations were compared")] = []
