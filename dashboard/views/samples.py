@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
-from llama_workbench.harness.metrics.attribution.grid import GRIDS
-from llama_workbench.harness.metrics.attribution.metric import attribute, measured_grid
+from llama_workbench.harness.metrics.attribution.grid import GRID
+from llama_workbench.harness.metrics.attribution.metric import attribute
 from llama_workbench.harness.metrics.scaling import Slope, call_difference, position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
@@ -235,18 +235,16 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
     Raises RunError too where the run has no grid there.
     """
     evidence = read_evidence(run)
-    entered = set(evidence.measured.get(workload, ()))
-    grid = next((grid for grid in GRIDS.values() if entered & set(grid.cells())), None)
-    if grid is None:
+    if not set(evidence.measured.get(workload, ())) & set(GRID.cells()):
         raise RunError(run.path, f"no cell of a grid was measured on {workload}", "Measure one: --claims arch-or-ops")
-    measured = measured_grid(evidence, workload, seed=evidence.seed, grid=grid)
-    logs = measured.times.logs
+    attribution = attribute(evidence, workload, alpha=alpha)
+    logs = attribution.times.logs
     cells: list[Cell] = []  # none without a round that has them all
-    levels = product(*((factor.old, factor.new) for factor in grid.factors))
-    for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
+    levels = product(*((factor.old, factor.new) for factor in GRID.factors))
+    for variant, chosen, column in zip(GRID.cells(), levels, logs.T, strict=True) if len(logs) else ():
         ratio, low, high = ratios(running_interval(logs[:, 0] - column, alpha)) if cells else (1.0, None, None)
         cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
-    return Measured(grid, tuple(cells), len(logs), attribute(measured, alpha=alpha))
+    return Measured(GRID, tuple(cells), len(logs), attribution)
 
 
 # -- all samples of a run ----------------------------------------------------------------------------------------------

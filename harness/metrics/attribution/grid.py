@@ -30,7 +30,6 @@ analysis; `@aa` is the control of the measuring.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Literal
@@ -90,9 +89,6 @@ GRID = Grid(
 )
 """The dispute's own: file layout and cache ownership against mask policy and fused operations."""
 
-GRIDS: Mapping[str, Grid] = {GRID.name: GRID}
-"""The grids that a claim may name."""
-
 
 def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
     """Name → weights over `grid.cells()` of the log speed-ups, for every effect and for the split.
@@ -111,19 +107,3 @@ def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
         if len(odd) == 1:
             split[odd[0]] += weights[term]
     return {**weights, **split, TOTAL: split[ARCHITECTURE] + split[OPERATIONS]}
-
-
-def canonical(name: str, grid: Grid = GRID) -> str:
-    """The name of an effect as `contrasts` has it: "cache:layout" is "layout:cache".
-
-    Raises ValueError that lists the names there are.
-    """
-    asked = sorted(name.split(":"))
-    names = (*grid.terms(), ARCHITECTURE, OPERATIONS, TOTAL)
-    if term := next((term for term in names if sorted(term.split(":")) == asked), None):
-        return term
-    factors = ", ".join(factor.name for factor in grid.factors)
-    raise ValueError(
-        f'factor = "{name}": grid "{grid.name}" has {factors}, interactions of them such as '
-        f'"{":".join(f.name for f in grid.factors[:2])}", and {ARCHITECTURE}, {OPERATIONS}, {TOTAL}'
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -19,10 +19,10 @@ from ...spec.experiments import Contrast
 from ...spec.hypotheses import Names, ValueHypothesis
 from ...spec.regions import Region
 from ...stats.confidence import running_interval
-from ...stats.samples import Clock, Differences, WholeRounds, whole_rounds
+from ...stats.samples import Differences, WholeRounds, whole_rounds
 from ...store.schema import Effect
 from ..base import NOT_MEASURABLE, Judged, Metric
-from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts
+from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, contrasts
 
 MARGIN_PERCENT = 1.0
 """An effect within this much either way counts as none."""
@@ -51,47 +51,32 @@ def factor_of(variant: str, baseline: str) -> str:
 
 @dataclass(frozen=True)
 class Attribution:
-    """What a grid says on one workload.
+    """What the grid says on one workload.
 
     effects: by name: architecture, operations and total (about their product), main effects, interactions by order, and
     the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 %
     either way), inconclusive or not evidence; of the dummy passed or fired. The first warning is the reason.
+    times: of the cells, round by round.
     share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
     other loses); None where the total may be 0 or a loss. answer: which side gains more than 1 %: architecture,
     operations, both, neither, inconclusive or not evidence.
     """
 
+    times: WholeRounds
     effects: Mapping[str, Effect]
     share: tuple[float, float, float] | None
     answer: str
     reason: str
 
 
-@dataclass(frozen=True)
-class MeasuredGrid:
-    """A grid's times on one workload, and what the run says about trusting them.
-
-    not_evidence: why they say nothing about the dispute (an excluded cell, op traces that differ), or None.
-    """
-
-    grid: Grid
-    workload: str
-    clock: Clock
-    times: WholeRounds
-    seed: int
-    not_evidence: str | None
-    bias: float
-    fault_cost_ns: float
-
-
-def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
-    """Why a grid on this workload is not evidence; None where it is.
+def refusal(evidence: Evidence, workload: str) -> str | None:
+    """Why the grid on this workload is not evidence; None where it is.
 
     All cells must have been measured and none excluded: the effects of an incomplete factorial are mixed up with each
     other. Cells that differ in architecture alone must run the same operations, or what they differ by would be booked
     on the wrong side.
     """
-    cells = grid.cells()
+    cells = GRID.cells()
     measured = evidence.measured.get(workload, ())
     if missing := [name for name in cells if name not in measured]:
         named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
@@ -100,9 +85,9 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
         reason = evidence.unusable[workload, excluded[0]]
         others = f" (and {len(excluded) - 1} more)" if len(excluded) > 1 else ""
         return f"a grid needs all its cells; {excluded[0]} was excluded{others}: {reason}"
-    operations = [index for index, factor in enumerate(grid.factors) if factor.kind == "operations"]
+    operations = [index for index, factor in enumerate(GRID.factors) if factor.kind == "operations"]
     first: dict[tuple[float, ...], str] = {}
-    for name, signs in zip(cells, grid.signs(), strict=True):
+    for name, signs in zip(cells, GRID.signs(), strict=True):
         reference = first.setdefault(tuple(signs[operations]), name)
         if name != reference and (
             difference := evidence.not_evidence(Comparison(workload, name, reference), ARCHITECTURE)
@@ -111,104 +96,85 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
     return None
 
 
-def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = GRID) -> MeasuredGrid:
-    """Take a grid's times from a run's evidence; `seed` is the run's."""
-    cells = grid.cells()
-    clock, times = evidence.clocks.of(workload, *cells), whole_rounds(evidence.times(workload, *cells))
-    trust = (refusal(evidence, workload, grid), evidence.bias(workload), evidence.fault_cost_ns)
-    return MeasuredGrid(grid, workload, clock, times, seed, *trust)
-
-
-def judge_factor(
-    measured: MeasuredGrid, name: str, region: Region, *, alpha: float, confounds: Sequence[str] = ()
-) -> Effect:
-    """Judge one effect of a grid (a factor, an interaction, or architecture, operations or total) against a claim.
-
-    Page faults and the session's bias stretch the interval as in any comparison: each side of a contrast is a mean of
-    cells. Raises ValueError for an unknown name.
-    """
-    grid, times = measured.grid, measured.times
-    name = canonical(name, grid)
-    weights = contrasts(grid)[name]
-    old, new = np.maximum(-weights, 0), np.maximum(weights, 0)
-    rounds = len(times.logs)
-    typical = np.median(times.logs, axis=0) if rounds else np.full(len(weights), np.nan)
-    names = name.split(":")
-    steps = ", ".join(f.change() for f in grid.factors if f.name in names or name in (f.kind, TOTAL))
-    return judge_effect(
-        Differences(
-            values=-times.logs @ weights,
-            seconds=times.seconds,
-            faults_baseline=float(times.faults @ old),
-            faults_variant=float(times.faults @ new),
-            invalid_share=times.invalid / (rounds + times.invalid) if times.invalid else 0.0,
-            call_baseline_ns=math.exp(typical @ old),
-            call_variant_ns=math.exp(typical @ new),
-        ),
-        region,
-        alpha=alpha,
-        workload=measured.workload,
-        variant=f"{name} new",
-        baseline=f"{name} old ({steps})",
-        metric=f"{measured.clock} time",
-        confounds=confounds,
-        not_evidence=measured.not_evidence,
-        bias=measured.bias,
-        fault_cost_ns=measured.fault_cost_ns,
-    )
-
-
-def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
-    """All effects of a grid, and how the total speed-up divides between architecture and operations.
+def attribute(evidence: Evidence, workload: str, *, alpha: float) -> Attribution:
+    """All effects of the grid, and how the total speed-up divides between architecture and operations.
 
     alpha: of each interval. The answer says something of two effects, architecture and operations, so that it is wrong
     with twice that probability at most. The share follows from those two.
     """
-    grid, times = measured.grid, measured.times
-    dummy = _dummy(measured, alpha)
+    cells, weights = GRID.cells(), contrasts()
+    times, bias = whole_rounds(evidence.times(workload, *cells)), evidence.bias(workload)
+    metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload)
+    dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
     incomplete: tuple[str, ...] = ()
     if times.incomplete:
         rounds = times.incomplete + times.invalid + len(times.logs)
         incomplete = (f"{times.incomplete} of {rounds} rounds lack a cell",)
     effects: dict[str, Effect] = {}
-    for name in (ARCHITECTURE, OPERATIONS, TOTAL, *grid.terms()):
-        effect = judge_factor(measured, name, _SAME, alpha=alpha, confounds=confounds)
+    for name in (ARCHITECTURE, OPERATIONS, TOTAL, *GRID.terms()):
+        effect = judge_effect(
+            _differences(times, weights[name]),
+            _SAME,
+            alpha=alpha,
+            workload=workload,
+            variant=f"{name} new",
+            baseline=f"{name} old",
+            metric=metric,
+            confounds=confounds,
+            not_evidence=refused,
+            bias=bias,
+            fault_cost_ns=evidence.fault_cost_ns,
+        )
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
         verdict, warnings = words.get(effect.verdict, effect.verdict), effect.warnings + incomplete
-        effects[name] = replace(effect, baseline=f"{name} old", seconds=0.0, verdict=verdict, warnings=warnings)
+        effects[name] = replace(effect, seconds=0.0, verdict=verdict, warnings=warnings)
     share = None
-    if measured.not_evidence is None and not confounds and _trusted(times, grid, alpha):
-        share = _share(effects[ARCHITECTURE], effects[OPERATIONS], measured.bias)
+    if refused is None and not confounds and _trusted(times, alpha):
+        share = _share(effects[ARCHITECTURE], effects[OPERATIONS], bias)
     answer, reason = _answer(effects, share)
-    return Attribution({**effects, DUMMY: dummy}, share, answer, reason)
+    return Attribution(times, {**effects, DUMMY: dummy}, share, answer, reason)
+
+
+def _differences(times: WholeRounds, weights: NDArray[np.float64]) -> Differences:
+    """A contrast round by round: each of its sides is a mean of cells, whose page faults confound as in any other."""
+    old, new = np.maximum(-weights, 0), np.maximum(weights, 0)
+    rounds = len(times.logs)
+    typical = np.median(times.logs, axis=0) if rounds else np.full(len(weights), np.nan)
+    return Differences(
+        values=-times.logs @ weights,
+        seconds=times.seconds,
+        faults_baseline=float(times.faults @ old),
+        faults_variant=float(times.faults @ new),
+        invalid_share=times.invalid / (rounds + times.invalid) if times.invalid else 0.0,
+        call_baseline_ns=math.exp(typical @ old),
+        call_variant_ns=math.exp(typical @ new),
+    )
 
 
 def verdict_on(attribution: Attribution, claimed: str) -> str:
     """The verdict on "the speed-up is due to `claimed`": architecture, operations, both or neither."""
-    if claimed not in (ARCHITECTURE, OPERATIONS, "both", "neither"):
-        raise ValueError(f'"{claimed}": expected {ARCHITECTURE}, {OPERATIONS}, both or neither')
     if attribution.answer in ("inconclusive", "not evidence"):
         return attribution.answer
     return "supported" if attribution.answer == claimed else "refuted"
 
 
-def _dummy(measured: MeasuredGrid, alpha: float) -> Effect:
-    interval = running_interval(dummy_series(measured.times, measured.seed), alpha)
+def _dummy(series: NDArray[np.float64], workload: str, metric: str, alpha: float) -> Effect:
+    interval = running_interval(series, alpha)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
     ratio, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
     return Effect(
-        workload=measured.workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=f"{measured.clock} time",
+        workload=workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=metric,
         ratio=ratio, low=low, high=high, rounds=interval.n, seconds=0.0, verdict="fired" if fired else "passed",
         warnings=(),
     )  # fmt: skip
 
 
-def _trusted(times: WholeRounds, grid: Grid, alpha: float) -> bool:
+def _trusted(times: WholeRounds, alpha: float) -> bool:
     """Whether enough rounds were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
-    sides = [contrasts(grid)[name] for name in (ARCHITECTURE, OPERATIONS)]
+    sides = [contrasts()[name] for name in (ARCHITECTURE, OPERATIONS)]
     return not any(running_interval(-times.logs @ weights, alpha).unstable for weights in sides)
 
 
@@ -292,7 +258,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the answers on all workloads."""
         answers = {
-            workload: attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
+            workload: attribute(evidence, workload, alpha=alpha)
             for workload in hypothesis.workloads
             if workload in evidence.measured
         }
