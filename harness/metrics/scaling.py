@@ -25,20 +25,7 @@ from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, GainHypothesis, Judged, Metric, measured_gains, no_value
 
-RISE_PERCENT = 1.0
-"""A gain that rises by less than this from the smallest size to the largest counts as not growing."""
-
 # -- does the gain grow? -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SizedGain:
-    """A gain at one size (number of tokens), as the ratio t_old / t_new with its interval."""
-
-    size: float
-    ratio: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -57,8 +44,8 @@ class Trend:
     reason: str
 
 
-def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
-    """Judge "the gain grows with size" from two or more sizes; `region` is for the rise (default: more than 1 %).
+def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
+    """Judge "the gain grows with size" from two or more (size, its log ratio t_old / t_new); `region` is for the rise.
 
     The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
     "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
@@ -69,21 +56,18 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     sizes in equal steps of log size by a factor of 1.8), and valid without it. Raises ValueError for fewer than two
     sizes.
     """
-    ordered = sorted(gains, key=lambda gain: gain.size)
-    sizes = [gain.size for gain in ordered]
+    sizes, ordered = zip(*sorted(gains, key=lambda gain: gain[0]), strict=True)
     if len(set(sizes)) < 2 or len(set(sizes)) < len(sizes) or not sizes[0] > 0:
         raise ValueError(f"a trend needs two or more different sizes above 0, each once, not {sizes}")
-    region = region or Region.faster_than_percent(RISE_PERCENT)
     logs = [math.log(size) for size in sizes]
     centre = sum(logs) / len(logs)
     scale = (logs[-1] - logs[0]) / sum((x - centre) ** 2 for x in logs)
     weighted = [(w, gain) for x, gain in zip(logs, ordered, strict=True) if (w := scale * (x - centre))]
-    rise = sum(w * _log(gain.ratio) for w, gain in weighted)
-    low = sum(w * _log(gain.low if w > 0 else gain.high) for w, gain in weighted)
-    high = sum(w * _log(gain.high if w > 0 else gain.low) for w, gain in weighted)
-    falls = tuple(
-        (one.size, other.size) for one in ordered for other in ordered if one.size < other.size and other.high < one.low
-    )
+    rise = sum(w * gain.centre for w, gain in weighted)
+    low = sum(w * (gain.low if w > 0 else gain.high) for w, gain in weighted)
+    high = sum(w * (gain.high if w > 0 else gain.low) for w, gain in weighted)
+    pairs = itertools.combinations(zip(sizes, ordered, strict=True), 2)
+    falls = tuple((size, larger) for (size, one), (larger, other) in pairs if other.high < one.low)
     if region.contains(low, high):
         verdict = "depends" if falls else "supported"
     else:
@@ -95,10 +79,6 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     if falls:
         reason += "; it falls for certain from " + ", ".join(f"{one:g} to {other:g}" for one, other in falls)
     return Trend(exp(rise), exp(low), exp(high), falls, verdict, reason)
-
-
-def _log(ratio: float) -> float:
-    return math.log(ratio) if ratio > 0 else -math.inf
 
 
 # -- over the position -------------------------------------------------------------------------------------------------
@@ -270,7 +250,7 @@ class ScalingMetric(Metric[ScalingHypothesis]):
             return gains
         if len(gains) < len(hypothesis.workloads):
             return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
-        sized = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in gains]
+        sized = [(evidence.sizes.get(one.workload, 0.0), interval_of(one)) for one in gains]
         ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
         rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))
         effect = no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain")
