@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
-from llama_workbench.harness.metrics.attribution.grid import GRID
-from llama_workbench.harness.metrics.attribution.metric import attribute
-from llama_workbench.harness.metrics.scaling import Slope, call_difference, position_slope
+from llama_workbench.harness.metrics.attribution import GRID, attribute
+from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
-from llama_workbench.harness.stats.samples import Clock, call_times_ns
+from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import MANIFEST
 from llama_workbench.harness.store.folder import RunFolder
@@ -206,15 +205,15 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
     costs = []
     for point in series.points:
         times = evidence.times(point.effect.workload, variant, baseline)
-        interval = call_difference(times, variant=variant, baseline=baseline, alpha=each)
+        interval = running_interval(-time_differences(times, variant=variant, baseline=baseline), each)
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
         costs.append(Cost(point.size, us, low, high, interval.n))
     return costs
 
 
-def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
-    """What each further position costs: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
+def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Interval]:
+    """Nanoseconds a further position: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
     if series.axis != "position":
         return []
     workloads = {int(point.size): point.effect.workload for point in series.points}

@@ -84,27 +84,12 @@ def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
 # -- over the position -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Slope:
-    """By how much a call takes longer for each position further on, fitted by a line in each of `rounds` rounds.
+def position_slope(
+    times: Mapping[int, LogTimes], *, variant: str, alpha: float, baseline: str | None = None
+) -> Interval:
+    """Nanoseconds a call takes longer for each position further on, over workloads that differ in the position alone.
 
-    With a `baseline`: the variant's slope less the baseline's, from times of the same rounds. `low` and `high` are
-    infinite while there are too few rounds. `fixed_ns` is where the line starts (median over rounds): what a call costs
-    whatever the position. `unstable` as in `confidence.Interval`.
-    """
-
-    variant: str
-    baseline: str | None
-    ns_per_position: float
-    low: float
-    high: float
-    fixed_ns: float
-    rounds: int
-    unstable: bool = False
-
-
-def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float, baseline: str | None = None) -> Slope:
-    """Fit decode time against position, over workloads that differ in the position alone.
+    With a `baseline`: the variant's slope less the baseline's, from times of the same rounds.
 
     `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
     is up to 64 further on, about equally on each workload, which moves the line and hardly turns it. The k-th round of
@@ -115,24 +100,10 @@ def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float,
         raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
     series = [time_differences(each, variant=variant, baseline=baseline) for each in times.values()]
     rounds = min(map(len, series))
-    if rounds == 0:
-        return Slope(variant, baseline, math.nan, -math.inf, math.inf, math.nan, 0)
     calls_ns = np.stack([values[:rounds] for values in series], axis=1)  # [rounds, workloads]
     x = np.array(list(times), dtype=np.float64)
     centred = x - x.mean()
-    slopes = calls_ns @ centred / (centred @ centred)
-    interval = running_interval(slopes, alpha)
-    ends = (interval.centre, interval.low, interval.high)
-    fixed_ns = float(np.median(calls_ns.mean(axis=1) - slopes * x.mean()))
-    return Slope(variant, baseline, *ends, fixed_ns, rounds, interval.unstable)
-
-
-def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float) -> Interval:
-    """By how many nanoseconds a call of the baseline takes longer than one of the variant, paired round by round.
-
-    The same rounds as those of the ratio, but in time: what is overhead keeps its nanoseconds while calls grow.
-    """
-    return running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha)
+    return running_interval(calls_ns @ centred / (centred @ centred), alpha)
 
 
 # -- over the width ----------------------------------------------------------------------------------------------------
