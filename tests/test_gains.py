@@ -93,7 +93,8 @@ GROWS = Region.faster_than_percent(1)
 
 def sized(size: float, *ratios: float) -> tuple[float, Interval]:
     """A ratio with the ends of its interval, at a size."""
-    return size, Interval(*(math.log(ratio) if ratio else -math.inf for ratio in ratios), n=30)
+    centre, low, high = (math.log(ratio) if ratio else -math.inf for ratio in ratios)
+    return size, Interval(centre, low, high, 30)
 
 
 def gains(ratios: dict[int, float], width: float = 0.002) -> list[tuple[float, Interval]]:

@@ -1,6 +1,6 @@
 """Architecture or operations? A full factorial: every combination of old and new levels, measured in the same rounds.
 
-    samples --grid_times--> log times [rounds, cells] --contrasts--> one log ratio a round --judge--> Effect
+    samples --whole_rounds--> log times [rounds, cells] --contrasts--> one log ratio a round --judge_effect--> Effect
 
 A ladder of presets credits each thing with what it does beside one setting of the others. A full factorial has every
 setting: each effect is a contrast of half the cells against the other half, so every cell's time serves every effect
