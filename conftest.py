@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -14,6 +15,12 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     `pytest --benchmark` in someone else's repository reaches this file as well.
     """
     pluginmanager.import_plugin("llama_workbench.harness.pytest_plugin")
+
+
+def pytest_collection_finish() -> None:
+    """What collecting imported, torch among it, lives as long as the session: garbage collections need not walk it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
