@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -197,7 +198,7 @@ def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None
     assert mapped.times["open"].value == pytest.approx(4.04, rel=0.01)
     assert mapped.times["open"].low < 4.04 < mapped.times["open"].high  # type: ignore[operator]
     assert (len(mapped.row.loads), mapped.peak_bytes) == (12, 61_000_011)
-    assert plain.against["touched"].ratio == pytest.approx(0.5)
+    assert plain.against["touched"].centre == pytest.approx(math.log(0.5))
     assert plain.share.low < plain.share.centre < plain.share.high
     assert (once.times["open"].low, once.times["open"].count, once.share.n) == (None, 1, 1)
 

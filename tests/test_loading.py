@@ -33,6 +33,8 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.state import Worker
 
 ALPHA = 0.01
+METRIC = "llama_workbench.harness.metrics.loading.metric"
+EVERYTHING = [(loader, cache) for loader in [*loaders.loaders(), CONTROL] for cache in ("cold", "warm")]
 
 
 class Quiet:
@@ -46,7 +48,11 @@ class Quiet:
         assert 0 <= done <= 1
 
 
-def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) -> None:
+def test_every_loader_is_measured_with_cold_and_with_warm_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{METRIC}.plan_rounds", lambda *_: (2, 2))
+    monkeypatch.setattr(f"{METRIC}.PROMPT_TOKENS", 8)
     folder = synthesize(geometries.get("tiny"), cache=tmp_path)
     before = sorted(tmp_path.iterdir())
     records = measure_loading(
@@ -54,10 +60,8 @@ def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) 
         cache=tmp_path,
         log=tmp_path / "checkpoints" / "log",
         seed=0,
-        seconds=60,
         progress=Quiet(),
-        prompt_tokens=8,
-        rounds=2,
+        asked=EVERYTHING,
     )
     names = ["safetensors-mmap", "torch-load", "torch-load-mmap", "gguf", CONTROL]
     assert [(r["loader"], r["cache"]) for r in records] == [(n, s) for n in names for s in ("cold", "warm")]
@@ -101,21 +105,20 @@ def test_every_loader_is_measured_with_cold_and_with_warm_cache(tmp_path: Path) 
 def test_the_number_of_rounds_is_fixed_by_what_a_load_costs(
     asked: float, beside: float, found: tuple[int, int]
 ) -> None:
-    assert plan_rounds(asked, beside, 60.0) == found
+    assert plan_rounds(asked, beside) == found
 
 
 def test_what_is_asked_is_measured_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = synthesize(geometries.get("tiny"), cache=tmp_path)
-    monkeypatch.setattr("llama_workbench.harness.metrics.loading.metric.plan_rounds", lambda *_: (4, 2))
+    monkeypatch.setattr(f"{METRIC}.plan_rounds", lambda *_: (4, 2))
+    monkeypatch.setattr(f"{METRIC}.PROMPT_TOKENS", 8)
     records = measure_loading(
         folder,
         cache=tmp_path,
         log=tmp_path / "log",
         seed=0,
-        seconds=60,
         progress=Quiet(),
         asked={(BASELINE, "warm")},
-        prompt_tokens=8,
     )
     counted = {
         (r["loader"], r["cache"]): [[s["round"] for s in r[key]] for key in ("first_tokens", "loads")]
@@ -221,19 +224,22 @@ def test_loaders_are_compared_within_rounds() -> None:
         a_record(BASELINE, "cold", 3.0),
         a_record("torch-load", "cold", 3.0, rounds=0, reason="the page cache cannot be emptied here"),
     ]
-    effects = {(e.cache, e.metric, e.loader): e for e in load_effects(records, alpha=ALPHA)}
+    effects = {
+        (cache, metric, loader): interval
+        for (_, loader, cache), by_metric in load_effects(records, alpha=ALPHA).items()
+        for metric, interval in by_metric.items()
+    }
     assert len(effects) == 9
     for metric in ("open", "touched"):
         effect = effects["warm", metric, "torch-load"]
-        assert effect.low < 0.5 < effect.high < 0.6
-        assert effect.rounds == 35
+        assert math.exp(effect.low) < 0.5 < math.exp(effect.high) < 0.6
+        assert effect.n == 35
         control = effects["warm", metric, CONTROL]
-        assert control.low < 1 < control.high
-    assert effects["warm", "first_token", "torch-load"].ratio == pytest.approx(30 / 40, rel=0.02)
+        assert control.low < 0 < control.high
+    assert math.exp(effects["warm", "first_token", "torch-load"].centre) == pytest.approx(30 / 40, rel=0.02)
     nothing = effects["cold", "open", "torch-load"]
-    assert (nothing.rounds, nothing.low, nothing.high) == (0, 0.0, math.inf)
-    assert nothing.reason == "the page cache cannot be emptied here"
-    assert math.isnan(nothing.ratio)
+    assert (nothing.n, nothing.low, nothing.high) == (0, -math.inf, math.inf)
+    assert math.isnan(nothing.centre)
 
 
 def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:

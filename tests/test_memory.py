@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,12 +19,13 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.memory.metric import (
+    METRIC,
     QUANTITIES,
     _short,
     disagreement,
     memory_results,
-    run_memory,
 )
 from llama_workbench.harness.metrics.memory.worker import (
     bytes_by_kind,
@@ -396,9 +398,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[tuple[str, str
         (T16, "kills"), (T16, "fast"), ("decode-tiny-c16", "yardstick"), ("prefill-15m-t8", "yardstick"),
         (T16, "team006_after"), (T16, "team006_after"),
     ]  # fmt: skip
-    returned = run_memory(measurement, folder, progress, wanted)
-    assert folder.records("memory_sweep.json") == returned
-    return {(record["workload"], record["variant"]): record for record in returned}, progress
+    METRIC.run([Mock(**{"subjects.return_value": wanted})], PassContext(measurement, folder, progress, folder.path, 0))
+    records = folder.records("memory_sweep.json")
+    return {(record["workload"], record["variant"]): record for record in records}, progress
 
 
 def test_what_dies_or_cannot_be_swept_has_its_reason_and_the_rest_goes_on(swept: Any) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -20,9 +21,10 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure import profiles
+from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.share import phases, shares, worker
 from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
-from llama_workbench.harness.metrics.share.metric import run_phases
+from llama_workbench.harness.metrics.share.metric import METRIC
 from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.store.errors import RunError
@@ -424,6 +426,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
     with measurement.processes(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_ROUNDS", 3)
         patch.setattr(profiles, "SECONDS", 3.0)
         patch.setattr(profiles, "NATIVE_LEAD_SECONDS", 2.0)
         measurement.pass_gates()
@@ -437,7 +440,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
         # The two look at different seconds, and of one the wall time: what another program does to the machine in only
         # one of them tells them apart as well. It goes away; a line that counts for the wrong phase is there each time.
         for _ in range(3):
-            run_phases(measurement, folder, Quiet(), wanted, rounds=3)
+            METRIC.run([Mock(**{"subjects.return_value": wanted})], PassContext(measurement, folder, Quiet(), tmp, 0))
             plain = record(native=False)
             if plain[0]["reason"] or not disagreements(folder, plain[1])[0]:
                 break

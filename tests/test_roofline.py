@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -24,9 +24,10 @@ from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.processes import WorkerFailed
+from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline import worker as kernels
-from llama_workbench.harness.metrics.roofline.metric import pairs, reached
+from llama_workbench.harness.metrics.roofline.metric import reached
 from llama_workbench.harness.metrics.roofline.work import (
     Work,
     least_seconds,
@@ -298,13 +299,17 @@ def test_the_pass_from_claim_to_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One of two variants fails in the middle: the other has its numbers all the same."""
-    monkeypatch.setattr(roofline, "run_roofline", partial(roofline.run_roofline, seconds=0.1))
+    monkeypatch.setattr(roofline, "ROOFLINE_SECONDS", 0.1)
     run, told = a_run(tmp_path)
     result = run.measure()
     assert "roofline prefill-tiny-t16: fast, tires" in told.lines
     records = RunFolder(result.folder.path).records("roofline.json")
     names = ["prefill-tiny-t16", "decode-tiny-c16"]
-    assert pairs(records) == [(names[0], "fast"), (names[0], "tires"), (names[1], "fast")]
+    assert [(record["workload"], name) for record in records for name in record["variants"]] == [
+        (names[0], "fast"),
+        (names[0], "tires"),
+        (names[1], "fast"),
+    ]
     for record, name in zip(records, names, strict=True):
         assert record["rounds"] == 6
         for number in range(1, 7):  # all of them in every round
@@ -341,7 +346,8 @@ def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
         progress=Told(),
     )
     folder = RunFolder.create(tmp_path / "run")
-    roofline.run_roofline(measurement, folder, Told(), [("rope-t8", "fast"), ("decode-tiny-c16", "fast")])
+    wanted = Mock(**{"subjects.return_value": [("rope-t8", "fast"), ("decode-tiny-c16", "fast")]})
+    roofline.METRIC.run([wanted], PassContext(measurement, folder, Told(), tmp_path, 0))
     component, absent = folder.records("roofline.json")
     with pytest.raises(ValueError, match="a component has no roofline"):
         reached([component], "rope-t8", "fast", alpha=0.01)
@@ -353,7 +359,7 @@ def test_a_pass_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.Mo
     def fails(*arguments: Any) -> None:
         raise WorkerFailed("stopped answering")
 
-    monkeypatch.setattr(roofline, "run_roofline", fails)
+    monkeypatch.setattr(roofline.METRIC, "run", fails)
     run, told = a_run(tmp_path)
     run._make_passes(None)  # type: ignore[arg-type]
     assert "roofline: nothing found, stopped answering" in told.lines

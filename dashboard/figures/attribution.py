@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from llama_workbench.harness.metrics.attribution.grid import Grid
+from llama_workbench.harness.metrics.attribution import Grid
 from llama_workbench.harness.report.text import ratio_text
 
 from .. import words

@@ -11,8 +11,7 @@ from llama_workbench.dashboard.figures import attribution as figures
 from llama_workbench.dashboard.figures import forest
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import attribution, data, samples
-from llama_workbench.harness.metrics.attribution.grid import DUMMY, GRID
-from llama_workbench.harness.metrics.attribution.metric import MARGIN_PERCENT
+from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERCENT
 
 
 def main() -> None:

@@ -188,8 +188,8 @@ def show_loading(opened: state.Opened) -> None:
 def _load_row(load: loading.Load) -> dict[str, object]:
     touched, ratio = load.against.get("touched"), "–"
     if touched is not None:
-        few = f"{touched.ratio:.3g}× (too few rounds: {touched.rounds})" if touched.rounds else "not measured"
-        ratio = few if math.isinf(touched.high) else words.effect(touched.ratio, touched.low, touched.high)
+        few = f"{math.exp(touched.centre):.3g}× (too few rounds: {touched.n})" if touched.n else "not measured"
+        ratio = few if math.isinf(touched.high) else words.effect(*samples.ratios(touched))
     times = {"open": "open", "read every byte": "touched", "first token": "first_token"}
     return {
         "loader": load.row.loader,

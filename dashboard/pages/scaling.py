@@ -12,11 +12,11 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import scaling as figures
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import data, samples, scaling
-from llama_workbench.harness.metrics.scaling import Slope
+from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.errors import RunError
 
 
-def from_samples(run: data.Run, sides: scaling.Sides, axis: str) -> tuple[list[scaling.Cost], list[Slope], str]:
+def from_samples(run: data.Run, sides: scaling.Sides, axis: str) -> tuple[list[scaling.Cost], list[Interval], str]:
     """Costs and slopes of the series over an axis, and why there are none."""
     [series] = [one for one in scaling.all_series(run)[sides] if one.key == axis]
     try:
@@ -93,7 +93,7 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
             )
     _table(series, costs)
     if slopes:
-        _slopes(slopes)
+        _slopes(series, slopes)
 
 
 def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
@@ -127,19 +127,19 @@ def _table(series: scaling.Series, costs: Sequence[scaling.Cost]) -> None:
     blocks.table(rows, "The points of the pictures, one row for each size")
 
 
-def _slopes(slopes: Sequence[Slope]) -> None:
+def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
     st.subheader("What each further position costs", anchor="slope")
+    names = (series.baseline, series.variant, f"{series.variant} less {series.baseline}")
     rows = [
         {
-            "": slope.variant if slope.baseline is None else f"{slope.variant} less {slope.baseline}",
+            "": name,
             "ns a position": _slope_text(slope),
-            "rounds": slope.rounds,
+            "rounds": slope.n,
         }
-        for slope in slopes
+        for name, slope in zip(names, slopes, strict=True)
     ]
     blocks.table(rows, "Nanoseconds that a decode call takes longer for each token before it")
-    difference = slopes[-1]
-    sides = (difference.variant, difference.baseline or "")
+    difference, sides = slopes[-1], (series.variant, series.baseline)
     answer = "The data cannot tell whether a further position costs either side more."
     if difference.low > 0 or difference.high < 0:
         more, less = sides if difference.low > 0 else sides[::-1]
@@ -147,12 +147,12 @@ def _slopes(slopes: Sequence[Slope]) -> None:
     blocks.caption(f"{answer} Fitted by a straight line in each round; the intervals of these three hold at once.")
 
 
-def _slope_text(slope: Slope) -> str:
+def _slope_text(slope: Interval) -> str:
     if slope.unstable:
         return "unstable: the effect drifted while it was measured"
     if math.isinf(slope.low) or math.isinf(slope.high):
         return "too few rounds for an interval"
-    return words.plain_interval(slope.ns_per_position, slope.low, slope.high, "")
+    return words.plain_interval(slope.centre, slope.low, slope.high, "")
 
 
 main()

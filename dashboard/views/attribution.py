@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, DUMMY, OPERATIONS, TOTAL, Grid
-from llama_workbench.harness.metrics.attribution.metric import MARGIN_PERCENT, Attribution
+from llama_workbench.harness.metrics.attribution import (
+    ARCHITECTURE,
+    DUMMY,
+    MARGIN_PERCENT,
+    OPERATIONS,
+    TOTAL,
+    Attribution,
+    Grid,
+)
 
 from .data import Claim, Effect
 

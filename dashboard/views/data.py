@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from llama_workbench.harness.metrics.attribution.grid import ARCHITECTURE, OPERATIONS
-from llama_workbench.harness.metrics.attribution.metric import factor_of
+from llama_workbench.harness.metrics.attribution import ARCHITECTURE, OPERATIONS, factor_of
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.report.text import duration_text, excluded_lines, ratio_text, short, value_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llama_workbench.harness.metrics.loading.metric import METRICS, LoadEffect, load_effects, load_shares
+from llama_workbench.harness.metrics.loading.metric import METRICS, load_effects, load_shares
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store import pass_schema
 from llama_workbench.harness.store.files import LOADING
@@ -36,7 +36,7 @@ class Load:
 
     row: pass_schema.Loading
     times: Mapping[str, Time]
-    against: Mapping[str, LoadEffect]
+    against: Mapping[str, Interval]
     share: Interval
 
     @property
@@ -49,9 +49,7 @@ def read_loads(run: data.Run) -> list[Load]:
     """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
     records = RunFolder(run.path).records(LOADING)
     alpha = run.alpha
-    against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
-    for effect in load_effects(records, alpha=alpha):
-        against.setdefault((effect.checkpoint, effect.loader, effect.cache), {})[effect.metric] = effect
+    against = load_effects(records, alpha=alpha)
     return [
         Load(
             row=row,

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
-from llama_workbench.harness.metrics.attribution.grid import GRIDS
-from llama_workbench.harness.metrics.attribution.metric import attribute, measured_grid
-from llama_workbench.harness.metrics.scaling import Slope, call_difference, position_slope
+from llama_workbench.harness.metrics.attribution import GRID, attribute
+from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
-from llama_workbench.harness.stats.samples import Clock, call_times_ns
+from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import MANIFEST
 from llama_workbench.harness.store.folder import RunFolder
@@ -203,15 +202,15 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
     costs = []
     for point in series.points:
         times = evidence.times(point.effect.workload, variant, baseline)
-        interval = call_difference(times, variant=variant, baseline=baseline, alpha=each)
+        interval = running_interval(-time_differences(times, variant=variant, baseline=baseline), each)
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
         costs.append(Cost(point.size, us, low, high, interval.n))
     return costs
 
 
-def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
-    """What each further position costs: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
+def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Interval]:
+    """Nanoseconds a further position: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
     if series.axis != "position":
         return []
     workloads = {int(point.size): point.effect.workload for point in series.points}
@@ -232,18 +231,16 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
     Raises RunError too where the run has no grid there.
     """
     evidence = read_evidence(run)
-    entered = set(evidence.measured.get(workload, ()))
-    grid = next((grid for grid in GRIDS.values() if entered & set(grid.cells())), None)
-    if grid is None:
+    if not set(evidence.measured.get(workload, ())) & set(GRID.cells()):
         raise RunError(run.path, f"no cell of a grid was measured on {workload}", "Measure one: --claims arch-or-ops")
-    measured = measured_grid(evidence, workload, seed=evidence.seed, grid=grid)
-    logs = measured.times.logs
+    attribution = attribute(evidence, workload, alpha=alpha)
+    logs = attribution.times.logs
     cells: list[Cell] = []  # none without a round that has them all
-    levels = product(*((factor.old, factor.new) for factor in grid.factors))
-    for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
+    levels = product(*((factor.old, factor.new) for factor in GRID.factors))
+    for variant, chosen, column in zip(GRID.cells(), levels, logs.T, strict=True) if len(logs) else ():
         ratio, low, high = ratios(running_interval(logs[:, 0] - column, alpha)) if cells else (1.0, None, None)
         cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
-    return Measured(grid, tuple(cells), len(logs), attribute(measured, alpha=alpha))
+    return Measured(GRID, tuple(cells), len(logs), attribution)
 
 
 # -- all samples of a run ----------------------------------------------------------------------------------------------

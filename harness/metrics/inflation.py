@@ -23,26 +23,15 @@ class Quotient:
 
     pieces: tuple[tuple[float, float], ...]
 
-    def __contains__(self, value: float) -> bool:
-        return any(low <= value <= high for low, high in self.pieces)
-
-    def inside(self, low: float, high: float) -> bool:
-        """True if all of it lies from `low` to `high`."""
-        return bool(self.pieces) and all(low <= start and end <= high for start, end in self.pieces)
-
-    def outside(self, low: float, high: float) -> bool:
-        """True if none of it lies from `low` to `high`."""
-        return all(end < low or high < start for start, end in self.pieces)
-
     def place(self, low: float, high: float) -> str:
         """Where it lies to `low` and `high`: "inside", "below", "above" or "open".
 
         A gain that may be 0 or a loss leaves a piece below and one above; what the claim promised was not there, which
         is more than any factor: "above".
         """
-        if self.inside(low, high):
+        if self.pieces and all(low <= start and end <= high for start, end in self.pieces):
             return "inside"
-        if not self.outside(low, high):
+        if any(start <= high and low <= end for start, end in self.pieces):
             return "open"
         return "below" if self.pieces and 0 <= self.pieces[-1][1] < low else "above"
 
@@ -67,17 +56,12 @@ def quotient(numerator: float, low: float, high: float) -> Quotient:
     return Quotient((*below, *above))
 
 
-@dataclass(frozen=True)
-class Inflation:
-    """Claimed gain over measured gain, for both ends of the claim; "depends": on which end of the claim is meant."""
+def inflation(
+    claimed: tuple[float, float], low: float, high: float, times: tuple[float, float]
+) -> tuple[str, str, list[Quotient]]:
+    """Verdict and reason on "the claim of `claimed` was too high by `times`", and the factors for both its ends.
 
-    ends: tuple[Quotient, ...]
-    verdict: str
-    reason: str
-
-
-def inflation(claimed: tuple[float, float], low: float, high: float, times: tuple[float, float]) -> Inflation:
-    """Judge "the claim of `claimed` was too high by `times`".
+    "depends": on which end of the claim is meant.
 
     claimed: the promised ratios t_old / t_new, (2, 3) for "2-3x". low, high: interval of the measured ratio; 0 and
     infinity where there is none yet. times: the factors, (20, 50) for "20-50 times". A gain is the ratio less 1. Raises
@@ -99,7 +83,7 @@ def inflation(claimed: tuple[float, float], low: float, high: float, times: tupl
     reason = "; ".join(
         f"{ratio:g}x was too high by a factor of {end.describe()}" for ratio, end in zip(claimed, ends, strict=True)
     )
-    return Inflation(tuple(ends), verdict, f"{measured}: {reason}")
+    return verdict, f"{measured}: {reason}", ends
 
 
 def _percent(gain: float) -> str:
@@ -158,8 +142,8 @@ class InflationMetric(Metric[InflationHypothesis]):
 def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
     """The factor on one workload, from the measured ratio."""
     assert hypothesis.range is not None
-    judged = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
-    pieces = [piece for end in judged.ends for piece in end.pieces]
+    verdict, reason, ends = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
+    pieces = [piece for end in ends for piece in end.pieces]
     return replace(
         no_value(hypothesis, gain.workload, "claimed gain over measured gain"),
         ratio=(sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf,
@@ -167,8 +151,8 @@ def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
         high=max((high for _, high in pieces), default=math.inf),
         rounds=gain.rounds,
         seconds=gain.seconds,
-        verdict=judged.verdict,
-        warnings=(judged.reason,),
+        verdict=verdict,
+        warnings=(reason,),
     )
 
 

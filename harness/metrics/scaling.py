@@ -25,20 +25,7 @@ from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, GainHypothesis, Judged, Metric, measured_gains, no_value
 
-RISE_PERCENT = 1.0
-"""A gain that rises by less than this from the smallest size to the largest counts as not growing."""
-
 # -- does the gain grow? -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SizedGain:
-    """A gain at one size (number of tokens), as the ratio t_old / t_new with its interval."""
-
-    size: float
-    ratio: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -57,8 +44,8 @@ class Trend:
     reason: str
 
 
-def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
-    """Judge "the gain grows with size" from two or more sizes; `region` is for the rise (default: more than 1 %).
+def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
+    """Judge "the gain grows with size" from two or more (size, its log ratio t_old / t_new); `region` is for the rise.
 
     The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
     "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
@@ -69,21 +56,18 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     sizes in equal steps of log size by a factor of 1.8), and valid without it. Raises ValueError for fewer than two
     sizes.
     """
-    ordered = sorted(gains, key=lambda gain: gain.size)
-    sizes = [gain.size for gain in ordered]
+    sizes, ordered = zip(*sorted(gains, key=lambda gain: gain[0]), strict=True)
     if len(set(sizes)) < 2 or len(set(sizes)) < len(sizes) or not sizes[0] > 0:
         raise ValueError(f"a trend needs two or more different sizes above 0, each once, not {sizes}")
-    region = region or Region.faster_than_percent(RISE_PERCENT)
     logs = [math.log(size) for size in sizes]
     centre = sum(logs) / len(logs)
     scale = (logs[-1] - logs[0]) / sum((x - centre) ** 2 for x in logs)
     weighted = [(w, gain) for x, gain in zip(logs, ordered, strict=True) if (w := scale * (x - centre))]
-    rise = sum(w * _log(gain.ratio) for w, gain in weighted)
-    low = sum(w * _log(gain.low if w > 0 else gain.high) for w, gain in weighted)
-    high = sum(w * _log(gain.high if w > 0 else gain.low) for w, gain in weighted)
-    falls = tuple(
-        (one.size, other.size) for one in ordered for other in ordered if one.size < other.size and other.high < one.low
-    )
+    rise = sum(w * gain.centre for w, gain in weighted)
+    low = sum(w * (gain.low if w > 0 else gain.high) for w, gain in weighted)
+    high = sum(w * (gain.high if w > 0 else gain.low) for w, gain in weighted)
+    pairs = itertools.combinations(zip(sizes, ordered, strict=True), 2)
+    falls = tuple((size, larger) for (size, one), (larger, other) in pairs if other.high < one.low)
     if region.contains(low, high):
         verdict = "depends" if falls else "supported"
     else:
@@ -97,34 +81,15 @@ def trend(gains: Sequence[SizedGain], region: Region | None = None) -> Trend:
     return Trend(exp(rise), exp(low), exp(high), falls, verdict, reason)
 
 
-def _log(ratio: float) -> float:
-    return math.log(ratio) if ratio > 0 else -math.inf
-
-
 # -- over the position -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Slope:
-    """By how much a call takes longer for each position further on, fitted by a line in each of `rounds` rounds.
+def position_slope(
+    times: Mapping[int, LogTimes], *, variant: str, alpha: float, baseline: str | None = None
+) -> Interval:
+    """Nanoseconds a call takes longer for each position further on, over workloads that differ in the position alone.
 
-    With a `baseline`: the variant's slope less the baseline's, from times of the same rounds. `low` and `high` are
-    infinite while there are too few rounds. `fixed_ns` is where the line starts (median over rounds): what a call costs
-    whatever the position. `unstable` as in `confidence.Interval`.
-    """
-
-    variant: str
-    baseline: str | None
-    ns_per_position: float
-    low: float
-    high: float
-    fixed_ns: float
-    rounds: int
-    unstable: bool = False
-
-
-def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float, baseline: str | None = None) -> Slope:
-    """Fit decode time against position, over workloads that differ in the position alone.
+    With a `baseline`: the variant's slope less the baseline's, from times of the same rounds.
 
     `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
     is up to 64 further on, about equally on each workload, which moves the line and hardly turns it. The k-th round of
@@ -135,24 +100,10 @@ def position_slope(times: Mapping[int, LogTimes], *, variant: str, alpha: float,
         raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
     series = [time_differences(each, variant=variant, baseline=baseline) for each in times.values()]
     rounds = min(map(len, series))
-    if rounds == 0:
-        return Slope(variant, baseline, math.nan, -math.inf, math.inf, math.nan, 0)
     calls_ns = np.stack([values[:rounds] for values in series], axis=1)  # [rounds, workloads]
     x = np.array(list(times), dtype=np.float64)
     centred = x - x.mean()
-    slopes = calls_ns @ centred / (centred @ centred)
-    interval = running_interval(slopes, alpha)
-    ends = (interval.centre, interval.low, interval.high)
-    fixed_ns = float(np.median(calls_ns.mean(axis=1) - slopes * x.mean()))
-    return Slope(variant, baseline, *ends, fixed_ns, rounds, interval.unstable)
-
-
-def call_difference(times: LogTimes, *, variant: str, baseline: str, alpha: float) -> Interval:
-    """By how many nanoseconds a call of the baseline takes longer than one of the variant, paired round by round.
-
-    The same rounds as those of the ratio, but in time: what is overhead keeps its nanoseconds while calls grow.
-    """
-    return running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha)
+    return running_interval(calls_ns @ centred / (centred @ centred), alpha)
 
 
 # -- over the width ----------------------------------------------------------------------------------------------------
@@ -270,7 +221,7 @@ class ScalingMetric(Metric[ScalingHypothesis]):
             return gains
         if len(gains) < len(hypothesis.workloads):
             return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
-        sized = [SizedGain(evidence.sizes.get(one.workload, 0.0), one.ratio, one.low, one.high) for one in gains]
+        sized = [(evidence.sizes.get(one.workload, 0.0), interval_of(one)) for one in gains]
         ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
         rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))
         effect = no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain")

@@ -115,7 +115,6 @@ class Decision:
     option: str
     choices: tuple[Choice, ...]
     used: tuple[Used, ...]
-    reason: str
 
 
 def _by_shares(threshold: float, mask: str, cache: str, neither: str) -> Callable[[Above], Choice]:
@@ -216,9 +215,8 @@ def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
         choices[rule.choose(above)] = None
     cuts = [(name, cut) for name, cuts in rule.thresholds.items() for cut in cuts]
     used = tuple(Used(name, known.get(name, UNKNOWN), cut) for name, cut in cuts if (name, cut) in asked)
-    reason = "; ".join(dict.fromkeys(number.describe() for number in used))
     options = {choice.option for choice in choices}
-    return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used, reason)
+    return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used)
 
 
 def _levels(measured: Measured, cuts: Sequence[float]) -> range:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..metrics.roofline.metric import Estimate, Reached
-from ..metrics.share.shares import CRITICAL, MODERATE, grade
+from ..metrics.share.shares import CRITICAL, MODERATE, Share, grade
 from .decision import CACHE_HANDLING, MASK_CREATION
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import short
@@ -23,51 +22,36 @@ REMEDIES: Mapping[str, str] = {
 BEYOND = "the library's own operations: the plan says that these cannot be optimised"
 
 
-@dataclass(frozen=True)
-class Consumer:
-    """Share of a workload's time that a phase takes, percent, with its interval."""
+def profiling_markdown(forms: Mapping[tuple[str, str], Mapping[str, Share]]) -> str:
+    """A form for each (workload, variant), as the plan has it, from its shares by phase.
 
-    phase: str
-    share: float
-    low: float
-    high: float
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """Every level that the interval allows: one where that is settled."""
-        first, last = (LEVELS.index(grade(end / 100)) for end in (self.low, self.high))
-        return LEVELS[first : last + 1]
-
-    def describe(self) -> str:
-        """Phase, share and interval: "mlp: 41.2 % [40.1, 42.3]"."""
-        return f"{self.phase}: {self.share:.1f} % [{self.low:.1f}, {self.high:.1f}]"
-
-
-def profiling_markdown(forms: Mapping[tuple[str, str], Iterable[Consumer]]) -> str:
-    """A form for each (workload, variant), as the plan has it. Raises ValueError for what is no share in percent."""
+    Raises ValueError for what is no share.
+    """
     blocks = ["# Profiling results"]
-    for (workload, variant), consumers in forms.items():
-        rows = sorted(consumers, key=lambda consumer: (-consumer.share, consumer.phase))
-        for each in rows:
-            if not 0 <= each.low <= each.share <= each.high <= 100:
-                numbers = f"{each.phase} = {each.share} [{each.low}, {each.high}]"
-                raise ValueError(f"{variant} on {workload}: {numbers}: expected 0 <= low <= share <= high <= 100")
-        cells = (
-            (each.phase, f"{each.share:.1f} %", f"[{each.low:.1f}, {each.high:.1f}]", " or ".join(each.levels))
-            for each in rows
-        )
+    for (workload, variant), shares in forms.items():
+        rows = sorted(shares.items(), key=lambda item: (-item[1].value, item[0]))
+        for phase, share in rows:
+            if not 0 <= share.low <= share.value <= share.high <= 1:
+                numbers = f"{phase} = {share.value} [{share.low}, {share.high}]"
+                raise ValueError(f"{variant} on {workload}: {numbers}: expected 0 <= low <= share <= high <= 1")
+        texts = {
+            phase: (f"{100 * share.value:.1f} %", f"[{100 * share.low:.1f}, {100 * share.high:.1f}]")
+            for phase, share in rows
+        }
+        levels = {phase: _levels(share) for phase, share in rows}
+        cells = ((phase, *texts[phase], " or ".join(levels[phase])) for phase in texts)
         blocks += [f"## {variant} on {workload}", markdown_rows(("phase", "share", "interval", "level"), cells)]
-        total = sum(consumer.share for consumer in rows)
+        total = 100 * sum(share.value for share in shares.values())
         if abs(total - 100) > 1:
             blocks.append(f"The phases named here make up {total:.0f} % of the time.")
-        top = _numbered(consumer.describe() for consumer in rows[:TOP])
-        blocks += [f"### Top {len(rows[:TOP])} time consumers", top or "- none"]
-        blocks += ["### Bottlenecks", *_bottlenecks(rows)]
+        lines = {phase: f"{phase}: {' '.join(text)}" for phase, text in texts.items()}
+        blocks += [f"### Top {len(rows[:TOP])} time consumers", _numbered(list(lines.values())[:TOP]) or "- none"]
+        blocks += ["### Bottlenecks", *_bottlenecks(levels)]
         targets = (
-            f"{each.describe()}: {REMEDIES.get(each.phase, BEYOND)}"
-            f"{'' if each.levels == ('critical',) else ' (may be below the limit)'}"
-            for each in rows
-            if "critical" in each.levels
+            f"{lines[phase]}: {REMEDIES.get(phase, BEYOND)}"
+            f"{'' if each == ('critical',) else ' (may be below the limit)'}"
+            for phase, each in levels.items()
+            if "critical" in each
         )
         blocks += ["### Optimisation targets", _numbered(targets) or "None: nothing is above the limit."]
     return "\n\n".join(blocks) + "\n"
@@ -77,15 +61,21 @@ def _numbered(lines: Iterable[str]) -> str:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
-def _bottlenecks(consumers: Sequence[Consumer]) -> list[str]:
+def _levels(share: Share) -> tuple[str, ...]:
+    """Every level that the interval allows: one where that is settled."""
+    first, last = (LEVELS.index(grade(end)) for end in (share.low, share.high))
+    return LEVELS[first : last + 1]
+
+
+def _bottlenecks(levels_of: Mapping[str, tuple[str, ...]]) -> list[str]:
     titles: dict[tuple[str, ...], str] = {
         ("critical",): f"Critical (above {100 * CRITICAL:g} %)",
         ("moderate",): f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)",
         ("minor",): f"Minor (below {100 * MODERATE:g} %)",
         (): "Cannot tell (the interval includes a limit)",
     }
-    names = {levels: [each.phase for each in consumers if each.levels == levels] for levels in titles}
-    names[()] = [f"{each.phase} ({' or '.join(each.levels)})" for each in consumers if len(each.levels) > 1]
+    names = {levels: [phase for phase, its in levels_of.items() if its == levels] for levels in titles}
+    names[()] = [f"{phase} ({' or '.join(its)})" for phase, its in levels_of.items() if len(its) > 1]
     shown = [levels for levels in titles if names[levels] or levels == ("critical",)]
     return [f"**{titles[levels]}:** {', '.join(names[levels]) or 'none'}" for levels in shown]
 

@@ -124,14 +124,11 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
 def _profiling(table: pd.DataFrame, alpha: float) -> str:
     """The profiling form of each workload and variant in the columns of phases.parquet."""
     from llama_workbench.harness.metrics.share.shares import top_consumers
-    from llama_workbench.harness.report.passes import Consumer, profiling_markdown
+    from llama_workbench.harness.report.passes import profiling_markdown
 
     pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
     forms = {
-        (workload, variant): [
-            Consumer(phase, 100 * share.value, 100 * share.low, 100 * share.high)
-            for phase, share in top_consumers(table, workload, variant, alpha=alpha).items()
-        ]
+        (workload, variant): top_consumers(table, workload, variant, alpha=alpha)
         for workload, variant in pairs.itertuples(index=False, name=None)
     }
     return profiling_markdown(forms)

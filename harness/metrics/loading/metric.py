@@ -14,14 +14,13 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ...evidence.evidence import Evidence
-from ...evidence.numbers import exp
 from ...measure.participants import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
 from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
@@ -40,6 +39,9 @@ LEAST_ROUNDS, MOST_ROUNDS = 15, 30
 LEAST_BESIDE = 2
 """Rounds of what no claim asks about, where time is short: a load's peak memory hardly varies."""
 
+LOADING_SECONDS = 60.0
+"""Of loading each checkpoint over and over; a large one takes longer (`plan_rounds`)."""
+
 LOAD_SECONDS, PREPARE_SECONDS = 300.0, 900.0
 METRICS = ("open", "touched", "first_token")
 
@@ -53,11 +55,8 @@ def measure_loading(
     cache: Path,
     log: Path,
     seed: int,
-    seconds: float,
     progress: Progress,
-    asked: Collection[tuple[str, str]] | None = None,
-    prompt_tokens: int = PROMPT_TOKENS,
-    rounds: int | None = None,
+    asked: Collection[tuple[str, str]],
 ) -> list[dict[str, Any]]:
     """Measure every loader on a checkpoint folder, with cold and with warm page cache: the records of loading.json.
 
@@ -65,9 +64,9 @@ def measure_loading(
     a warm load is never given as a cold one. `loads` and `first_tokens` hold a dict a round: {"round", "position"} and
     the keys that `worker.measure_load` describes.
 
-    `asked` are the (loader, cache) whose share of the time to first token a claim is about (None: all): they come first
-    where LEAST_ROUNDS rounds of everything would not fit into about `seconds` (see `plan_rounds`; `rounds` sets their
-    number instead). Raises WorkerFailed where the process that loads, whose output goes to `log`, cannot be started.
+    `asked` are the (loader, cache) whose share of the time to first token a claim is about: they come first where
+    LEAST_ROUNDS rounds of everything would not fit into LOADING_SECONDS (see `plan_rounds`). Raises WorkerFailed where
+    the process that loads, whose output goes to `log`, cannot be started.
     """
     rng = random.Random(f"loading {seed}")
     cache.mkdir(parents=True, exist_ok=True)
@@ -81,16 +80,16 @@ def measure_loading(
 
         def ask(record: Mapping[str, Any], key: str) -> dict[str, Any]:
             kind = {"loader": _loader(record), "cold": record["cache"] == "cold"}
-            first = {"first_token": key == "first_tokens", "tokens": prompt_tokens}
+            first = {"first_token": key == "first_tokens", "tokens": PROMPT_TOKENS}
             try:
                 return dict(process.ask("load", LOAD_SECONDS, **common, **kind, **first))
             except WorkerFailed as failure:
                 return {"reason": failure.reason}
 
         name = next((fact["checkpoint"] for fact in facts.values() if "checkpoint" in fact), folder.name)
-        of_all = {"checkpoint": name, "variant": LOADED_INTO, "prompt_tokens": prompt_tokens}
+        of_all = {"checkpoint": name, "variant": LOADED_INTO, "prompt_tokens": PROMPT_TOKENS}
         records = [of_all | record for record in _records(facts)]
-        _rounds(records, ask, rng, asked=asked, seconds=seconds, rounds=rounds, progress=progress)
+        _rounds(records, ask, rng, asked, progress)
         return records
 
 
@@ -112,14 +111,11 @@ def _rounds(
     records: Sequence[dict[str, Any]],
     ask: Ask,
     rng: random.Random,
-    *,
-    asked: Collection[tuple[str, str]] | None,
-    seconds: float,
-    rounds: int | None,
+    asked: Collection[tuple[str, str]],
     progress: Progress,
 ) -> None:
     """Fill in the records, round by round; what claims ask about is in all rounds, the rest where there is time."""
-    wanted = [record for record in records if asked is None or (record["loader"], record["cache"]) in asked]
+    wanted = [record for record in records if (record["loader"], record["cache"]) in asked]
     first = [(record, "first_tokens") for record in wanted]
     beside = [(record, "first_tokens") for record in records if record not in wanted]
     beside += [(record, "loads") for record in records]
@@ -130,7 +126,7 @@ def _rounds(
             ask(record, "first_tokens")  # only to size the pass: its times are not kept
             costs[record["loader"]] = time.monotonic() - begun
     of_first, of_beside = (sum(costs.get(_loader(record), 0.0) for record, _ in part) for part in (first, beside))
-    count, fewer = (rounds, rounds) if rounds else plan_rounds(of_first, of_beside, seconds)
+    count, fewer = plan_rounds(of_first, of_beside)
     begun = time.monotonic()
     for number in range(count):
         with_all = (number + 1) * fewer // count > number * fewer // count
@@ -139,17 +135,18 @@ def _rounds(
         progress.step(f"loading {records[0]['checkpoint']}", done, (time.monotonic() - begun) * (1 / done - 1))
 
 
-def plan_rounds(asked_seconds: float, beside_seconds: float, seconds: float) -> tuple[int, int]:
+def plan_rounds(asked_seconds: float, beside_seconds: float) -> tuple[int, int]:
     """How many rounds of what a claim asks about, and how many of them with everything else too.
 
-    From what a round of each costs: as many of both as fit into `seconds`, up to MOST_ROUNDS. Where that is less than
-    LEAST_ROUNDS, what is asked gets LEAST_ROUNDS however long they take, the rest what is left, at least LEAST_BESIDE.
+    From what a round of each costs: as many of both as fit into LOADING_SECONDS, up to MOST_ROUNDS. Where that is less
+    than LEAST_ROUNDS, what is asked gets LEAST_ROUNDS however long they take, the rest what is left, LEAST_BESIDE or
+    more.
     """
     whole = max(asked_seconds + beside_seconds, 1e-3)
-    fit = int(min(seconds / whole, MOST_ROUNDS))
+    fit = int(min(LOADING_SECONDS / whole, MOST_ROUNDS))
     if fit >= LEAST_ROUNDS:
         return fit, fit
-    left = (seconds - LEAST_ROUNDS * asked_seconds) / max(beside_seconds, 1e-3)
+    left = (LOADING_SECONDS - LEAST_ROUNDS * asked_seconds) / max(beside_seconds, 1e-3)
     return LEAST_ROUNDS, int(min(max(left, LEAST_BESIDE), LEAST_ROUNDS))
 
 
@@ -166,41 +163,24 @@ def _round(tasks: Sequence[tuple[dict[str, Any], str]], number: int, rng: random
             record[key].append({"round": number, "position": position, **sample})
 
 
-@dataclass(frozen=True)
-class LoadEffect:
-    """One loader against BASELINE. `ratio` is t_baseline / t_loader (above 1 the loader is faster), all wall time.
+def load_effects(
+    records: Sequence[Mapping[str, Any]], *, alpha: float
+) -> dict[tuple[str, str, str], dict[str, Interval]]:
+    """Every loader against BASELINE: log ratios t_baseline / t_loader of wall time (above 0 the loader is faster).
 
-    metric: "open" until the loader returned, "touched" until every byte was read too, "first_token" with the building
-    of the model and a prefill. `low` is 0 and `high` infinite with fewer than two rounds; `reason` says why there
-    are none at all. The `@aa` entry is the baseline once more: its interval is the pass's own noise.
+    By (checkpoint, loader, cache), and then "open" until the loader returned, "touched" until every byte was read too,
+    "first_token" with the building of the model and a prefill. That of `@aa`, the baseline once more, is the pass's own
+    noise. `alpha` is divided by the number of intervals.
     """
-
-    checkpoint: str
-    cache: str
-    loader: str
-    metric: str
-    ratio: float
-    low: float
-    high: float
-    rounds: int
-    reason: str | None
-
-
-def load_effects(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[LoadEffect]:
-    """Every loader against BASELINE, by cache state and metric; `alpha` is divided by the number of effects."""
     bases = {(base["checkpoint"], base["cache"]): base for base in records if base["loader"] == BASELINE}
     others = [record for record in records if record["loader"] != BASELINE]
     others = [record for record in others if (record["checkpoint"], record["cache"]) in bases]
-    effects = []
+    effects: dict[tuple[str, str, str], dict[str, Interval]] = {}
     for record, metric in itertools.product(others, METRICS):
-        base = bases[record["checkpoint"], record["cache"]]
-        ours, theirs = _times(record, metric), _times(base, metric)
+        ours, theirs = _times(record, metric), _times(bases[record["checkpoint"], record["cache"]], metric)
         values = [math.log(theirs[number] / ours[number]) for number in sorted(ours.keys() & theirs.keys())]
-        interval = fixed_interval(values, alpha / (len(others) * len(METRICS)))
-        ends: dict[str, Any] = {"ratio": exp(interval.centre), "low": exp(interval.low), "high": exp(interval.high)}
-        about = {key: record[key] for key in ("checkpoint", "cache", "loader")}
-        reason = record["reason"] or base["reason"]
-        effects.append(LoadEffect(**about, **ends, metric=metric, rounds=interval.n, reason=reason))
+        about = (record["checkpoint"], record["loader"], record["cache"])
+        effects.setdefault(about, {})[metric] = fixed_interval(values, alpha / (len(others) * len(METRICS)))
     return effects
 
 
@@ -225,10 +205,6 @@ def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
         return {one["round"]: float(one[f"{metric}_ns"]) for one in record["loads"]}
     parts = ("open_ns", "build_ns", "first_ns")
     return {one["round"]: float(sum(one[part] for part in parts)) for one in record["first_tokens"]}
-
-
-LOADING_SECONDS = 60.0
-"""Of loading each checkpoint over and over; a large one takes longer (`plan_rounds`)."""
 
 
 class LoadingHypothesis(RangeHypothesis):
@@ -271,7 +247,6 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
                 cache=context.cache,
                 log=context.log("loading"),
                 seed=context.seed,
-                seconds=LOADING_SECONDS,
                 progress=context.progress,
                 asked={(hypothesis.quantity, hypothesis.of) for hypothesis in hypotheses},
             )

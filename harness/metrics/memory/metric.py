@@ -1,6 +1,6 @@
 """What caching costs in memory: what a variant holds after 1, 2, 4, ... different lengths, and the peaks on the way.
 
-    (workload, variant) --run_memory--> memory_sweep.json --memory_results--> exact results, in percent
+    (workload, variant) --run--> memory_sweep.json --memory_results--> exact results, in percent
 
 Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. The
 first loads and reads the weights, builds the variant and serves the lengths; its peak resident memory is noted after
@@ -23,11 +23,10 @@ from typing import Any, Literal
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
 from ...measure.measurement import Measurement, measured_by
-from ...measure.participants import ExperimentState, Group, Progress
+from ...measure.participants import ExperimentState, Group
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Quantity
 from ...store.files import MEMORY_SWEEP
-from ...store.folder import RunFolder
 from ...store.pass_schema import ExactResult
 from ..base import ExactMetric, PassContext, VariantHypothesis, no_such_quantity, subjects
 
@@ -37,36 +36,6 @@ CALLS = 6 * MOST_LENGTHS
 
 START_SECONDS_EACH = 5.0
 """About what a fresh process takes until it can measure; for the progress bar only."""
-
-
-def run_memory(
-    measurement: Measurement, folder: RunFolder, progress: Progress, wanted: Sequence[tuple[str, str]]
-) -> list[dict[str, Any]]:
-    """Sweep each wanted (workload, variant); writes memory_sweep.json anew after each, and returns its records.
-
-    A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `served` (the lengths of
-    the last step), `steps` (`lengths`, `held`, `kept` by kind, and the same `computed` where the policies are known),
-    `transients`, `weights_bytes` and `kv_bytes`. One with a `reason` has what was found before that.
-    """
-    places = measured_by(measurement)
-    records: list[dict[str, Any]] = []
-    pairs = list(dict.fromkeys(wanted))
-    for index, (workload, variant) in enumerate(pairs):
-        group, book = places.get(workload, (None, None))
-        call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
-        left = (len(pairs) - index) * (2 * START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
-        progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
-        reason = _unfit(measurement, book, variant)
-        record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": reason}
-        begun = time.monotonic()
-        if group is not None and book is not None and reason is None:
-            _sweep(measurement, group, book, variant, record)
-        record["seconds"] = round(time.monotonic() - begun, 3)
-        if record["reason"]:
-            progress.note(f"memory of {variant} on {workload}: {record['reason']}")
-        records.append(record)
-        folder.write_json(MEMORY_SWEEP, records)
-    return records
 
 
 def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
@@ -220,9 +189,32 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
     title = "memory: how many bytes each variant holds"
 
     def run(self, hypotheses: Sequence[MemoryHypothesis], context: PassContext) -> None:
-        """Sweep the lengths; write memory_sweep.json and the results."""
-        rows = run_memory(context.measurement, context.folder, context.progress, subjects(hypotheses))
-        self.store(memory_results(rows), context)
+        """Sweep each (workload, variant); write memory_sweep.json anew after each, and in the end the results.
+
+        A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `served` (the lengths
+        of the last step), `steps` (`lengths`, `held`, `kept` by kind, and the same `computed` where the policies are
+        known), `transients`, `weights_bytes` and `kv_bytes`. One with a `reason` has what was found before that.
+        """
+        measurement, progress = context.measurement, context.progress
+        places = measured_by(measurement)
+        records: list[dict[str, Any]] = []
+        pairs = subjects(hypotheses)
+        for index, (workload, variant) in enumerate(pairs):
+            group, book = places.get(workload, (None, None))
+            call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
+            left = (len(pairs) - index) * (2 * START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
+            progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
+            reason = _unfit(measurement, book, variant)
+            record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": reason}
+            begun = time.monotonic()
+            if group is not None and book is not None and reason is None:
+                _sweep(measurement, group, book, variant, record)
+            record["seconds"] = round(time.monotonic() - begun, 3)
+            if record["reason"]:
+                progress.note(f"memory of {variant} on {workload}: {record['reason']}")
+            records.append(record)
+            context.folder.write_json(MEMORY_SWEEP, records)
+        self.store(memory_results(records), context)
 
 
 METRIC = MemoryMetric()

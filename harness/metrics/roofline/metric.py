@@ -20,8 +20,7 @@ from pydantic import ValidationError
 
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
-from ...measure.measurement import PASS_SECONDS, Measurement, ask_about, measured_by
-from ...measure.participants import Progress
+from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
 from ...stats.confidence import fixed_interval
 from ...store.files import ROOFLINE
 from ...store.folder import RunFolder
@@ -88,24 +87,16 @@ def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *
     return _reached(record, variant, entry.clock, alpha)
 
 
-def pairs(records: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Every (workload, variant) that the records speak of, those without numbers too, in their order."""
-    return [
-        (str(record.get("workload")), str(name))
-        for record in records
-        if isinstance(variants := record.get("variants"), Mapping)
-        for name in variants
-    ]
-
-
 def all_reached(records: Sequence[Mapping[str, Any]], *, alpha: float) -> tuple[list[Reached], list[str]]:
     """Every variant's share, and a line with the reason for each that has none."""
     rows, missing = [], []
-    for workload, variant in pairs(records):
-        try:
-            rows.append(reached(records, workload, variant, alpha=alpha))
-        except ValueError as error:
-            missing.append(f"{variant} on {workload}: {error}")
+    for record in records:
+        variants = record.get("variants")
+        for name in map(str, variants if isinstance(variants, Mapping) else ()):
+            try:
+                rows.append(reached([record], str(record.get("workload")), name, alpha=alpha))
+            except ValueError as error:
+                missing.append(f"{name} on {record.get('workload')}: {error}")
     return rows, missing
 
 
@@ -195,7 +186,40 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
     title = "roofline: how much of this machine's peak each variant reaches"
 
     def run(self, hypotheses: Sequence[RooflineHypothesis], context: PassContext) -> None:
-        run_roofline(context.measurement, context.folder, context.progress, subjects(hypotheses))
+        """Time each (workload, variant) beside what this machine can do (`pass_schema.Roofline` says what is written).
+
+        Writes roofline.json anew after each workload. Where one or a variant has no samples, its record says why.
+        """
+        measurement, progress = context.measurement, context.progress
+        places = measured_by(measurement)
+        names: dict[str, list[str]] = {}
+        for workload, variant in subjects(hypotheses):
+            names.setdefault(workload, []).append(variant)
+        records: list[dict[str, Any]] = []
+        for index, (workload, asked) in enumerate(names.items()):
+            left = (len(names) - index) * ROOFLINE_SECONDS
+            progress.step(f"roofline {workload}: {', '.join(asked)}", index / len(names), left)
+            group, book = places.get(workload, (None, None))
+            gone = measurement.excluded | (book.excluded if book else {})
+            entries: dict[str, dict[str, Any]]
+            entries = {name: {"reason": gone.get(name, "it is not measured in this run")} for name in asked}
+            record: dict[str, Any] = {"workload": workload, "reason": None, "variants": entries}
+            if group is None or book is None:
+                record["reason"] = "the workload is not in this run"
+            elif book.experiment.workload.kind == "component":
+                record["reason"] = "a component has no roofline: only the work of whole forwards is counted"
+            else:
+                here = [name for name in asked if name in book.remaining().variants]
+                limit, what = PASS_SECONDS + ROOFLINE_SECONDS, {"seconds": ROOFLINE_SECONDS}
+                answer, lost = ask_about(measurement, group, book, here, "roofline", limit, ROOFLINE_CALLS, **what)
+                for name, reason in lost.items():
+                    progress.note(f"roofline of {name} on {workload}: {reason}")
+                for name in here:
+                    wall = book.experiment.workload.threads > 1 or name in book.wall_variants
+                    entries[name] = {"clock": "wall" if wall else "cpu", "reason": lost.get(name)}
+                record |= {"cache_bytes": last_level_cache_bytes(), **(answer or {})}
+            records.append(record)
+            context.folder.write_json(ROOFLINE, records)
 
     def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
         return folder.records(ROOFLINE) or None
@@ -217,45 +241,3 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
 
 
 METRIC = RooflineMetric()
-
-
-def run_roofline(
-    measurement: Measurement,
-    folder: RunFolder,
-    progress: Progress,
-    wanted: Sequence[tuple[str, str]],
-    seconds: float = ROOFLINE_SECONDS,
-) -> None:
-    """Time each wanted (workload, variant) beside what this machine can do; see `roofline.Record` for what is written.
-
-    Writes roofline.json anew after each workload. Where a workload or a variant has no samples, its record says why.
-    """
-    places = measured_by(measurement)
-    names: dict[str, list[str]] = {}
-    for workload, variant in dict.fromkeys(wanted):
-        names.setdefault(workload, []).append(variant)
-    records: list[dict[str, Any]] = []
-    for index, (workload, asked) in enumerate(names.items()):
-        left = (len(names) - index) * seconds
-        progress.step(f"roofline {workload}: {', '.join(asked)}", index / len(names), left)
-        group, book = places.get(workload, (None, None))
-        gone = measurement.excluded | (book.excluded if book else {})
-        entries: dict[str, dict[str, Any]]
-        entries = {name: {"reason": gone.get(name, "it is not measured in this run")} for name in asked}
-        record: dict[str, Any] = {"workload": workload, "reason": None, "variants": entries}
-        if group is None or book is None:
-            record["reason"] = "the workload is not in this run"
-        elif book.experiment.workload.kind == "component":
-            record["reason"] = "a component has no roofline: only the work of whole forwards is counted"
-        else:
-            here = [name for name in asked if name in book.remaining().variants]
-            limit, what = PASS_SECONDS + seconds, {"seconds": seconds}
-            answer, lost = ask_about(measurement, group, book, here, "roofline", limit, ROOFLINE_CALLS, **what)
-            for name, reason in lost.items():
-                progress.note(f"roofline of {name} on {workload}: {reason}")
-            for name in here:
-                wall = book.experiment.workload.threads > 1 or name in book.wall_variants
-                entries[name] = {"clock": "wall" if wall else "cpu", "reason": lost.get(name)}
-            record |= {"cache_bytes": last_level_cache_bytes(), **(answer or {})}
-        records.append(record)
-        folder.write_json(ROOFLINE, records)

@@ -10,7 +10,7 @@ lower, never higher.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from llama_workbench.datasets.geometries import parameter_count
 from llama_workbench.datasets.workloads import Workload
@@ -18,8 +18,7 @@ from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.memory_policy import forwards, kv_bytes
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """Of one forward: operations of its matrix products, and bytes that it must read or write."""
 
     flops: int

@@ -103,7 +103,7 @@ MATMUL, MEMORY = "@matmul", "@memory"
 
 
 def roofline(worker: Worker, workload: str, variants: list[str], seconds: float) -> dict[str, Any]:
-    """Samples of both peak kernels and of all variants, in the form of `roofline.Record`; about `seconds`."""
+    """Samples of both peak kernels and of all variants, in the form of `pass_schema.Roofline`; about `seconds`."""
     bench = worker.benches[workload]
     assert bench.checkpoint is not None
     if bench.gate_prompt.device.type != "cpu":
@@ -132,9 +132,7 @@ def roofline(worker: Worker, workload: str, variants: list[str], seconds: float)
         "roofs": {name[1:]: {"kernel": kernel.kernel, "amount": kernel.amount} for name, kernel in kernels.items()},
         "weight_bytes": weights,
         "work": {
-            length: [
-                [one.flops, one.nbytes] for one in work_of_call(config, work, tokens=length, item_bytes=item_bytes)
-            ]
+            length: work_of_call(config, work, tokens=length, item_bytes=item_bytes)
             for length in sorted({row[3] for row in of_variants})
         },
         "roof_samples": of_kernels,

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
-from ...measure.measurement import PASS_SECONDS, Measurement, ask_about, measured_by
-from ...measure.participants import Progress
+from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
 from ...spec.hypotheses import Name, no_repeats
 from ...store.files import PHASE_FACTS
 from ...store.folder import RunFolder
@@ -62,8 +61,44 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
     title = "time breakdown: how long each phase of a forward takes"
 
     def run(self, hypotheses: Sequence[ShareHypothesis], context: PassContext) -> None:
-        """Write phases.parquet and phases.json."""
-        run_phases(context.measurement, context.folder, context.progress, subjects(hypotheses))
+        """Time the phases of each (workload, variant); those of a workload take turns, in every round.
+
+        Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
+        else the clock, the number of timestamps in a call, and which lines of the source belong to which phase.
+        """
+        rows: list[list[Any]] = []
+        facts: dict[tuple[str, str], dict[str, Any]] = {
+            (workload, name): {"rounds": 0, "reason": "it is not measured in this run, or was excluded"}
+            for workload, name in subjects(hypotheses)
+        }
+
+        def write() -> None:
+            context.folder.write_phases(rows)
+            context.folder.write_json(
+                PHASE_FACTS, [{"workload": w, "variant": v, **fact} for (w, v), fact in facts.items()]
+            )
+
+        write()
+        work = [
+            (workload, group, book, names)
+            for workload, (group, book) in measured_by(context.measurement).items()
+            if (names := [name for name in book.remaining().variants if (workload, name) in facts])
+        ]
+        for index, (workload, group, book, names) in enumerate(work):
+            context.progress.step(f"phases {workload}: {len(names)} variants", index / len(work), math.nan)
+            wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
+            limits, what = (PASS_SECONDS, 20 * PHASE_ROUNDS), {"rounds": PHASE_ROUNDS, "wall": wall}
+            answer, lost = ask_about(context.measurement, group, book, names, "phases", *limits, **what)
+            of_variants = {name: {"reason": reason} for name, reason in lost.items()} | (
+                answer["facts"] if answer else {}
+            )
+            facts |= {(workload, name): {"rounds": PHASE_ROUNDS, **fact} for name, fact in of_variants.items()}
+            rows += [
+                [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
+                for name, round_index, call, tokens, plain_ns, spent in (answer["rows"] if answer else ())
+                for phase, ns in spent.items()
+            ]
+            write()
 
     def leave_out(self, hypotheses: Sequence[ShareHypothesis], folder: RunFolder, device: str) -> None:
         """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
@@ -89,46 +124,3 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
 
 
 METRIC = ShareMetric()
-
-
-def run_phases(
-    measurement: Measurement,
-    folder: RunFolder,
-    progress: Progress,
-    wanted: Sequence[tuple[str, str]],
-    rounds: int = PHASE_ROUNDS,
-) -> None:
-    """Time the phases of each wanted (workload, variant); those of a workload take turns, in every round.
-
-    Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
-    else the clock, the number of timestamps in a call, and which lines of the source belong to which phase.
-    """
-    rows: list[list[Any]] = []
-    facts: dict[tuple[str, str], dict[str, Any]] = {
-        (workload, name): {"rounds": 0, "reason": "it is not measured in this run, or was excluded"}
-        for workload, name in wanted
-    }
-
-    def write() -> None:
-        folder.write_phases(rows)
-        folder.write_json(PHASE_FACTS, [{"workload": w, "variant": v, **fact} for (w, v), fact in facts.items()])
-
-    write()
-    work = [
-        (workload, group, book, names)
-        for workload, (group, book) in measured_by(measurement).items()
-        if (names := [name for name in book.remaining().variants if (workload, name) in facts])
-    ]
-    for index, (workload, group, book, names) in enumerate(work):
-        progress.step(f"phases {workload}: {len(names)} variants", index / len(work), math.nan)
-        wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
-        what = {"rounds": rounds, "wall": wall}
-        answer, lost = ask_about(measurement, group, book, names, "phases", PASS_SECONDS, 20 * rounds, **what)
-        of_variants = {name: {"reason": reason} for name, reason in lost.items()} | (answer["facts"] if answer else {})
-        facts |= {(workload, name): {"rounds": rounds, **fact} for name, fact in of_variants.items()}
-        rows += [
-            [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
-            for name, round_index, call, tokens, plain_ns, spent in (answer["rows"] if answer else ())
-            for phase, ns in spent.items()
-        ]
-        write()

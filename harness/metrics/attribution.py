@@ -1,28 +1,128 @@
-"""The effects of a grid, and how the total speed-up divides between architecture and operations (see `grid`)."""
+"""Architecture or operations? A full factorial: every combination of old and new levels, measured in the same rounds.
+
+    samples --whole_rounds--> log times [rounds, cells] --contrasts--> one log ratio a round --judge_effect--> Effect
+
+A ladder of presets credits each thing with what it does beside one setting of the others. A full factorial has every
+setting: each effect is a contrast of half the cells against the other half, so every cell's time serves every effect
+(Fisher 1935; Box, Hunter and Hunter, "Statistics for Experimenters", chapter 5), and whether effects add up is seen and
+not assumed.
+
+Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up:
+minus the median, over the round's sub-rounds, of the log time of a call. Common drift cancels, because the signs sum to
+0. The series goes through the same confidence sequence as any other comparison. The estimates are those of least
+squares on the log times (a test compares them with statsmodels); the intervals are not, because least squares takes
+residuals that share a round for independent, and allows one look only.
+
+Scale. An effect is the log of t_old / t_new: above 1 the new level is faster, on the geometric mean over the settings
+of the other factors. An interaction of two factors is half the difference between the effects of one with the other new
+and old: above 1 both new levels together gain more than the sum of each alone.
+
+The split. With L the log speed-up of a cell over the all-old one, the total is L(new, new), for architecture and
+operations new. Changing architecture first gains L(new, old), changing it last L(new, new) - L(old, new); the mean of
+both (Shapley's value of a game of two) favours neither and adds up to the total. In effects it is the sum of those with
+an odd number of architecture factors and an even number of operations factors, and the other way round for operations.
+Only the four corners enter, so it has twice the standard error of an effect.
+
+The dummy. A random half of the cells against the rest, drawn anew for every round, has no effect whatever the cells do;
+times enter as deviations from their cell's mean, else real effects would make it noisy. It is a control of this
+analysis; `@aa` is the control of the measuring.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ...evidence.effect import INVALID_SHARE_LIMIT, judge_effect
-from ...evidence.evidence import Evidence
-from ...evidence.verdict import time_to_settle
-from ...spec.comparison import Comparison
-from ...spec.experiments import Contrast
-from ...spec.hypotheses import Names, ValueHypothesis
-from ...spec.regions import Region
-from ...stats.confidence import running_interval
-from ...stats.samples import Clock, Differences, WholeRounds, whole_rounds
-from ...store.schema import Effect
-from ..base import NOT_MEASURABLE, Judged, Metric
-from .grid import ARCHITECTURE, DUMMY, GRID, OPERATIONS, TOTAL, Grid, canonical, contrasts
+from ..evidence.effect import INVALID_SHARE_LIMIT, judge_effect
+from ..evidence.evidence import Evidence
+from ..evidence.verdict import time_to_settle
+from ..spec.comparison import Comparison
+from ..spec.experiments import Contrast
+from ..spec.hypotheses import Names, ValueHypothesis
+from ..spec.regions import Region
+from ..stats.confidence import running_interval
+from ..stats.samples import Differences, WholeRounds, whole_rounds
+from ..store.schema import Effect
+from .base import NOT_MEASURABLE, Judged, Metric
+
+ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
+"""The two sides of the split, and their sum: from the all-old corner to the all-new one."""
+
+DUMMY = "dummy"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One axis of a grid with its two levels; `kind` is the side of the dispute that it belongs to."""
+
+    name: str
+    old: str
+    new: str
+    kind: Literal["architecture", "operations"]
+
+    def change(self) -> str:
+        """The step in words: "modular → single_file"."""
+        return f"{self.old} → {self.new}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of the factors' levels; a cell is the variant called NAME_level_level_..."""
+
+    name: str
+    factors: tuple[Factor, ...]
+
+    def cells(self) -> tuple[str, ...]:
+        """Names of the variants, all-old first, all-new last, the last factor changing fastest."""
+        return tuple("_".join((self.name, *levels)) for levels in product(*((f.old, f.new) for f in self.factors)))
+
+    def signs(self) -> NDArray[np.float64]:
+        """[cells, factors]: -1 where the factor is old, +1 where it is new."""
+        return np.array(list(product((-1.0, 1.0), repeat=len(self.factors))))
+
+    def terms(self) -> tuple[str, ...]:
+        """Names of all effects: the factors', then "layout:cache" and so on by order."""
+        names = [factor.name for factor in self.factors]
+        return tuple(":".join(term) for order in range(1, len(names) + 1) for term in combinations(names, order))
+
+
+GRID = Grid(
+    "grid",
+    (
+        Factor("layout", "modular", "single_file", "architecture"),
+        Factor("cache", "split", "unified", "architecture"),
+        Factor("mask", "fresh", "per_model", "operations"),
+        Factor("ops", "composite", "fused", "operations"),
+    ),
+)
+"""The dispute's own: file layout and cache ownership against mask policy and fused operations."""
+
+
+def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
+    """Name → weights over `grid.cells()` of the log speed-ups, for every effect and for the split.
+
+    The positive weights of each sum to 1, the negative ones to -1 (all are 0 for a side that has no factors).
+    """
+    signs = grid.signs()
+    place = {factor.name: index for index, factor in enumerate(grid.factors)}
+    kinds = {factor.name: factor.kind for factor in grid.factors}
+    weights: dict[str, NDArray[np.float64]] = {}
+    split = {ARCHITECTURE: np.zeros(len(signs)), OPERATIONS: np.zeros(len(signs))}
+    for term in grid.terms():
+        names = term.split(":")
+        weights[term] = signs[:, [place[name] for name in names]].prod(axis=1) / (len(signs) / 2)
+        odd = [kind for kind in split if sum(kinds[name] == kind for name in names) % 2]
+        if len(odd) == 1:
+            split[odd[0]] += weights[term]
+    return {**weights, **split, TOTAL: split[ARCHITECTURE] + split[OPERATIONS]}
+
 
 MARGIN_PERCENT = 1.0
 """An effect within this much either way counts as none."""
@@ -51,47 +151,32 @@ def factor_of(variant: str, baseline: str) -> str:
 
 @dataclass(frozen=True)
 class Attribution:
-    """What a grid says on one workload.
+    """What the grid says on one workload.
 
     effects: by name: architecture, operations and total (about their product), main effects, interactions by order, and
     the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 %
     either way), inconclusive or not evidence; of the dummy passed or fired. The first warning is the reason.
+    times: of the cells, round by round.
     share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
     other loses); None where the total may be 0 or a loss. answer: which side gains more than 1 %: architecture,
     operations, both, neither, inconclusive or not evidence.
     """
 
+    times: WholeRounds
     effects: Mapping[str, Effect]
     share: tuple[float, float, float] | None
     answer: str
     reason: str
 
 
-@dataclass(frozen=True)
-class MeasuredGrid:
-    """A grid's times on one workload, and what the run says about trusting them.
-
-    not_evidence: why they say nothing about the dispute (an excluded cell, op traces that differ), or None.
-    """
-
-    grid: Grid
-    workload: str
-    clock: Clock
-    times: WholeRounds
-    seed: int
-    not_evidence: str | None
-    bias: float
-    fault_cost_ns: float
-
-
-def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
-    """Why a grid on this workload is not evidence; None where it is.
+def refusal(evidence: Evidence, workload: str) -> str | None:
+    """Why the grid on this workload is not evidence; None where it is.
 
     All cells must have been measured and none excluded: the effects of an incomplete factorial are mixed up with each
     other. Cells that differ in architecture alone must run the same operations, or what they differ by would be booked
     on the wrong side.
     """
-    cells = grid.cells()
+    cells = GRID.cells()
     measured = evidence.measured.get(workload, ())
     if missing := [name for name in cells if name not in measured]:
         named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
@@ -100,9 +185,9 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
         reason = evidence.unusable[workload, excluded[0]]
         others = f" (and {len(excluded) - 1} more)" if len(excluded) > 1 else ""
         return f"a grid needs all its cells; {excluded[0]} was excluded{others}: {reason}"
-    operations = [index for index, factor in enumerate(grid.factors) if factor.kind == "operations"]
+    operations = [index for index, factor in enumerate(GRID.factors) if factor.kind == "operations"]
     first: dict[tuple[float, ...], str] = {}
-    for name, signs in zip(cells, grid.signs(), strict=True):
+    for name, signs in zip(cells, GRID.signs(), strict=True):
         reference = first.setdefault(tuple(signs[operations]), name)
         if name != reference and (
             difference := evidence.not_evidence(Comparison(workload, name, reference), ARCHITECTURE)
@@ -111,104 +196,85 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
     return None
 
 
-def measured_grid(evidence: Evidence, workload: str, *, seed: int, grid: Grid = GRID) -> MeasuredGrid:
-    """Take a grid's times from a run's evidence; `seed` is the run's."""
-    cells = grid.cells()
-    clock, times = evidence.clocks.of(workload, *cells), whole_rounds(evidence.times(workload, *cells))
-    trust = (refusal(evidence, workload, grid), evidence.bias(workload), evidence.fault_cost_ns)
-    return MeasuredGrid(grid, workload, clock, times, seed, *trust)
-
-
-def judge_factor(
-    measured: MeasuredGrid, name: str, region: Region, *, alpha: float, confounds: Sequence[str] = ()
-) -> Effect:
-    """Judge one effect of a grid (a factor, an interaction, or architecture, operations or total) against a claim.
-
-    Page faults and the session's bias stretch the interval as in any comparison: each side of a contrast is a mean of
-    cells. Raises ValueError for an unknown name.
-    """
-    grid, times = measured.grid, measured.times
-    name = canonical(name, grid)
-    weights = contrasts(grid)[name]
-    old, new = np.maximum(-weights, 0), np.maximum(weights, 0)
-    rounds = len(times.logs)
-    typical = np.median(times.logs, axis=0) if rounds else np.full(len(weights), np.nan)
-    names = name.split(":")
-    steps = ", ".join(f.change() for f in grid.factors if f.name in names or name in (f.kind, TOTAL))
-    return judge_effect(
-        Differences(
-            values=-times.logs @ weights,
-            seconds=times.seconds,
-            faults_baseline=float(times.faults @ old),
-            faults_variant=float(times.faults @ new),
-            invalid_share=times.invalid / (rounds + times.invalid) if times.invalid else 0.0,
-            call_baseline_ns=math.exp(typical @ old),
-            call_variant_ns=math.exp(typical @ new),
-        ),
-        region,
-        alpha=alpha,
-        workload=measured.workload,
-        variant=f"{name} new",
-        baseline=f"{name} old ({steps})",
-        metric=f"{measured.clock} time",
-        confounds=confounds,
-        not_evidence=measured.not_evidence,
-        bias=measured.bias,
-        fault_cost_ns=measured.fault_cost_ns,
-    )
-
-
-def attribute(measured: MeasuredGrid, *, alpha: float) -> Attribution:
-    """All effects of a grid, and how the total speed-up divides between architecture and operations.
+def attribute(evidence: Evidence, workload: str, *, alpha: float) -> Attribution:
+    """All effects of the grid, and how the total speed-up divides between architecture and operations.
 
     alpha: of each interval. The answer says something of two effects, architecture and operations, so that it is wrong
     with twice that probability at most. The share follows from those two.
     """
-    grid, times = measured.grid, measured.times
-    dummy = _dummy(measured, alpha)
+    cells, weights = GRID.cells(), contrasts()
+    times, bias = whole_rounds(evidence.times(workload, *cells)), evidence.bias(workload)
+    metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload)
+    dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
     incomplete: tuple[str, ...] = ()
     if times.incomplete:
         rounds = times.incomplete + times.invalid + len(times.logs)
         incomplete = (f"{times.incomplete} of {rounds} rounds lack a cell",)
     effects: dict[str, Effect] = {}
-    for name in (ARCHITECTURE, OPERATIONS, TOTAL, *grid.terms()):
-        effect = judge_factor(measured, name, _SAME, alpha=alpha, confounds=confounds)
+    for name in (ARCHITECTURE, OPERATIONS, TOTAL, *GRID.terms()):
+        effect = judge_effect(
+            _differences(times, weights[name]),
+            _SAME,
+            alpha=alpha,
+            workload=workload,
+            variant=f"{name} new",
+            baseline=f"{name} old",
+            metric=metric,
+            confounds=confounds,
+            not_evidence=refused,
+            bias=bias,
+            fault_cost_ns=evidence.fault_cost_ns,
+        )
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
         verdict, warnings = words.get(effect.verdict, effect.verdict), effect.warnings + incomplete
-        effects[name] = replace(effect, baseline=f"{name} old", seconds=0.0, verdict=verdict, warnings=warnings)
+        effects[name] = replace(effect, seconds=0.0, verdict=verdict, warnings=warnings)
     share = None
-    if measured.not_evidence is None and not confounds and _trusted(times, grid, alpha):
-        share = _share(effects[ARCHITECTURE], effects[OPERATIONS], measured.bias)
+    if refused is None and not confounds and _trusted(times, alpha):
+        share = _share(effects[ARCHITECTURE], effects[OPERATIONS], bias)
     answer, reason = _answer(effects, share)
-    return Attribution({**effects, DUMMY: dummy}, share, answer, reason)
+    return Attribution(times, {**effects, DUMMY: dummy}, share, answer, reason)
+
+
+def _differences(times: WholeRounds, weights: NDArray[np.float64]) -> Differences:
+    """A contrast round by round: each of its sides is a mean of cells, whose page faults confound as in any other."""
+    old, new = np.maximum(-weights, 0), np.maximum(weights, 0)
+    rounds = len(times.logs)
+    typical = np.median(times.logs, axis=0) if rounds else np.full(len(weights), np.nan)
+    return Differences(
+        values=-times.logs @ weights,
+        seconds=times.seconds,
+        faults_baseline=float(times.faults @ old),
+        faults_variant=float(times.faults @ new),
+        invalid_share=times.invalid / (rounds + times.invalid) if times.invalid else 0.0,
+        call_baseline_ns=math.exp(typical @ old),
+        call_variant_ns=math.exp(typical @ new),
+    )
 
 
 def verdict_on(attribution: Attribution, claimed: str) -> str:
     """The verdict on "the speed-up is due to `claimed`": architecture, operations, both or neither."""
-    if claimed not in (ARCHITECTURE, OPERATIONS, "both", "neither"):
-        raise ValueError(f'"{claimed}": expected {ARCHITECTURE}, {OPERATIONS}, both or neither')
     if attribution.answer in ("inconclusive", "not evidence"):
         return attribution.answer
     return "supported" if attribution.answer == claimed else "refuted"
 
 
-def _dummy(measured: MeasuredGrid, alpha: float) -> Effect:
-    interval = running_interval(dummy_series(measured.times, measured.seed), alpha)
+def _dummy(series: NDArray[np.float64], workload: str, metric: str, alpha: float) -> Effect:
+    interval = running_interval(series, alpha)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
     ratio, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
     return Effect(
-        workload=measured.workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=f"{measured.clock} time",
+        workload=workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=metric,
         ratio=ratio, low=low, high=high, rounds=interval.n, seconds=0.0, verdict="fired" if fired else "passed",
         warnings=(),
     )  # fmt: skip
 
 
-def _trusted(times: WholeRounds, grid: Grid, alpha: float) -> bool:
+def _trusted(times: WholeRounds, alpha: float) -> bool:
     """Whether enough rounds were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
-    sides = [contrasts(grid)[name] for name in (ARCHITECTURE, OPERATIONS)]
+    sides = [contrasts()[name] for name in (ARCHITECTURE, OPERATIONS)]
     return not any(running_interval(-times.logs @ weights, alpha).unstable for weights in sides)
 
 
@@ -292,7 +358,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the answers on all workloads."""
         answers = {
-            workload: attribute(measured_grid(evidence, workload, seed=evidence.seed), alpha=alpha)
+            workload: attribute(evidence, workload, alpha=alpha)
             for workload in hypothesis.workloads
             if workload in evidence.measured
         }
