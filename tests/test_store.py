@@ -381,17 +381,17 @@ def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
         (b'{"format": 2}', "format 2, and this workbench reads format 1"),
         (b'{"format": true}', "format True"),
         (b"{}", "format None"),
-        (b'{"format": 1, "experiments": {}}', ': "experiments" is an empty object, expected a list'),
-        (b'{"format": 1, "excluded": 0}', ': "excluded" is 0, expected a list'),
+        (b'{"format": 1, "experiments": {}}', r": experiments = \{\}, expected a valid list"),
+        (b'{"format": 1, "excluded": 0}', ": excluded = 0, expected a valid list"),
         (
             b'{"format": 1, "experiments": [{"workload": "w"}]}',
-            '"experiments", entry 0, "workload" is "w", expected an ob',
+            r"experiments\[0\]\.workload = 'w', expected an object",
         ),
         (
             b'{"format": 1, "experiments": [{"workload": {}, "variants": []}]}',
-            '"experiments", entry 0, "workload" has no "name"',
+            r"experiments\[0\]\.workload\.name is missing",
         ),
-        (b'{"format": 1, "experiments": [], "environment": 3}', '"environment" is 3, expected an object'),
+        (b'{"format": 1, "experiments": [], "environment": 3}', "environment = 3, expected an object"),
     ],
 )
 def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None:
@@ -418,11 +418,11 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "message"),
     [
-        ("{}", "it is an empty object, expected a list"),
-        ("[3]", "entry 0 is 3, expected an object"),
-        ('[{"claim": "c"}]', 'entry 0 has no "who"'),
-        (json.dumps([a_verdict(), a_verdict(rounds="many")]), 'entry 1, "effects", entry 0, "rounds" is "many", exp'),
-        (json.dumps([a_verdict(low="0.9")]), 'entry 0, "effects", entry 0, "low" is "0.9", expected a number'),
+        ("{}", r"it = \{\}, expected a valid list"),
+        ("[3]", r"\[0\] = 3, expected an object"),
+        ('[{"claim": "c"}]', r"\[0\]\.who is missing"),
+        (json.dumps([a_verdict(), a_verdict(rounds="many")]), r"\[1\]\.effects\[0\]\.rounds = 'many', exp"),
+        (json.dumps([a_verdict(low="0.9")]), r"\[0\]\.effects\[0\]\.low = '0.9', expected a valid number"),
         (json.dumps([a_verdict(low=10**400)]), "line 1: 1000.* stands there, expected a finite number"),
         (json.dumps([a_verdict()]).replace("0.9", "1e999"), "line 1: 1e999 stands there, expected a finite number"),
         (json.dumps([a_verdict(high=float("nan"))]), "line 1: NaN stands there, expected a finite number"),

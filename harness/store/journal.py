@@ -16,10 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from llama_workbench.datasets.files import short
+
 from ..spec.sample import Round, Sample
 from . import parquet
 from .errors import RunError, RunWarning, as_run_error
-from .forms import shown
 
 ROUND = ["workload", "process", "round"]
 _LINE_KEYS = {*ROUND, "samples", "crc"}
@@ -161,7 +162,7 @@ def _problem(record: Any) -> str | None:
     if not isinstance(record, dict):
         return "not an object"
     if unknown := record.keys() - _LINE_KEYS:
-        return f"unknown key {shown(sorted(unknown)[0])}"
+        return f"unknown key {short(sorted(unknown)[0])}"
     kinds = {"workload": (str, "a name"), "process": INTEGER, "round": INTEGER, "samples": (list, "a list")}
     for key, (kind, word) in kinds.items():
         if type(record.get(key)) is not kind:
