@@ -95,9 +95,7 @@ def test_help_teaches() -> None:
     assert "1  a regression" in output("compare", "--help")
 
 
-def test_a_verb_is_a_module_and_a_name_in_the_list() -> None:
-    folder = Path(app.__file__).parent
-    assert {path.stem for path in folder.glob("*.py")} == {*app.VERBS, "__init__", "app", "shared"}
+def test_the_help_lists_every_verb() -> None:
     text = output("--help")
     assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in app.VERBS)
 

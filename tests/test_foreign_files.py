@@ -19,7 +19,6 @@ from llama_workbench.datasets.checkpoints import (
     CheckpointError,
     check,
     described,
-    facts,
     load,
     synthesize,
     write_gguf,
@@ -377,12 +376,12 @@ def test_what_was_taken_from_a_checkpoint_is_said_in_a_line(folder: Path, gguf: 
         "2 layers, width 64 (feed-forward 176), 4 heads of 16, 4 KV heads, context 128, epsilon 1e-05, "
         "rope theta 10000, vocabulary 512, F32, tokenizer "
     )
-    assert described(facts(folder, cache=cache)) == f"{told}BPE"
-    assert described(facts(gguf, cache=cache)) == f"{told}gpt2"
+    assert described(folder, cache=cache)[1] == f"{told}BPE"
+    assert described(gguf, cache=cache)[1] == f"{told}gpt2"
     edit_json(folder / "config.json", max_position_embeddings=64, rms_norm_eps=1e-6)
-    assert "context 64, epsilon 1e-06" in described(facts(folder, cache=cache))
+    assert "context 64, epsilon 1e-06" in described(folder, cache=cache)[1]
     (folder / "tokenizer.json").write_text("{")
-    assert described(facts(folder, cache=cache)).endswith("tokenizer unreadable")
+    assert described(folder, cache=cache)[1].endswith("tokenizer unreadable")
     (folder / "tokenizer.json").unlink()
-    assert described(facts(folder, cache=cache)).endswith("tokenizer missing")
+    assert described(folder, cache=cache)[1].endswith("tokenizer missing")
     assert gguf_files.opened(gguf).tokenizer == "gpt2"

@@ -116,7 +116,7 @@ class RunFiles:
         try:
             value = forms.parse(content)
             if name == MANIFEST:
-                self._check_manifest(content, value)
+                self._check_manifest(value)
             forms.check(FORMS[name], value, forms.SHOWN)
         except forms.Fault as fault:
             raise RunError(self.path / name, str(fault), _fix_of(self.path, name)) from fault
@@ -125,9 +125,8 @@ class RunFiles:
     def has(self, name: str) -> bool:
         """Whether there is such a file. Raises ChangedFile where the run wrote one and it is gone, or the reverse."""
         there = (self.path / name).exists()
-        known = self._sums()
-        if known is not None and known.intact:
-            self._check_difference(known, name, known.files.get(name), there)
+        if known := self._sums():
+            self._check(known, name, known.files.get(name), there)
         return there
 
     def source(self, name: str) -> Path | pa.BufferReader:
@@ -165,16 +164,22 @@ class RunFiles:
 
         Raises RunError where a file cannot be read at all.
         """
-        known = self._sums()
+        try:
+            known = self._sums()
+        except ChangedFile as error:
+            return [error]
         if known is None:
             return []
-        if not known.intact:
-            return [self._changed_manifest()]
         # Of a file that run.json does not list only the name is reported: it need not be read.
         names = [name for name in dict.fromkeys([*known.files, *self._data_files(), JOURNAL]) if name not in besides]
         now = self._sums_of(name for name in names if name in known.files)
-        compared = (self._difference(known, name, now.get(name), (self.path / name).is_file()) for name in names)
-        return [difference for difference in compared if difference]
+        changed = []
+        for name in names:
+            try:
+                self._check(known, name, now.get(name), (self.path / name).is_file())
+            except ChangedFile as error:
+                changed.append(error)
+        return changed
 
     def _data_files(self) -> list[str]:
         """The names of all data files that a run may leave here."""
@@ -195,23 +200,22 @@ class RunFiles:
         raise RunError(path, "missing", f"Judge the run: workbench judge {self.path}" if name == VERDICTS else fix)
 
     def _sums(self) -> sums.Sums | None:
-        """The checksums in run.json; None where there are none."""
-        return sums.read(self._bytes(MANIFEST), MANIFEST) if (self.path / MANIFEST).exists() else None
+        """The checksums in run.json; None where there are none. Raises ChangedFile where it is not what was sealed."""
+        if not (self.path / MANIFEST).exists():
+            return None
+        known = sums.read(self._bytes(MANIFEST), MANIFEST)
+        if known is not None and not known.intact:
+            raise ChangedFile(self.path / MANIFEST, _CHANGED, RESTORE)
+        return known
 
     def _check_sum(self, name: str, content: bytes) -> None:
         """Raise ChangedFile where this is not the content that run.json says of a file."""
-        known = self._sums()
-        if known is None:
-            return
-        if not known.intact:
-            raise self._changed_manifest()
-        self._check_difference(known, name, sums.of(content), there=True)
+        if known := self._sums():
+            self._check(known, name, sums.of(content), there=True)
 
-    def _check_manifest(self, content: bytes, manifest: Any) -> None:
+    def _check_manifest(self, manifest: Any) -> None:
         """Raise RunError where run.json is not what was sealed, or of another format."""
-        known = sums.read(content, MANIFEST)
-        if known is not None and not known.intact:
-            raise self._changed_manifest()
+        self._sums()
         if not isinstance(manifest, dict):
             raise RunError(self.path / MANIFEST, "not an object", RESTORE)
         version = manifest.get("format")
@@ -220,26 +224,14 @@ class RunFiles:
             problem = f"format {reprlib.repr(version)}, and this workbench reads format {schema.FORMAT}"
             raise RunError(self.path / MANIFEST, problem, fix)
 
-    def _changed_manifest(self) -> ChangedFile:
-        return ChangedFile(self.path / MANIFEST, _CHANGED, RESTORE)
-
-    def _check_difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> None:
-        if difference := self._difference(known, name, now, there):
-            raise difference
-
-    def _difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> ChangedFile | None:
-        """How a file differs from what the run wrote, by its checksum `now`; None where it does not."""
+    def _check(self, known: sums.Sums, name: str, now: str | None, there: bool) -> None:
+        """Raise ChangedFile where a file, by its checksum `now`, is not what the run wrote."""
         fix = _fix_of(self.path, name)
-        if name not in known.files:
-            if not there:
-                return None
-            problem = f"the run did not write it ({MANIFEST} does not list it)"
+        if name in known.files and not (there and now == known.files[name]):
+            raise ChangedFile(self.path / name, _CHANGED if there else "missing, and the run wrote it", fix)
+        if name not in known.files and there:
             fix = fix if name in _JUDGED_ANEW else "Move it out of the folder, or measure again."
-        elif now == known.files[name] and there:
-            return None
-        else:
-            problem = _CHANGED if there else "missing, and the run wrote it"
-        return ChangedFile(self.path / name, problem, fix)
+            raise ChangedFile(self.path / name, f"the run did not write it ({MANIFEST} does not list it)", fix)
 
 
 def no_such_folder(path: Path) -> RunError:

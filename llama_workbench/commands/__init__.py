@@ -1,1 +1,1 @@
-"""The `workbench` command: one file a verb. `app` lists the verbs, `shared` holds what several of them need."""
+"""The `workbench` command: its verbs. `app` lists the verbs, `shared` holds what several of them need."""

@@ -1,7 +1,7 @@
 """The command line: its verbs, its errors and its exit codes.
 
-A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-verbs of its own. Verbs measure nothing, and import what they need when called, so that help and lists come at once.
+A verb is a function whose parameters typer reads, or a `typer.Typer` with verbs of its own. Verbs measure nothing, and
+import what they need when called, so that help and lists come at once.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import typer
 
+from . import lists, machine, report, runs
 from .shared import Failure, OutputLost, write
 
-VERBS = (
-    "claims", "variants", "workloads", "runs", "compare", "baseline", "judge", "report", "doctor", "speedscope",
-)  # fmt: skip
-"""Modules beside this one, in the order of the help."""
+VERBS: Mapping[str, Callable[..., Any] | typer.Typer] = {
+    "claims": lists.claims,
+    "variants": lists.variants,
+    "workloads": lists.workloads,
+    "runs": runs.runs,
+    "compare": runs.compare,
+    "baseline": runs.baseline,
+    "judge": runs.judge,
+    "report": report.report,
+    "doctor": machine.doctor,
+    "speedscope": machine.speedscope,
+}
+"""In the order of the help."""
 
 HELP = """\
 Settles claims about Llama model architectures by measurement.
@@ -57,8 +66,7 @@ def build() -> typer.Typer:
         help=HELP,
     )
     app.callback(invoke_without_command=True)(_start)
-    for name in VERBS:
-        command = import_module(f"{__package__}.{name}").command
+    for name, command in VERBS.items():
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llama_workbench.harness.store.folder import RunFolder
 
 
-def command(
+def report(
     run: RunArgument,
     profiling: Annotated[
         bool, typer.Option("--profiling", help="The execution plan's own form: top consumers, bottlenecks, targets.")

@@ -61,26 +61,6 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
             warnings.warn(text, RunWarning, stacklevel=2)
 
 
-def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
-    """Print the runs in a folder, newest first. `if_none`: what to say of a `{}` without runs."""
-    from llama_workbench.harness.store.listing import describe, list_runs
-
-    summaries = [describe(run, whole=True) for run in list_runs(folder)]
-    if as_json:
-        keys = ("path", "id", "status", "mode", "started", "workloads", "verdicts", "problem")
-        print_json([{key: getattr(each, key) for key in keys} | {"path": str(each.path)} for each in summaries])
-        return
-    if not summaries:
-        show(Text(if_none.format(folder)))
-        return
-    rows = table("run", "started", "status", "verdicts")
-    for each in summaries:
-        text = each.problem or ", ".join(f"{count} {word}" for word, count in each.verdicts.items())
-        started = each.started[:16].replace("T", " ")
-        rows.add_row(Text(each.path.name), Text(started), Text(each.status), Text(text))
-    show(rows)
-
-
 def table(*headings: str) -> Table:
     """An empty table without lines."""
     made = Table(box=None, padding=(0, 2, 0, 0), show_header=True, header_style="bold")

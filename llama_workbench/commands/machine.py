@@ -1,8 +1,9 @@
-"""`workbench doctor`"""
+"""`workbench doctor` and `workbench speedscope`: about this machine"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,12 +11,12 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from .shared import AsJson, Failure, print_json, show
+from .shared import AsJson, Failure, print_json, show, write
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
-def command(
+def doctor(
     seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the A/A trial.")] = 5.0,
     as_json: AsJson = False,
 ) -> None:
@@ -50,3 +51,14 @@ def command(
     blocks.append(Text("fit to measure" if fit else "not fit to measure", style="bold"))
     show(Group(*blocks))
     raise typer.Exit(0 if fit else 1)
+
+
+def speedscope(
+    archive: Annotated[
+        Path | None, typer.Option(help="What `npm pack` made of that version elsewhere; then npm is not asked.")
+    ] = None,
+) -> None:
+    """Install speedscope, the viewer that the dashboard opens raw profiles in: one version, by npm, hash checked."""
+    from llama_workbench.dashboard.flames.viewer import VERSION, install
+
+    write(f"speedscope {VERSION} lies in {install(archive)}\n")
