@@ -16,8 +16,7 @@ from llama_workbench.harness.report.standings import measure_standings, read_sta
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.files import JUDGED
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.listing import describe
+from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.fuzz.run_files import READERS, WORKLOAD, write_whole_run
 from tests.test_cli import Done, command, output
 from tests.test_store import a_round

@@ -26,7 +26,7 @@ from llama_workbench.datasets.checkpoints import (
 from llama_workbench.datasets.files import open_regular
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.gguf import files as gguf_files
-from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
+from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from tests.test_gguf import changed_file
@@ -70,7 +70,7 @@ def _no_hang() -> Iterator[None]:
 
 
 def prompts(path: Path) -> Any:
-    return prompt_ids(path.parent, count=1, length=5, seed=0, vocab_size=512, cache=path.parent / "kept")
+    return text_ids(path.parent, vocab_size=512, cache=path.parent / "kept")
 
 
 READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
@@ -282,7 +282,7 @@ def test_a_token_id_of_four_thousand_million(folder: Path, cache: Path, tmp_path
     words["e"] = 4_000_000_000
     (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: gives the id 4000000000, expected ids of a model's"):
-        prompt_ids(folder, count=1, length=5, seed=0, vocab_size=512, cache=tmp_path)
+        text_ids(folder, vocab_size=512, cache=tmp_path)
 
 
 # --- GGUF files ---
@@ -365,7 +365,7 @@ def test_a_gguf_tensor_that_lies_elsewhere(place: int, gguf: Path, cache: Path) 
 def test_words_of_a_gguf_tokenizer_that_are_numbers(gguf: Path, cache: Path, tmp_path: Path) -> None:
     file = changed_file(gguf, tmp_path / "changed.gguf", fields={"tokenizer.ggml.merges": [1, 2, 3]})
     with pytest.raises(TokenizerError, match=r"tokenizer\.ggml\.merges has 1, expected str in every place"):
-        prompt_ids(file, count=1, length=5, seed=0, vocab_size=512, cache=cache)
+        text_ids(file, vocab_size=512, cache=cache)
 
 
 # --- what was taken from the files ---

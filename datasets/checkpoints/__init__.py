@@ -19,8 +19,7 @@ from ..gguf import files as gguf_files
 from ..gguf.metadata import is_gguf
 from ..tokenizer import tokenizer_json
 from . import huggingface
-from .common import CONFIG, check_finite, is_finite
-from .huggingface import AGAIN, COPY, read_json
+from .huggingface import AGAIN, CONFIG, COPY, check_finite, is_finite, read_json
 from .synthetic import synthesize
 
 __all__ = [

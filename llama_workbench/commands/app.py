@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from . import lists, machine, report, runs
+from . import lists, machine, runs
 from .shared import Failure, OutputLost, write
 
 VERBS: Mapping[str, Callable[..., Any] | typer.Typer] = {
@@ -27,7 +27,7 @@ VERBS: Mapping[str, Callable[..., Any] | typer.Typer] = {
     "compare": runs.compare,
     "baseline": runs.baseline,
     "judge": runs.judge,
-    "report": report.report,
+    "report": runs.report,
     "doctor": machine.doctor,
     "speedscope": machine.speedscope,
 }

@@ -1,11 +1,12 @@
-"""`workbench runs`, `workbench baseline`, `workbench compare` and `workbench judge`"""
+"""`workbench runs`, `workbench baseline`, `workbench compare`, `workbench judge` and `workbench report`"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -23,6 +24,11 @@ from .shared import (
     warn_changed,
     write,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from llama_workbench.harness.store.folder import RunFolder
 
 baseline = typer.Typer(
     help="Keep runs to compare with, under results/baselines.", no_args_is_help=True, rich_markup_mode=None
@@ -81,7 +87,7 @@ def list_baselines(as_json: AsJson = False) -> None:
 
 def _show_runs(folder: Path, if_none: str, as_json: bool) -> None:
     """Print the runs in a folder, newest first. `if_none`: what to say of a `{}` without runs."""
-    from llama_workbench.harness.store.listing import describe, list_runs
+    from llama_workbench.harness.store.folder import describe, list_runs
 
     summaries = [describe(run, whole=True) for run in list_runs(folder)]
     if as_json:
@@ -239,3 +245,123 @@ def _again(run: Path, files: list[Path]) -> str:
     """The command that fills the files again, as it is typed in the folder of the first."""
     place = Path(os.path.relpath(run.resolve(), files[0].resolve().parent)).as_posix()
     return f"workbench judge {place}" + "".join(f" --write {file.name}" for file in files)
+
+
+def report(
+    run: RunArgument,
+    profiling: Annotated[
+        bool, typer.Option("--profiling", help="The execution plan's own form: top consumers, bottlenecks, targets.")
+    ] = False,
+    decision: Annotated[
+        bool, typer.Option("--decision", help="Which option each team's own rule picks, from this run's numbers.")
+    ] = False,
+    roofline: Annotated[
+        bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
+    ] = False,
+    claim: Annotated[str | None, typer.Option(metavar="ID", help="Export this claim's evidence to files.")] = None,
+    part: Annotated[str | None, typer.Option(metavar="PART", help="The claim's part, where it has several.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its evidence as one page, readable offline.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Its figure as SVG.")] = None,
+    png: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
+    ] = None,
+) -> None:
+    """Print a run's time shares, what the dispute's rules make of them, and its roofline; or export a claim's evidence.
+
+    Needs a run with phases or with a roofline: one that measured claims about shares of the time, or about the
+    roofline. Without an option it prints all that there is, as Markdown. With --claim it prints nothing: it writes
+    what one verdict rests on, for a pull request or a paper.
+
+    \b
+    Examples:
+      pytest --benchmark --claims mask-is-the-bottleneck,refactor-2x-3x
+      workbench report results/runs/20260102T030405Z-1a2b --profiling
+      workbench report results/baselines/reference --decision
+      workbench report results/runs/20260102T030405Z-1a2b --roofline
+      workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
+    """
+    files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
+    if claim is None and part is None and not files:
+        _print(open_run(run), profiling=profiling, decision=decision, roofline=roofline)
+        return
+    if claim is None:
+        raise Failure(f"--{next(iter(files), 'part')} is about one claim: name it with --claim ID")
+    if not files:
+        raise Failure(f"--claim {claim} needs a file to write: --html FILE, --svg FILE or --png FILE")
+    if profiling or decision or roofline:
+        raise Failure("--profiling, --decision and --roofline are about a whole run: leave them out with --claim")
+    if len(set(files.values())) < len(files):
+        raise Failure("--html, --svg and --png need a file each")
+    _export(open_run(run), claim, part, files)
+
+
+def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str, Path]) -> None:
+    """Write a claim's evidence to files, by kind ("html", "svg", "png")."""
+    from llama_workbench.dashboard.export import evidence as export
+    from llama_workbench.dashboard.views import data
+    from llama_workbench.harness.store.files import MANIFEST, VERDICTS
+
+    warn_changed(folder, read=(MANIFEST, VERDICTS))
+    run = data.read_run(folder.path)
+    try:
+        export.write(run, export.find_claim(run, claim, part), files)
+    except export.ExportError as error:
+        raise Failure(str(error)) from error
+    for path in files.values():
+        sys.stderr.write(f"{path}: written\n")
+
+
+def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
+    """Print the parts that are asked for; where none is, those that the run has."""
+    from llama_workbench.harness.rejudge import rejudge
+    from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
+    from llama_workbench.harness.store.files import JUDGED, PHASES, ROOFLINE
+
+    warn_changed(folder, read=JUDGED)
+    everything = not (profiling or decision or roofline)
+    peaks = folder.records(ROOFLINE) if roofline or everything else []
+    if roofline and not peaks:
+        raise Failure(
+            f"{folder.path}: this run has no roofline; measure one: pytest --benchmark --claims ID, "
+            "with a claim whose metric is roofline (workbench claims)"
+        )
+    table = folder.read_phases()
+    if table.empty and (profiling or decision or not peaks):
+        raise Failure(f"{folder.path}: this run has no phases; measure some: pytest --benchmark --claims qkv-61")
+    verdicts, manifest = rejudge(folder)
+    alpha = float(manifest.get("alpha") or 0.01)
+    if peaks:
+        from llama_workbench.harness.metrics.roofline.metric import all_reached
+        from llama_workbench.harness.report.passes import roofline_markdown
+
+        of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
+        write(roofline_markdown(*all_reached(peaks, alpha=of_each), alpha=of_each))
+    everything = everything and not table.empty
+    try:
+        if profiling or everything:
+            write(_profiling(table, alpha))
+        decisions = decisions_of(table, verdicts, alpha) if decision or everything else {}
+    except ValueError as error:
+        raise Failure(f"{folder.path / PHASES}: {error}") from error
+    if decisions:
+        write(decision_markdown(decisions))
+    elif decision or everything:
+        raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
+
+
+def _profiling(table: pd.DataFrame, alpha: float) -> str:
+    """The profiling form of each workload and variant in the columns of phases.parquet."""
+    from llama_workbench.harness.metrics.share.shares import top_consumers
+    from llama_workbench.harness.report.passes import Consumer, profiling_markdown
+
+    pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
+    forms = {
+        (workload, variant): [
+            Consumer(phase, 100 * share.value, 100 * share.low, 100 * share.high)
+            for phase, share in top_consumers(table, workload, variant, alpha=alpha).items()
+        ]
+        for workload, variant in pairs.itertuples(index=False, name=None)
+    }
+    return profiling_markdown(forms)
