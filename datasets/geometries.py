@@ -202,7 +202,7 @@ def checked(
     try:
         return model.model_validate(dict(values), context=dict(context or {}))
     except ValidationError as error:
-        lines = mistakes(error, keys=model.model_fields)[:MOST_MISTAKES]
+        lines = mistakes(error, keys=model.model_fields)
         raise DataError("\n".join(f"{file}: {shortened(table)}: {mistake}" for mistake in lines)) from None
 
 
@@ -216,7 +216,7 @@ def named(by_name: Mapping[str, Entry], name: str, missing: str) -> Entry:
 def mistakes(error: ValidationError, names: Mapping[str, str] | None = None, keys: Iterable[str] = ()) -> list[str]:
     """What is wrong with the values of a model, a line a mistake: key, value, what was expected. `names`: what a file
     calls a key of the model. `keys`: those that the table knows."""
-    return [shortened(_mistake(dict(details), names or {}, keys), 800) for details in error.errors()]
+    return [shortened(_mistake(dict(details), names or {}, keys), 800) for details in error.errors()[:MOST_MISTAKES]]
 
 
 def _mistake(error: dict[str, Any], names: Mapping[str, str], known: Iterable[str]) -> str:
@@ -224,8 +224,11 @@ def _mistake(error: dict[str, Any], names: Mapping[str, str], known: Iterable[st
     location: tuple[str | int, ...] = tuple(error["loc"])
     if error["type"] == "impossible":
         location, value = tuple(details["key"].split(".")), details["value"]
-    key = ".".join(str(part) for part in (names.get(str(part), part) for part in location))
+    steps = (f"[{part}]" if isinstance(part, int) else f".{names.get(part, part)}" for part in location)
+    key = "".join(step for step in steps if step != ".[key]").removeprefix(".") or "it"
     match error["type"]:
+        case "value_error":  # raised by a check of ours
+            return f"{key}: {details['error']}" if location else str(details["error"])
         case "impossible":
             return f"{key} = {short(value)}, expected {details['expected']}"
         case "missing":
@@ -237,5 +240,9 @@ def _mistake(error: dict[str, Any], names: Mapping[str, str], known: Iterable[st
             choices = details["expected"].replace(" or ", ", ").replace("'", "").split(", ")
             hint = f"; {nearest(value, choices)}" if isinstance(value, str) else ""
             return f"{key} = {short(value)}, expected {details['expected']}{hint}"
+        case "model_type" | "model_attributes_type" | "dict_type" | "dataclass_type":
+            return f"{key} = {short(value)}, expected an object"
+        case "too_short":
+            return f"{key} = {short(value)}, expected {details['min_length']} or more entries"
         case _:
             return f"{key} = {short(value)}, expected {error['msg'].removeprefix('Input should be ')}"

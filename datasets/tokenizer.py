@@ -107,26 +107,40 @@ class Prompts:
         return np.stack(rows).astype(np.int64)
 
 
-def prompt_ids(
-    checkpoint: Path, *, count: int, length: int, seed: int, vocab_size: int, cache: Path | None = None
-) -> list[list[int]]:
-    """`count` prompts of `length` token ids, cut at random places from the text in a checkpoint's own words; from its
-    end they continue at its start. The same seed gives the same prompts. Raises as `text_ids`."""
-    ids = text_ids(checkpoint, vocab_size=vocab_size, cache=cache)
-    rng = random.Random(f"prompts {seed}")
-    starts = [rng.randrange(len(ids)) for _ in range(count)]
-    return [ids.take(np.arange(start, start + length), mode="wrap").tolist() for start in starts]
-
-
 def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) -> NDArray[np.int32]:
-    """The whole text in a checkpoint's own words; all ids are below `vocab_size`, and no special tokens are added.
-    Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a .gguf file) has no usable tokenizer."""
+    """The whole text in a checkpoint's own words, without special tokens; all ids are below `vocab_size`. Kept in
+    `cache` under the tokenizer's digest. Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a
+    .gguf file) has no usable tokenizer."""
+    from tokenizers import Tokenizer
+
     file, content = tokenizer_json(checkpoint)
-    ids = _text_ids(file, content, cache=cache or cache_directory())
+    name = f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()}.npy"
+    kept = (cache or cache_directory()) / "tokenised" / name
+    ids: NDArray[np.int64] = np.empty(0, np.int64)
+    with suppress(OSError, ValueError, EOFError):  # not there yet, or damaged
+        ids = np.load(kept, allow_pickle=False)
+    is_kept = ids.dtype == np.int32 and ids.ndim == 1 and len(ids) > 0
+    if not is_kept:
+        try:
+            tokenizer = Tokenizer.from_buffer(content)
+        except Exception as error:  # the library raises plain Exception
+            fix = "take the file from the checkpoint's source again"
+            raise TokenizerError(f"{file}: not a tokenizer.json ({shortened(str(error))}); {fix}") from error
+        tokenizer.no_truncation()  # a folder's file may ask for either; the text is to be kept whole
+        tokenizer.no_padding()
+        encoded = tokenizer.encode_batch(text(), add_special_tokens=False)
+        ids = np.array([word for topic in encoded for word in topic.ids], dtype=np.int64)
+    if not len(ids):
+        pages = f"{len(text())} pages of text"
+        raise TokenizerError(f"{file}: gives no ids at all for {pages}, expected a tokenizer for text")
     if (largest := int(ids.max())) >= vocab_size:
         expected = f"expected ids below the model's vocab_size = {vocab_size}"
         raise TokenizerError(f"{file}: gives the id {largest}, {expected}; {_BELONGS}")
-    return ids
+    if not is_kept:
+        saved = io.BytesIO()
+        np.save(saved, ids.astype(np.int32), allow_pickle=False)
+        keep(kept, saved.getvalue())
+    return ids.astype(np.int32, copy=False)
 
 
 def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
@@ -147,36 +161,6 @@ def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
         problem = f"cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json"
         written = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         raise TokenizerError(f"{file}: {problem}; copy it there, or write it with transformers: {written}") from error
-
-
-def _text_ids(file: Path, content: bytes, *, cache: Path) -> NDArray[np.int32]:
-    """The whole text as ids of one tokenizer; kept in `cache` under the tokenizer's digest."""
-    from tokenizers import Tokenizer
-
-    kept = cache / "tokenised" / f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()}.npy"
-    with suppress(OSError, ValueError, EOFError):  # not there yet, or damaged
-        ids: NDArray[np.int32] = np.load(kept, allow_pickle=False)
-        if ids.dtype == np.int32 and ids.ndim == 1 and len(ids):
-            return ids
-    try:
-        tokenizer = Tokenizer.from_buffer(content)
-    except Exception as error:  # the library raises plain Exception
-        fix = "take the file from the checkpoint's source again"
-        raise TokenizerError(f"{file}: not a tokenizer.json ({shortened(str(error))}); {fix}") from error
-    tokenizer.no_truncation()  # a folder's file may ask for either; the text is to be kept whole
-    tokenizer.no_padding()
-    encoded = tokenizer.encode_batch(text(), add_special_tokens=False)
-    wide = np.array([word for topic in encoded for word in topic.ids], dtype=np.int64)
-    if (largest := wide.max(initial=0)) > np.iinfo(np.int32).max:
-        raise TokenizerError(f"{file}: gives the id {largest}, expected ids of a model's words; {_BELONGS}")
-    if not len(wide):
-        pages = f"{len(text())} pages of text"
-        raise TokenizerError(f"{file}: gives no ids at all for {pages}, expected a tokenizer for text")
-    ids = wide.astype(np.int32)
-    saved = io.BytesIO()
-    np.save(saved, ids, allow_pickle=False)
-    keep(kept, saved.getvalue())
-    return ids
 
 
 def _text_digest() -> str:

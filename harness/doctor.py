@@ -55,19 +55,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the machine says of itself. None: it does not say. environment: its fingerprint. available_bytes: memory
-    that a new process may take. siblings: whether two hardware threads share a core. py_spy: why it cannot look into
-    another process; "" where it can, None without it."""
-
-    environment: Mapping[str, Any]
-    available_bytes: int | None
-    siblings: bool | None
-    py_spy: str | None
-    memray: bool
-
-
-@dataclass(frozen=True)
 class Trial:
     """An A/A trial: two copies of one operation, `interval` of their log ratio, `sd` of a round, and the share of the
     time in which this process did not have its processor."""
@@ -78,18 +65,21 @@ class Trial:
     seconds: float
 
 
-def read_facts() -> Facts:
-    """Ask this machine. Takes about a second, most of it py-spy's."""
-    return Facts(
-        environment=fingerprint(threads=1),
-        available_bytes=_available_bytes(),
-        siblings={"1": True, "0": False}.get(read_text("/sys/devices/system/cpu/smt/active") or ""),
-        py_spy=_try_py_spy(),
-        memray=util.find_spec("memray") is not None,
-    )
+def read_facts() -> dict[str, Any]:
+    """What this machine says of itself: its fingerprint and a few more, each None where it does not say.
+
+    available_bytes: memory that a new process may take. siblings: whether two hardware threads share a core. py_spy:
+    why it cannot look into another process; "" where it can, None without it. Takes about a second.
+    """
+    return fingerprint(threads=1) | {
+        "available_bytes": _available_bytes(),
+        "siblings": {"1": True, "0": False}.get(read_text("/sys/devices/system/cpu/smt/active") or ""),
+        "py_spy": _try_py_spy(),
+        "memray": util.find_spec("memray") is not None,
+    }
 
 
-def examine(facts: Facts) -> tuple[Check, ...]:
+def examine(facts: Mapping[str, Any]) -> tuple[Check, ...]:
     """What the facts mean for measuring."""
     return (*_processor(facts), *_memory(facts), *_tools(facts))
 
@@ -104,11 +94,11 @@ def examine_aa(trial: Trial) -> Check:
         f"identical code differs by [{low:+.2f}, {high:+.2f}] % ({1 - ALPHA:.0%} interval, {trial.interval.n} rounds, "
         f"one round ±{100 * trial.sd:.2g} %); {trial.away:.0%} of the time without a processor"
     )
-    state: State = "bad" if high - low > 2 * WIDE_PERCENT else "warn" if high - low > 2 * NARROW_PERCENT else "ok"
-    if trial.interval.unstable or low > FIRED_PERCENT or high < -FIRED_PERCENT:
-        state, text = "bad", f"{text}; the interval leaves out 0"
+    fired = trial.interval.unstable or low > FIRED_PERCENT or high < -FIRED_PERCENT
+    text += "; the interval leaves out 0" * fired
     fix = "Stop other programs, or use a machine of your own; more time narrows intervals: pytest --benchmark --budget"
-    return _check("A/A trial", state, text, fix)
+    bad = fired or high - low > 2 * WIDE_PERCENT
+    return _check("A/A trial", text, fix, bad=bad, warn=high - low > 2 * NARROW_PERCENT)
 
 
 def aa_trial(seconds: float, *, seed: int | None = None) -> Trial:
@@ -164,63 +154,60 @@ class _Operation:
 # -- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def _processor(facts: Facts) -> Iterator[Check]:
+def _processor(facts: Mapping[str, Any]) -> Iterator[Check]:
     """Who else may use the measured core, and how fast it runs."""
-    ask = facts.environment.get
-    cores, load, governor = facts.environment["cores"], ask("load_average"), ask("governor")
-    quota = ask("cgroup_quota_cores") or math.inf
+    cores, load, governor = facts["cores"], facts.get("load_average"), facts.get("governor")
     text = "1 core: other programs take it from the measurement" if cores < 2 else f"{cores} cores for this process"
-    yield _check("cores", "warn" if cores < 2 else "ok", text, "Use 2 cores or more.")
+    yield _check("cores", text, "Use 2 cores or more.", warn=cores < 2)
     busy = load[0] if load else 0.0
     text = f"load average {busy:.2f} over the last minute, {cores} cores" if load else SILENT
-    state: State = "bad" if busy >= cores else "warn" if busy > cores / 2 else "ok"
-    yield _check("load", state, text, "Stop what else runs (top shows it) and wait a minute.")
+    fix = "Stop what else runs (top shows it) and wait a minute."
+    yield _check("load", text, fix, bad=busy >= cores, warn=busy > cores / 2)
     slow = governor not in (None, "performance")
     text = governor or "not visible here (a virtual machine, or no frequency scaling)"
     text += ": the clock frequency follows the load" * slow
-    yield _check("governor", "warn" if slow else "ok", text, "sudo cpupower frequency-set --governor performance")
+    yield _check("governor", text, "sudo cpupower frequency-set --governor performance", warn=slow)
+    quota = facts.get("cgroup_quota_cores") or math.inf
     text = "no limit on CPU time" if quota == math.inf else f"{quota:g} cores' worth of CPU time"
     text += ": one thread is stopped in every period" * (quota < 1)
     fix = "Start the container with more, or without a limit (docker run --cpus)."
-    yield _check("cgroup quota", "bad" if quota < 1 else "warn" if quota < 2 else "ok", text, fix)
+    yield _check("cgroup quota", text, fix, bad=quota < 1, warn=quota < 2)
     shared = "two hardware threads share a core: a program on the other one slows the measured one down"
     texts = {True: shared, False: "no core is shared by two hardware threads", None: SILENT}
     fix = "Leave the machine to the measurement, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
-    yield _check("threads", "warn" if facts.siblings else "ok", texts[facts.siblings], fix)
+    yield _check("threads", texts[facts.get("siblings")], fix, warn=bool(facts.get("siblings")))
 
 
-def _memory(facts: Facts) -> Iterator[Check]:
-    pages = facts.environment.get("transparent_huge_pages")
+def _memory(facts: Mapping[str, Any]) -> Iterator[Check]:
+    pages, available = facts.get("transparent_huge_pages"), facts.get("available_bytes")
     always = "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms"
     text = always if pages == "always" else pages or SILENT
     fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-    yield _check("transparent huge pages", "warn" if pages == "always" else "ok", text, fix)
-    available = math.inf if facts.available_bytes is None else facts.available_bytes
-    state: State = "bad" if available < LEAST_BYTES else "warn" if available < ENOUGH_BYTES else "ok"
-    text = SILENT if facts.available_bytes is None else f"{available / 2**30:.1f} GiB"
-    text += ": the 7B width may not fit" * (state == "warn")
+    yield _check("transparent huge pages", text, fix, warn=pages == "always")
+    text = SILENT if available is None else f"{available / 2**30:.1f} GiB"
+    free = math.inf if available is None else available
+    text += ": the 7B width may not fit" * (LEAST_BYTES <= free < ENOUGH_BYTES)
     fix = f"Free some ({LEAST_BYTES >> 30} GiB for the small geometry, {ENOUGH_BYTES >> 30} GiB for all), or leave "
-    yield _check("free memory", state, text, fix + "large workloads out (pytest --benchmark --workloads).")
+    fix += "large workloads out (pytest --benchmark --workloads)."
+    yield _check("free memory", text, fix, bad=free < LEAST_BYTES, warn=free < ENOUGH_BYTES)
 
 
-def _tools(facts: Facts) -> Iterator[Check]:
-    torch = facts.environment.get("torch")
-    text = "not installed: nothing can be measured"
-    yield _check("torch", "ok" if torch else "bad", torch or text, "make bench, or pip install torch")
-    if facts.py_spy:
-        fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
-        yield Check("py-spy", "warn", f"may not look into other processes: {facts.py_spy}", fix)
-    elif facts.py_spy is None:
-        yield Check("py-spy", "warn", "not installed: no flamegraphs", "pip install py-spy")
-    else:
-        yield Check("py-spy", "ok", "may look into other processes")
-    text = "installed" if facts.memray else "not installed: no memory peaks"
-    yield _check("memray", "ok" if facts.memray else "warn", text, "pip install memray")
+def _tools(facts: Mapping[str, Any]) -> Iterator[Check]:
+    torch, refusal = facts.get("torch"), facts.get("py_spy")
+    text = torch or "not installed: nothing can be measured"
+    yield _check("torch", text, "make bench, or pip install torch", bad=not torch)
+    text = f"may not look into other processes: {refusal}" if refusal else "may look into other processes"
+    fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
+    if refusal is None:
+        text, fix = "not installed: no flamegraphs", "pip install py-spy"
+    yield _check("py-spy", text, fix, warn=refusal != "")
+    text = "installed" if facts.get("memray") else "not installed: no memory peaks"
+    yield _check("memray", text, "pip install memray", warn=not facts.get("memray"))
 
 
-def _check(name: str, state: State, text: str, fix: str) -> Check:
+def _check(name: str, text: str, fix: str, *, bad: bool = False, warn: bool = False) -> Check:
     """A check; the fix is for a state that is not ok."""
-    return Check(name, state, text, "" if state == "ok" else fix)
+    return Check(name, "bad" if bad else "warn" if warn else "ok", text, fix if bad or warn else "")
 
 
 _WATCHED = """
@@ -236,7 +223,7 @@ time.sleep(30)
 
 
 def _try_py_spy() -> str | None:
-    """As `Facts.py_spy`."""
+    """As `py_spy` of `read_facts`."""
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if tool is None:
         return None

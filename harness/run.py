@@ -90,12 +90,12 @@ def _real_geometry(options: Options) -> Geometry | None:
     was read from the files."""
     if options.checkpoint is None:
         return None
-    from llama_workbench.datasets.checkpoints import described, facts
+    from llama_workbench.datasets.checkpoints import described
 
-    checkpoint = facts(options.checkpoint)
+    config, description = described(options.checkpoint)
     folder = options.checkpoint.resolve().name.lower()
     name = "".join(letter if letter.isalnum() else "-" for letter in folder).strip("-") or "checkpoint"
-    return Geometry(name, checkpoint.config, described(checkpoint), "given by --checkpoint")
+    return Geometry(name, config, description, "given by --checkpoint")
 
 
 def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRule:

@@ -14,8 +14,7 @@ import pytest
 from llama_workbench.commands.app import main
 from llama_workbench.harness.report.baselines import save
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.listing import describe
+from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.runs import write_run
 
 

@@ -16,8 +16,7 @@ from llama_workbench.harness.report.standings import measure_standings, read_sta
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.files import JUDGED
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.listing import describe
+from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.fuzz.run_files import READERS, WORKLOAD, write_whole_run
 from tests.test_cli import Done, command, output
 from tests.test_store import a_round
@@ -230,7 +229,7 @@ def test_a_damaged_control_is_left_out_with_what_is_wrong_and_the_others_stay() 
     first, second, third = kept["controls"][:3]
     noise = schema.NOISE.validate_python({"controls": [first, second | {"low": "x"}, third]})
     assert [control.variant for control in noise.controls] == [first["variant"], third["variant"]]
-    assert noise.damaged == ('entry 1 of "controls" is damaged and left out ("low" is "x", expected a number)',)
+    assert noise.damaged == ("entry 1 of controls is damaged and left out (low = 'x', expected a valid number)",)
 
 
 # -- journals ----------------------------------------------------------------------------------------------------------
@@ -255,7 +254,7 @@ def test_a_changed_digit_in_a_journal_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"line 2 is damaged \(its checksum is missing\)"):
         run.read_samples()
     path.write_text(lines[0].replace('"crc"', '"crx"'))
-    with pytest.raises(RunError, match=r'line 1 is damaged \(unknown key "crx"\)'):
+    with pytest.raises(RunError, match=r"line 1 is damaged \(unknown key 'crx'\)"):
         run.read_samples()
 
 
@@ -285,14 +284,14 @@ def test_rounds_that_run_json_counted_and_the_journal_lacks_are_told(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
-        ("loading.json", '"open_ns": 1000000', '"open_ns": 0', 'entry 0, "loads", entry 0, "open_ns" is 0, expected'),
+        ("loading.json", '"open_ns": 1000000', '"open_ns": 0', "[0].loads[0].open_ns = 0, expected greater"),
         ("loading.json", '"gguf"', '"safetensors-mmap"', "entry 1 has the checkpoint, loader, cache of an earlier one"),
-        ("roofline.json", "   128", '   "many"', 'entry 0, "samples", entry 0, entry 3 is "many", expected a whole'),
-        ("findings.json", '"count": 2', '"count": true', 'entry 0, "count" is true, expected a whole number'),
+        ("roofline.json", "   128", '   "many"', "[0].samples[0][3] = 'many', expected a valid integer"),
+        ("findings.json", '"count": 2', '"count": true', "[0].count = True, expected a valid integer"),
         ("findings.json", "7.25", "1e999", "line 8: 1e999 stands there, expected a finite number"),
-        ("run.json", '"alpha": 0.01', '"alpha": 1.5', '"alpha" is 1.5, expected less than 1'),
-        ("run.json", '"hidden_size": 288', '"hidden_size": "x"', '"checkpoints", "15m", "hidden_size" is "x"'),
-        ("run.json", '"tokens": 128', '"tokens": -1', '"experiments", entry 0, "workload", "tokens" is -1, expected 0'),
+        ("run.json", '"alpha": 0.01', '"alpha": 1.5', "alpha = 1.5, expected less than 1"),
+        ("run.json", '"hidden_size": 288', '"hidden_size": "x"', "checkpoints.15m.hidden_size = 'x', expected a valid"),
+        ("run.json", '"tokens": 128', '"tokens": -1', "experiments[0].workload.tokens = -1, expected greater"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(tmp_path: Path, name: str, old: str, new: str, said: str) -> None:

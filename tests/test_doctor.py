@@ -6,32 +6,32 @@ import contextlib
 import io
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from llama_workbench.commands.app import main
 from llama_workbench.harness import doctor
-from llama_workbench.harness.doctor import Check, Facts, Trial, aa_trial, examine, examine_aa, read_facts
+from llama_workbench.harness.doctor import Check, Trial, aa_trial, examine, examine_aa, read_facts
 from llama_workbench.harness.stats.confidence import Interval
 from tests.runs import ENVIRONMENT
 
-GOOD = Facts(
-    environment=dict(ENVIRONMENT) | {"governor": "performance", "cgroup_quota_cores": None},
-    available_bytes=16 << 30,
-    siblings=False,
-    py_spy="",
-    memray=True,
-)
+GOOD = dict(ENVIRONMENT) | {
+    "governor": "performance",
+    "cgroup_quota_cores": None,
+    "available_bytes": 16 << 30,
+    "siblings": False,
+    "py_spy": "",
+    "memray": True,
+}
 
 
-def checks(facts: Facts) -> dict[str, Check]:
+def checks(facts: dict[str, Any]) -> dict[str, Check]:
     return {check.name: check for check in examine(facts)}
 
 
-def on(**environment: Any) -> Facts:
-    return replace(GOOD, environment=dict(GOOD.environment) | environment)
+def on(**facts: Any) -> dict[str, Any]:
+    return GOOD | facts
 
 
 def test_a_machine_without_faults_has_nothing_to_mend() -> None:
@@ -47,24 +47,24 @@ def test_a_machine_without_faults_has_nothing_to_mend() -> None:
         (on(governor="powersave"), "governor", "warn"),
         (on(cgroup_quota_cores=0.5), "cgroup quota", "bad"),
         (on(cgroup_quota_cores=1.5), "cgroup quota", "warn"),
-        (replace(GOOD, siblings=True), "threads", "warn"),
+        (on(siblings=True), "threads", "warn"),
         (on(transparent_huge_pages="always"), "transparent huge pages", "warn"),
-        (replace(GOOD, available_bytes=1 << 30), "free memory", "bad"),
-        (replace(GOOD, available_bytes=4 << 30), "free memory", "warn"),
+        (on(available_bytes=1 << 30), "free memory", "bad"),
+        (on(available_bytes=4 << 30), "free memory", "warn"),
         (on(torch=None), "torch", "bad"),
-        (replace(GOOD, py_spy=None), "py-spy", "warn"),
-        (replace(GOOD, py_spy="Permission Denied"), "py-spy", "warn"),
-        (replace(GOOD, memray=False), "memray", "warn"),
+        (on(py_spy=None), "py-spy", "warn"),
+        (on(py_spy="Permission Denied"), "py-spy", "warn"),
+        (on(memray=False), "memray", "warn"),
     ],
 )
-def test_each_fault_is_one_line_with_its_fix(facts: Facts, name: str, state: str) -> None:
+def test_each_fault_is_one_line_with_its_fix(facts: dict[str, Any], name: str, state: str) -> None:
     found = checks(facts)
     assert found.pop(name).state == state and checks(facts)[name].fix
     assert {check.state for check in found.values()} == {"ok"}
 
 
 def test_what_a_machine_does_not_tell_is_no_fault() -> None:
-    silent = Facts({"cores": 4, "torch": "2.13.0"}, None, None, "", True)
+    silent = {"cores": 4, "torch": "2.13.0", "py_spy": "", "memray": True}
     assert {check.state for check in examine(silent)} == {"ok"}
 
 
@@ -96,12 +96,12 @@ def test_a_trial_times_two_copies_and_says_what_it_took() -> None:
 
 def test_this_machine_answers() -> None:
     facts = read_facts()
-    assert facts.environment["cores"] >= 1 and (facts.available_bytes is None or facts.available_bytes > 0)
+    assert facts["cores"] >= 1 and facts["available_bytes"] > 0
     assert len(examine(facts)) == len(examine(GOOD))
 
 
 @pytest.mark.parametrize(("facts", "code"), [(GOOD, 0), (on(cgroup_quota_cores=0.5), 1)])
-def test_the_command_exits_by_the_worst_line(facts: Facts, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_exits_by_the_worst_line(facts: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "read_facts", lambda: facts)
     monkeypatch.setattr(doctor, "aa_trial", lambda seconds: a_trial(-0.4, 0.4))
 

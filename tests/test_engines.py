@@ -25,7 +25,8 @@ from llama_workbench.harness.worker.gates.small import (
 )
 from llama_workbench.harness.worker.state import GATE_PROMPT, Bench
 from llama_workbench.variants import components
-from llama_workbench.variants.engines import LLAMA_CPP, MISTRAL_RS, Engine, files
+from llama_workbench.variants.engines import files
+from llama_workbench.variants.presets import LLAMA_CPP, MISTRAL_RS, Engine
 from tests.runs import a_claim
 from tests.test_measure import run
 

@@ -19,7 +19,6 @@ from llama_workbench.datasets.checkpoints import (
     CheckpointError,
     check,
     described,
-    facts,
     load,
     synthesize,
     write_gguf,
@@ -27,7 +26,7 @@ from llama_workbench.datasets.checkpoints import (
 from llama_workbench.datasets.files import open_regular
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.gguf import files as gguf_files
-from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
+from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from tests.test_gguf import changed_file
@@ -71,7 +70,7 @@ def _no_hang() -> Iterator[None]:
 
 
 def prompts(path: Path) -> Any:
-    return prompt_ids(path.parent, count=1, length=5, seed=0, vocab_size=512, cache=path.parent / "kept")
+    return text_ids(path.parent, vocab_size=512, cache=path.parent / "kept")
 
 
 READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
@@ -283,7 +282,7 @@ def test_a_token_id_of_four_thousand_million(folder: Path, cache: Path, tmp_path
     words["e"] = 4_000_000_000
     (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: gives the id 4000000000, expected ids of a model's"):
-        prompt_ids(folder, count=1, length=5, seed=0, vocab_size=512, cache=tmp_path)
+        text_ids(folder, vocab_size=512, cache=tmp_path)
 
 
 # --- GGUF files ---
@@ -366,7 +365,7 @@ def test_a_gguf_tensor_that_lies_elsewhere(place: int, gguf: Path, cache: Path) 
 def test_words_of_a_gguf_tokenizer_that_are_numbers(gguf: Path, cache: Path, tmp_path: Path) -> None:
     file = changed_file(gguf, tmp_path / "changed.gguf", fields={"tokenizer.ggml.merges": [1, 2, 3]})
     with pytest.raises(TokenizerError, match=r"tokenizer\.ggml\.merges has 1, expected str in every place"):
-        prompt_ids(file, count=1, length=5, seed=0, vocab_size=512, cache=cache)
+        text_ids(file, vocab_size=512, cache=cache)
 
 
 # --- what was taken from the files ---
@@ -377,12 +376,12 @@ def test_what_was_taken_from_a_checkpoint_is_said_in_a_line(folder: Path, gguf: 
         "2 layers, width 64 (feed-forward 176), 4 heads of 16, 4 KV heads, context 128, epsilon 1e-05, "
         "rope theta 10000, vocabulary 512, F32, tokenizer "
     )
-    assert described(facts(folder, cache=cache)) == f"{told}BPE"
-    assert described(facts(gguf, cache=cache)) == f"{told}gpt2"
+    assert described(folder, cache=cache)[1] == f"{told}BPE"
+    assert described(gguf, cache=cache)[1] == f"{told}gpt2"
     edit_json(folder / "config.json", max_position_embeddings=64, rms_norm_eps=1e-6)
-    assert "context 64, epsilon 1e-06" in described(facts(folder, cache=cache))
+    assert "context 64, epsilon 1e-06" in described(folder, cache=cache)[1]
     (folder / "tokenizer.json").write_text("{")
-    assert described(facts(folder, cache=cache)).endswith("tokenizer unreadable")
+    assert described(folder, cache=cache)[1].endswith("tokenizer unreadable")
     (folder / "tokenizer.json").unlink()
-    assert described(facts(folder, cache=cache)).endswith("tokenizer missing")
+    assert described(folder, cache=cache)[1].endswith("tokenizer missing")
     assert gguf_files.opened(gguf).tokenizer == "gpt2"

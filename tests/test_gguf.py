@@ -29,7 +29,7 @@ from llama_workbench.datasets import geometries, tokenizer
 from llama_workbench.datasets.checkpoints import CheckpointError, check, load, synthesize, write_gguf
 from llama_workbench.datasets.gguf import files as gguf_files
 from llama_workbench.datasets.gguf import tokenizer as gguf_tokenizer
-from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids
+from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
 from llama_workbench.harness.metrics.check import gguf as gguf_checks
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
@@ -306,9 +306,9 @@ def test_llama3_scaling_is_told_from_its_factors(
 
 
 def test_prompts_from_a_gguf_file_are_those_of_the_folder(cache: Path) -> None:
-    options: dict[str, Any] = {"count": 3, "length": 200, "seed": 1, "vocab_size": 512, "cache": cache}
     folder = synthesize(GEOMETRIES["tiny"], cache=cache)
-    assert prompt_ids(written("tiny", cache), **options) == prompt_ids(folder, **options)
+    ours, theirs = (text_ids(each, vocab_size=512, cache=cache).tolist() for each in (written("tiny", cache), folder))
+    assert ours == theirs
 
 
 def llama3_like(cache: Path) -> Tokenizer:
@@ -381,7 +381,7 @@ def test_sentencepiece_is_read_by_its_merges_or_by_its_scores(left_out: str, cac
     for text in [*tokenizer.text()[:20], *(text for texts in gguf_checks.EDGE_CASES.values() for text in texts)]:
         assert again.encode(text).ids == original.encode(text).ids
     assert again.encode("a").ids[0] == 1
-    assert len(prompt_ids(file, count=1, length=5, seed=0, vocab_size=512, cache=tmp_path)[0]) == 5
+    assert len(text_ids(file, vocab_size=512, cache=tmp_path))
 
 
 def test_merges_go_before_scores_that_say_nothing(cache: Path, tmp_path: Path) -> None:
@@ -495,7 +495,7 @@ def test_bad_tokenizers_are_named(case: str, cache: Path, tmp_path: Path) -> Non
     fields, expected = BAD_TOKENIZERS[case]
     file = changed_file(written("tiny", cache), tmp_path / "my.gguf", fields=fields)
     with pytest.raises(TokenizerError, match=expected) as caught:
-        prompt_ids(file, count=1, length=5, seed=0, vocab_size=512, cache=tmp_path)
+        text_ids(file, vocab_size=512, cache=tmp_path)
     assert "my.gguf" in str(caught.value)
 
 

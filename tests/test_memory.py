@@ -41,7 +41,6 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import runners
 from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.state import Subject, Worker, WorkerError, open_workload
-from llama_workbench.variants.engines import CANDLE
 from llama_workbench.variants.memory_policy import (
     KINDS,
     MOST_LENGTHS,
@@ -51,7 +50,7 @@ from llama_workbench.variants.memory_policy import (
     forwards,
     served_lengths,
 )
-from llama_workbench.variants.presets import presets
+from llama_workbench.variants.presets import CANDLE, presets
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 T16 = "prefill-tiny-t16"
@@ -260,7 +259,7 @@ def test_static_rows_in_the_modular_model_are_one_mask_from_the_start() -> None:
     policy = replace(variant.memory, mask="static")
 
     def check(lengths: list[int], state: str) -> None:
-        computed = getattr(expected(policy, CONFIG, lengths, item_bytes=4, max_length=17), state)
+        computed = expected(policy, CONFIG, lengths, item_bytes=4, max_length=17)[state]
         assert bytes_by_kind(tensors_since(before), CONFIG, lengths=(17,), built=built) == computed
 
     check([], "held")
@@ -282,7 +281,7 @@ def test_masks_of_the_disputes_own_size() -> None:
     def masks(name: str, lengths: list[int]) -> int:
         policy = variants.get(name).memory
         assert policy is not None
-        return expected(policy, config, lengths, item_bytes=4, max_length=4097).held["mask"]
+        return expected(policy, config, lengths, item_bytes=4, max_length=4097)["held"]["mask"]
 
     mib = 1 << 20
     assert [masks(name, [4096]) / mib for name in ("team006_before", "team006_after", "team005_hybrid", "candle")] == [

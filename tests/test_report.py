@@ -242,7 +242,7 @@ def test_a_report_says_how_many_verdicts_may_be_wrong(run: RunFolder) -> None:
     together = sum(verdict["together"] for verdict in given)
     text = " ".join(run_notes(verdicts, manifest))
     assert f"wrong with at most 1 % probability: of these {len(given)}, {len(given) / 100:.2g} on average" in text
-    assert 0 < together and f"Those marked * ({together}) also hold together" in text
+    assert together > 0 and f"Those marked * ({together}) also hold together" in text
 
 
 # -- the README --------------------------------------------------------------------------------------------------------

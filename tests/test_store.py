@@ -22,8 +22,7 @@ from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store import journal
 from llama_workbench.harness.store.errors import RunError, RunWarning
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.listing import describe, list_runs
+from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
 from llama_workbench.harness.store.parquet import SCHEMA
 from llama_workbench.harness.store.schema import FORMAT
 
@@ -185,7 +184,7 @@ def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
         """
         import sys
         from tests.test_store import a_round
-        from llama_workbench.harness.store.folder import RunFolder
+        from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
         run = RunFolder.create(sys.argv[1])
         for number in range(10**9):
             run.append_round(a_round(number))
@@ -214,7 +213,7 @@ FILL = """
 import json, sys
 from tests.test_store import a_round
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
 run = RunFolder(sys.argv[1])
 said = {}
 run.write_json("run.json", {"format": 1, "small": True})
@@ -381,17 +380,17 @@ def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
         (b'{"format": 2}', "format 2, and this workbench reads format 1"),
         (b'{"format": true}', "format True"),
         (b"{}", "format None"),
-        (b'{"format": 1, "experiments": {}}', ': "experiments" is an empty object, expected a list'),
-        (b'{"format": 1, "excluded": 0}', ': "excluded" is 0, expected a list'),
+        (b'{"format": 1, "experiments": {}}', r": experiments = \{\}, expected a valid list"),
+        (b'{"format": 1, "excluded": 0}', ": excluded = 0, expected a valid list"),
         (
             b'{"format": 1, "experiments": [{"workload": "w"}]}',
-            '"experiments", entry 0, "workload" is "w", expected an ob',
+            r"experiments\[0\]\.workload = 'w', expected an object",
         ),
         (
             b'{"format": 1, "experiments": [{"workload": {}, "variants": []}]}',
-            '"experiments", entry 0, "workload" has no "name"',
+            r"experiments\[0\]\.workload\.name is missing",
         ),
-        (b'{"format": 1, "experiments": [], "environment": 3}', '"environment" is 3, expected an object'),
+        (b'{"format": 1, "experiments": [], "environment": 3}', "environment = 3, expected an object"),
     ],
 )
 def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None:
@@ -418,11 +417,11 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "message"),
     [
-        ("{}", "it is an empty object, expected a list"),
-        ("[3]", "entry 0 is 3, expected an object"),
-        ('[{"claim": "c"}]', 'entry 0 has no "who"'),
-        (json.dumps([a_verdict(), a_verdict(rounds="many")]), 'entry 1, "effects", entry 0, "rounds" is "many", exp'),
-        (json.dumps([a_verdict(low="0.9")]), 'entry 0, "effects", entry 0, "low" is "0.9", expected a number'),
+        ("{}", r"it = \{\}, expected a valid list"),
+        ("[3]", r"\[0\] = 3, expected an object"),
+        ('[{"claim": "c"}]', r"\[0\]\.who is missing"),
+        (json.dumps([a_verdict(), a_verdict(rounds="many")]), r"\[1\]\.effects\[0\]\.rounds = 'many', exp"),
+        (json.dumps([a_verdict(low="0.9")]), r"\[0\]\.effects\[0\]\.low = '0.9', expected a valid number"),
         (json.dumps([a_verdict(low=10**400)]), "line 1: 1000.* stands there, expected a finite number"),
         (json.dumps([a_verdict()]).replace("0.9", "1e999"), "line 1: 1e999 stands there, expected a finite number"),
         (json.dumps([a_verdict(high=float("nan"))]), "line 1: NaN stands there, expected a finite number"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from llama_workbench import ROOT
-from llama_workbench.datasets.tokenizer import TokenizerError, prompt_ids, text, train
+from llama_workbench.datasets.tokenizer import Prompts, TokenizerError, text, text_ids, train
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +100,21 @@ def test_importing_it_does_not_import_torch() -> None:
 # --- prompts ---
 
 
+def prompt_ids(
+    checkpoint: Path, *, count: int, length: int, seed: int, vocab_size: int, cache: Path
+) -> list[list[int]]:
+    ids = text_ids(checkpoint, vocab_size=vocab_size, cache=cache)
+    return Prompts(ids, batch=count, draw=str(seed)).tokens(0, length).tolist()
+
+
 def test_prompts_are_pieces_of_the_text(folder: Path, cache: Path) -> None:
     prompts = prompt_ids(folder, count=20, length=100, seed=0, vocab_size=512, cache=cache)
     assert [len(prompt) for prompt in prompts] == [100] * 20
     assert all(type(word) is int and 0 <= word < 512 for prompt in prompts for word in prompt)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     whole = "".join(text())
-    for prompt in prompts:
-        assert tokenizer.decode(prompt[4:-4]).strip("\N{REPLACEMENT CHARACTER}") in whole  # a cut may split a letter
+    for prompt in prompts:  # its first words are drawn one by one
+        assert tokenizer.decode(prompt[8:-4]).strip("\N{REPLACEMENT CHARACTER}") in whole  # a cut may split a letter
     assert len({tuple(prompt) for prompt in prompts}) == 20
 
 
@@ -123,7 +130,7 @@ def test_a_prompt_longer_than_the_text_goes_on_at_its_start(folder: Path, cache:
     (prompt,) = prompt_ids(folder, count=1, length=500_000, seed=0, vocab_size=512, cache=cache)
     period = len(np.load(next((cache / "tokenised").glob("*.npy"))))
     assert period < 400_000
-    assert prompt[: 500_000 - period] == prompt[period:]
+    assert prompt[4 : 500_000 - period] == prompt[4 + period :]
 
 
 def test_tokenised_text_is_kept_and_made_anew_when_damaged(folder: Path, tmp_path: Path) -> None:

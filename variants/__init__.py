@@ -10,9 +10,8 @@ import difflib
 
 from . import compiling
 from .config import LlamaConfig, RopeScaling
-from .engines import Engine
 from .outside import installed
-from .presets import Build, Model, Variant, grid_cells, presets
+from .presets import Build, Engine, Model, Variant, grid_cells, presets
 
 __all__ = [
     "Build", "Engine", "LlamaConfig", "Model", "RopeScaling", "UnknownVariant", "Variant", "get", "grid_cells",

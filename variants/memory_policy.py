@@ -6,7 +6,7 @@ where it does not, one of the two is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .config import LlamaConfig
@@ -36,14 +36,6 @@ class Policy:
     counters: bool = False
 
 
-@dataclass(frozen=True)
-class ExpectedMemory:
-    """Bytes by kind: `held` after the last call, `kept` after a `reset` that follows it."""
-
-    held: Mapping[str, int]
-    kept: Mapping[str, int]
-
-
 def policy_of(settings: Settings) -> Policy:
     """What the settings of one of our variants decide."""
     per_model = settings.mask == "per_layer" and settings.cache == "unified"  # one Cache is one dict, whoever asks it
@@ -56,9 +48,9 @@ def policy_of(settings: Settings) -> Policy:
     )
 
 
-def doublings(longest: int, most: int = MOST_LENGTHS) -> list[int]:
-    """How many lengths are served at each step: 1, 2, 4, ... up to `most`, and no more than there are lengths."""
-    return [1 << power for power in range(min(longest, most).bit_length())]
+def doublings(longest: int) -> list[int]:
+    """How many lengths are served at each step: 1, 2, 4, ... up to `MOST_LENGTHS` and the number of lengths."""
+    return [1 << power for power in range(min(longest, MOST_LENGTHS).bit_length())]
 
 
 def served_lengths(longest: int, count: int) -> list[int]:
@@ -92,10 +84,10 @@ def expected(
     batch: int = 1,
     context: int = 0,
     chunk: int | None = None,
-) -> ExpectedMemory:
-    """What is held after a sequence of each of `lengths` was served, in that order, each from `reset` on; without
-    lengths what `build` makes. `context` and `chunk` as in `forwards`; `item_bytes` is the size of one weight,
-    `max_length` what the model was built for."""
+) -> dict[str, dict[str, int]]:
+    """Bytes by kind that are "held" after a sequence of each of `lengths` was served, in that order, each from `reset`
+    on, and "kept" after a `reset` that follows; without lengths what `build` makes. `context` and `chunk` as in
+    `forwards`; `item_bytes` is the size of one weight, `max_length` what the model was built for."""
     calls = [call for length in lengths for call in forwards(length, context=context, chunk=chunk)]
     positions = calls[-1][1] if policy.kv == "cat" and calls else max_length if calls else 0
     # Buffers are made at the first call, when the batch size is known.
@@ -107,7 +99,7 @@ def expected(
         "repacked": _repacked_bytes(policy, config, item_bytes),
         "other": 8 * config.num_hidden_layers if policy.counters and calls else 0,
     }
-    return ExpectedMemory({"kv": kv, **shared}, {"kv": 0 if policy.kv == "cat" else kv, **shared})
+    return {"held": {"kv": kv, **shared}, "kept": {"kv": 0 if policy.kv == "cat" else kv, **shared}}
 
 
 def _mask_bytes(

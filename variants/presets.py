@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from . import engines
 from .config import LlamaConfig
-from .engines import Engine
 from .memory_policy import Policy, policy_of
 from .settings import Cache, Layout, Mask, Ops, Settings
 
@@ -34,6 +33,27 @@ class Build(Protocol):
     """How a variant is built: weights carry Hugging Face names and may be repacked once, here."""
 
     def __call__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model: ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What the workbench must know of an engine before it builds a model with it.
+
+    `modules` maps each module that must be there to the distribution that brings it. `outputs` is what `forward`
+    gives: logits, or their log-softmax. An engine of the second kind also has `generate(tokens [1, T], count)`, which
+    gives tokens, and that is what is timed (see `mistral_rs`). `cannot` maps what the engine cannot do ("batch",
+    "chunks") to the reason: the gates leave those cases out and say so. `loads_once`: a model is kept, not built anew.
+    """
+
+    modules: Mapping[str, str]
+    outputs: Literal["logits", "log-probabilities"] = "logits"
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    loads_once: bool = False
+
+    def missing(self) -> str | None:
+        """What to install, in one line; None where all is there."""
+        gone = [distribution for module, distribution in self.modules.items() if find_spec(module) is None]
+        return f"not installed: pip install {' '.join(gone)}" if gone else None
 
 
 @dataclass(frozen=True)
@@ -171,20 +191,28 @@ _OTHERS = (
 )  # fmt: skip
 
 _FRESH = {"fresh_masks": True}
+CANDLE = Engine({"candle": "candle-nn"})
+MISTRAL_RS = Engine(
+    {"mistralrs": "mistralrs"},
+    outputs="log-probabilities",
+    cannot={"batch": "a request is one sequence", "chunks": "a request starts from the first token"},
+    loads_once=True,  # each load leaves some ten MiB behind
+)
+LLAMA_CPP = Engine({"llama_cpp": "llama-cpp-python", "gguf": "gguf"})
 # Other people's engines on the same checkpoint: context for the numbers, not evidence on architecture.
 _ENGINES = (
     Variant("candle_engine", _Lazy(".engines.candle"),
             "Candle's Llama on Candle's own kernels, called from Python", f"the candle-nn wheel; {_CANDLE_RS}",
-            engine=engines.CANDLE, component=_Lazy(".engines.candle_components")),
+            engine=CANDLE, component=_Lazy(".engines.candle_components")),
     Variant("candle_engine_fresh", _Lazy(".engines.candle", _FRESH),
             "the same with a mask made by each layer at each call, as the worker did before",
             f"the candle-nn wheel; {_WORKER}",
-            engine=engines.CANDLE, component=_Lazy(".engines.candle_components", _FRESH)),
+            engine=CANDLE, component=_Lazy(".engines.candle_components", _FRESH)),
     Variant("mistralrs", _Lazy(".engines.mistral_rs"),
             "mistral.rs: requests for tokens to an engine with threads of its own", "the mistralrs wheel",
-            engine=engines.MISTRAL_RS),
+            engine=MISTRAL_RS),
     Variant("llama_cpp", _Lazy(".engines.llama_cpp"), "llama.cpp in float32, through its C interface",
-            "llama-cpp-python", engine=engines.LLAMA_CPP),
+            "llama-cpp-python", engine=LLAMA_CPP),
 )  # fmt: skip
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llama_workbench.harness.store.files import DATA_FILES, JOURNAL, MANIFEST, SAMPLES, STANDINGS, VERDICTS
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.listing import RunSummary, describe, run_folders
+from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
 
 BASELINES = "baselines/"
 """What the names of saved runs begin with."""

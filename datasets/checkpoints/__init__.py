@@ -19,12 +19,11 @@ from ..gguf import files as gguf_files
 from ..gguf.metadata import is_gguf
 from ..tokenizer import tokenizer_json
 from . import huggingface
-from .common import CONFIG, check_finite, is_finite
-from .huggingface import AGAIN, COPY, read_json
+from .huggingface import AGAIN, CONFIG, COPY, check_finite, is_finite, read_json
 from .synthetic import synthesize
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "Facts", "check", "described", "facts", "load", "synthesize", "write_gguf",
+    "Checkpoint", "CheckpointError", "check", "described", "load", "synthesize", "write_gguf",
 ]  # fmt: skip
 
 
@@ -44,18 +43,6 @@ class Checkpoint:
     digest: str
     parameters: int
     synthetic: bool
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What was read from a checkpoint's files, for the user to check: a wrong number there is still a possible one.
-
-    `dtypes` are those of the weights in the files, most bytes first; `tokenizer` is its kind under its format's name.
-    """
-
-    config: LlamaConfig
-    dtypes: tuple[str, ...]
-    tokenizer: str
 
 
 def load(
@@ -90,15 +77,6 @@ def load(
     )
 
 
-def facts(source: Path | str, *, cache: Path | None = None) -> Facts:
-    """What a usable checkpoint says of itself; checks what `load` checks, without loading, and raises as it does."""
-    files = _checked(source, cache)
-    total: Counter[str] = Counter()
-    for dtype, size_bytes in files.sizes():
-        total[dtype] += size_bytes
-    return Facts(files.config, tuple(dtype for dtype, _ in total.most_common()), files.tokenizer)
-
-
 def check(source: Path | str, *, cache: Path | None = None) -> LlamaConfig:
     """Everything that `load` checks, without loading: the shape of a usable checkpoint, or a `CheckpointError`."""
     return _checked(source, cache).config
@@ -123,17 +101,21 @@ def _converted(tensor: Tensor, dtype: torch.dtype, device: torch.device, path: P
     return converted
 
 
-def described(facts: Facts) -> str:
-    """A checkpoint's facts in one line."""
-    config = facts.config
+def described(source: Path | str, *, cache: Path | None = None) -> tuple[LlamaConfig, str]:
+    """The shape of a usable checkpoint, and what was read from its files in one line, for the user to check: a wrong
+    number there is still a possible one. Types of weights come with most bytes first. Checks and raises as `check`."""
+    files = _checked(source, cache)
+    config, total = files.config, Counter[str]()
+    for dtype, size_bytes in files.sizes():
+        total[dtype] += size_bytes
     scaling = "" if config.rope_scaling is None else f" (llama3 scaling by {config.rope_scaling.factor:g})"
     tied = ", tied head" if config.tie_word_embeddings else ""
-    return (
+    return config, (
         f"{config.num_hidden_layers} layers, width {config.hidden_size} (feed-forward {config.intermediate_size}), "
         f"{config.num_attention_heads} heads of {config.head_dim}, {config.num_key_value_heads} KV heads, "
         f"context {config.max_position_embeddings}, epsilon {config.rms_norm_eps:g}, "
         f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}, "
-        f"{' and '.join(facts.dtypes)}, tokenizer {facts.tokenizer}"
+        f"{' and '.join(dtype for dtype, _ in total.most_common())}, tokenizer {files.tokenizer}"
     )
 
 

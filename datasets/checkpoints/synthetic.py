@@ -20,7 +20,7 @@ from llama_workbench.variants.config import LlamaConfig, config_json
 
 from .. import tokenizer
 from ..geometries import Geometry, stored_shapes
-from .common import CONFIG, DTYPES, SINGLE, SYNTHETIC
+from .huggingface import CONFIG, DTYPES, SINGLE, SYNTHETIC
 
 RECIPE = 1
 """Counts up when the synthetic weights of the same seed change, so that older folders in a cache are not taken."""

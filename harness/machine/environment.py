@@ -93,7 +93,7 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         if not a.get(key) or a.get(key) != b.get(key)
     ]
     flags_a, flags_b = set(a.get("cpu_flags") or ()), set(b.get("cpu_flags") or ())
-    if not flags_a or not flags_b:
+    if not (flags_a and flags_b):
         reasons.append("CPU flags: unknown")
     elif flags_a != flags_b:
         reasons.append(f"CPU flags: {_some(flags_a - flags_b)} against {_some(flags_b - flags_a)}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from types import FrameType, TracebackType
-from typing import Any
+from contextlib import ExitStack
+from types import FrameType
+from typing import Self
 
 
-class Interrupts:
+class Interrupts(ExitStack):
     """Within it, SIGINT and SIGTERM raise KeyboardInterrupt, except while one is on its way out.
 
     Processes are being ended then, and files put in order; that is quick, and a second exception in the middle of it
@@ -18,22 +19,17 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.name = ""
         self.again = False
-        self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # nobody else may say what a signal does
             for number in (signal.SIGINT, signal.SIGTERM):
-                before = signal.getsignal(number)
-                if before not in (signal.SIG_IGN, None):
-                    self._before[number] = before
+                if (before := signal.getsignal(number)) not in (signal.SIG_IGN, None):
+                    self.callback(signal.signal, number, before)
                     signal.signal(number, self._heard)
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if _on_its_way():

@@ -24,17 +24,12 @@ class RunError(Exception):
 
     @property
     def brief(self) -> str:
-        """The file and the problem, for lists of many runs."""
-        return f"{self.path.name}: {self.problem}"
+        """The file and the problem, for lists of many runs; of a changed file the fix too."""
+        return f"{self.path.name}: {self.problem}" + f". {self.fix}" * isinstance(self, ChangedFile)
 
 
 class ChangedFile(RunError):
     """A file of a finished run is not what the run wrote, by the checksums in its run.json."""
-
-    @property
-    def brief(self) -> str:
-        """With the fix: nothing else can be known of such a file."""
-        return f"{self.path.name}: {self.problem}. {self.fix}"
 
 
 class RunWarning(UserWarning):

@@ -1,24 +1,30 @@
 """The files of a run folder as bytes and JSON: replaced whole, and read with a check against their checksums.
 
-When a run has ended, `seal` puts the SHA-256 of each file into run.json (see `sums`). From then on a file that is not
-what the run wrote raises `ChangedFile`. Runs from before there were checksums have none and are read without.
+When a run has ended, `seal` puts the SHA-256 of each file into run.json. From then on a file that is not what the run
+wrote raises `ChangedFile`. Runs from before there were checksums have none and are read without.
+
+run.json ends with `"checksums"`: the SHA-256 of each data file by its name in the folder, and under its own name that
+of all before `"checksums"` and of the other entries. Near its beginning it says `"sealed": true`, so that a run whose
+checksums are gone is not taken for one from before there were any.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from . import forms, pass_schema, schema, sums
+from . import forms, pass_schema, schema
 from .errors import RESTORE, ChangedFile, RunError, as_run_error
 
 MANIFEST = "run.json"
@@ -61,6 +67,9 @@ JUDGED = (MANIFEST, CLAIMS, SAMPLES, JOURNAL, PHASES, LOADING, ROOFLINE, FINDING
 _JUDGED_ANEW = (VERDICTS, STANDINGS)
 _CHANGED = "its content is not what the run wrote"
 
+_MARK = b'\n "checksums": {'  # one space: only a key of the outermost object is so far to the left
+_TRACE = re.compile(rb'"sealed"\s*:\s*true|"checksums"\s*:\s*\{\s*"run\.json"')
+
 
 @dataclass(frozen=True)
 class RunFiles:
@@ -83,7 +92,9 @@ class RunFiles:
 
     def seal(self, manifest: Mapping[str, Any]) -> None:
         """Write run.json with the checksums of all data files as they lie here: the run has ended."""
-        content = sums.sealed(forms.plain(manifest), self._sums_of(self._data_files()), MANIFEST)
+        rest = {key: value for key, value in manifest.items() if key not in ("checksums", "sealed")}
+        text = json.dumps(forms.plain({"sealed": True, **rest}), indent=1, ensure_ascii=False, allow_nan=False)
+        content = _joined(f"{text.removesuffix('}').rstrip()},".encode(), self._sums_of(self._data_files()))
         self._replace(MANIFEST, lambda temporary: temporary.write_bytes(content))
 
     def renew(self, *names: str) -> None:
@@ -91,9 +102,11 @@ class RunFiles:
 
         Where a kill comes between the two, the reader of the file says how to write it anew.
         """
-        content = sums.renewed(self._bytes(MANIFEST), self._sums_of(names), MANIFEST)
-        if content is not None:
-            self._replace(MANIFEST, lambda temporary: temporary.write_bytes(content))
+        content = self._bytes(MANIFEST)
+        known = _read_sums(content)
+        if known is not None and known.intact:
+            fresh = _joined(content.rpartition(_MARK)[0], {**known.files, **self._sums_of(names)})
+            self._replace(MANIFEST, lambda temporary: temporary.write_bytes(fresh))
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
         path = self.path / name
@@ -116,7 +129,7 @@ class RunFiles:
         try:
             value = forms.parse(content)
             if name == MANIFEST:
-                self._check_manifest(content, value)
+                self._check_manifest(value)
             forms.check(FORMS[name], value, forms.SHOWN)
         except forms.Fault as fault:
             raise RunError(self.path / name, str(fault), _fix_of(self.path, name)) from fault
@@ -125,9 +138,8 @@ class RunFiles:
     def has(self, name: str) -> bool:
         """Whether there is such a file. Raises ChangedFile where the run wrote one and it is gone, or the reverse."""
         there = (self.path / name).exists()
-        known = self._sums()
-        if known is not None and known.intact:
-            self._check_difference(known, name, known.files.get(name), there)
+        if known := self._sums():
+            self._check(known, name, known.files.get(name), there)
         return there
 
     def source(self, name: str) -> Path | pa.BufferReader:
@@ -165,16 +177,22 @@ class RunFiles:
 
         Raises RunError where a file cannot be read at all.
         """
-        known = self._sums()
+        try:
+            known = self._sums()
+        except ChangedFile as error:
+            return [error]
         if known is None:
             return []
-        if not known.intact:
-            return [self._changed_manifest()]
         # Of a file that run.json does not list only the name is reported: it need not be read.
         names = [name for name in dict.fromkeys([*known.files, *self._data_files(), JOURNAL]) if name not in besides]
         now = self._sums_of(name for name in names if name in known.files)
-        compared = (self._difference(known, name, now.get(name), (self.path / name).is_file()) for name in names)
-        return [difference for difference in compared if difference]
+        changed = []
+        for name in names:
+            try:
+                self._check(known, name, now.get(name), (self.path / name).is_file())
+            except ChangedFile as error:
+                changed.append(error)
+        return changed
 
     def _data_files(self) -> list[str]:
         """The names of all data files that a run may leave here."""
@@ -182,8 +200,14 @@ class RunFiles:
         return [*DATA_FILES, *sorted(stacks)]
 
     def _sums_of(self, names: Iterable[str]) -> dict[str, str]:
+        """SHA-256 of each of these files that is there."""
+        digests = {}
         with as_run_error(self.path):
-            return sums.of_files(self.path, names)
+            for name in names:
+                if (path := self.path / name).is_file():
+                    with path.open("rb") as handle:
+                        digests[name] = hashlib.file_digest(handle, "sha256").hexdigest()
+        return digests
 
     def _bytes(self, name: str) -> bytes:
         path = self.path / name
@@ -194,24 +218,23 @@ class RunFiles:
         fix = "Is this the folder of a run? List the runs there are: workbench runs"
         raise RunError(path, "missing", f"Judge the run: workbench judge {self.path}" if name == VERDICTS else fix)
 
-    def _sums(self) -> sums.Sums | None:
-        """The checksums in run.json; None where there are none."""
-        return sums.read(self._bytes(MANIFEST), MANIFEST) if (self.path / MANIFEST).exists() else None
+    def _sums(self) -> _Sums | None:
+        """The checksums in run.json; None where there are none. Raises ChangedFile where it is not what was sealed."""
+        if not (self.path / MANIFEST).exists():
+            return None
+        known = _read_sums(self._bytes(MANIFEST))
+        if known is not None and not known.intact:
+            raise ChangedFile(self.path / MANIFEST, _CHANGED, RESTORE)
+        return known
 
     def _check_sum(self, name: str, content: bytes) -> None:
         """Raise ChangedFile where this is not the content that run.json says of a file."""
-        known = self._sums()
-        if known is None:
-            return
-        if not known.intact:
-            raise self._changed_manifest()
-        self._check_difference(known, name, sums.of(content), there=True)
+        if known := self._sums():
+            self._check(known, name, _sha256(content), there=True)
 
-    def _check_manifest(self, content: bytes, manifest: Any) -> None:
+    def _check_manifest(self, manifest: Any) -> None:
         """Raise RunError where run.json is not what was sealed, or of another format."""
-        known = sums.read(content, MANIFEST)
-        if known is not None and not known.intact:
-            raise self._changed_manifest()
+        self._sums()
         if not isinstance(manifest, dict):
             raise RunError(self.path / MANIFEST, "not an object", RESTORE)
         version = manifest.get("format")
@@ -220,26 +243,14 @@ class RunFiles:
             problem = f"format {reprlib.repr(version)}, and this workbench reads format {schema.FORMAT}"
             raise RunError(self.path / MANIFEST, problem, fix)
 
-    def _changed_manifest(self) -> ChangedFile:
-        return ChangedFile(self.path / MANIFEST, _CHANGED, RESTORE)
-
-    def _check_difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> None:
-        if difference := self._difference(known, name, now, there):
-            raise difference
-
-    def _difference(self, known: sums.Sums, name: str, now: str | None, there: bool) -> ChangedFile | None:
-        """How a file differs from what the run wrote, by its checksum `now`; None where it does not."""
+    def _check(self, known: _Sums, name: str, now: str | None, there: bool) -> None:
+        """Raise ChangedFile where a file, by its checksum `now`, is not what the run wrote."""
         fix = _fix_of(self.path, name)
-        if name not in known.files:
-            if not there:
-                return None
-            problem = f"the run did not write it ({MANIFEST} does not list it)"
+        if name in known.files and not (there and now == known.files[name]):
+            raise ChangedFile(self.path / name, _CHANGED if there else "missing, and the run wrote it", fix)
+        if name not in known.files and there:
             fix = fix if name in _JUDGED_ANEW else "Move it out of the folder, or measure again."
-        elif now == known.files[name] and there:
-            return None
-        else:
-            problem = _CHANGED if there else "missing, and the run wrote it"
-        return ChangedFile(self.path / name, problem, fix)
+            raise ChangedFile(self.path / name, f"the run did not write it ({MANIFEST} does not list it)", fix)
 
 
 def no_such_folder(path: Path) -> RunError:
@@ -250,3 +261,60 @@ def no_such_folder(path: Path) -> RunError:
 def _fix_of(folder: Path, name: str) -> str:
     """What to do about a file whose content cannot be used."""
     return f"Judge the run again: workbench judge {folder}" if name in _JUDGED_ANEW else RESTORE
+
+
+# -- checksums ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What run.json says of the files beside it.
+
+    own: SHA-256 of all before its checksums. intact: whether run.json is as it was sealed.
+    """
+
+    own: str
+    files: Mapping[str, str]
+    intact: bool
+
+
+def _joined(body: bytes, files: Mapping[str, str]) -> bytes:
+    """The bytes of run.json: all before its checksums, and these checksums."""
+    others = {file: files[file] for file in sorted(files) if file != MANIFEST}
+    lines = ",\n".join(map(_line, [MANIFEST, *others], [_of_all(body, others), *others.values()]))
+    return body + _MARK + f"\n{lines}\n }}\n}}\n".encode()
+
+
+def _line(file: str, digest: str) -> str:
+    return f"  {json.dumps(file)}: {json.dumps(digest)}"
+
+
+def _of_all(body: bytes, others: Mapping[str, str]) -> str:
+    """What run.json has under its own name."""
+    return _sha256(body + "\n".join(map(_line, others.keys(), others.values())).encode())
+
+
+def _read_sums(content: bytes) -> _Sums | None:
+    """The checksums in the bytes of run.json; None for a run from before there were any."""
+    body, mark, rest = content.rpartition(_MARK)
+    if not mark:
+        return _Sums(_sha256(content), {}, intact=False) if _TRACE.search(content) else None
+    try:
+        files = json.loads(b"{" + rest.strip().removesuffix(b"}"))
+    except (ValueError, RecursionError):
+        files = None
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        return _Sums(_sha256(body), {}, intact=False)
+    listed = {file: digest for file, digest in files.items() if file != MANIFEST}
+    intact = files.get(MANIFEST) == _of_all(body, listed) and all(map(_inside, files))
+    return _Sums(_sha256(body), listed, intact)
+
+
+def _inside(file: str) -> bool:
+    path = PurePosixPath(file)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def _sha256(content: bytes) -> str:
+    """SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import secrets
 import warnings
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,11 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from ..machine.environment import one_line
 from ..machine.locks import LOCK, Lock, Taken
 from ..spec.sample import Round
 from . import journal, parquet
-from .errors import RunError, RunWarning, fix_for
+from .errors import RunError, RunWarning, as_run_error, fix_for
 from .files import CLAIMS, JOURNAL, MANIFEST, PHASES, SAMPLES, VERDICTS, RunFiles, no_such_folder
 from .schema import FORMAT
 
@@ -122,11 +125,6 @@ class RunFolder(RunFiles):
             warnings.simplefilter("ignore", RunWarning)  # the reader of the samples themselves is warned
             return dict(Counter(str(row["workload"]) for row in self._distinct(journal.ROUND)))
 
-    def check_samples(self) -> None:
-        """Raise RunError where the samples cannot be opened. Cheap: reads no rows of a Parquet file."""
-        if not self.has(JOURNAL) and self.has(SAMPLES):
-            parquet.open_parquet(self.path / SAMPLES).close()
-
     def _distinct(self, names: list[str]) -> list[dict[str, Any]]:
         """The different rows of these columns of the samples; of a finished run only these columns are read."""
         if self.has(JOURNAL) or not self.has(SAMPLES):
@@ -183,3 +181,105 @@ def _free_name(folder: Path) -> Path:
     whole = folder.resolve()
     names = (whole.with_name(f"{whole.name}.earlier-{number}") for number in itertools.count(1))
     return next(path for path in names if not path.exists())
+
+
+# -- lists of runs -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a folder is, for a list of runs. `problem` is None where it can be read as a run.
+
+    verdicts: number of verdicts by word. claims: (claim, part, verdict); a part without a name is "", and an "ad-hoc"
+    comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the workbench
+    that measured. noise: what its controls showed, in one line.
+    """
+
+    path: Path
+    id: str
+    status: str
+    mode: str = ""
+    started: str = ""
+    workloads: tuple[str, ...] = ()
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    problem: str | None = None
+    claims: tuple[tuple[str, str, str], ...] = ()
+    machine: str = ""
+    commit: str = ""
+    noise: str = ""
+
+
+def list_runs(folder: Path | str) -> list[RunFolder]:
+    """Every folder inside `folder`, newest run first (by the manifest's start, else by the folder's own time).
+
+    Damaged and foreign folders are in the list too: `describe` says what is wrong with each. A missing `folder` has
+    no runs.
+    """
+    return sorted(run_folders(folder), key=lambda run: (_started(run), run.path.name), reverse=True)
+
+
+def run_folders(folder: Path | str) -> list[RunFolder]:
+    """The same in no order, and without reading any of them."""
+    root = Path(folder)
+    if not root.is_dir():
+        return []
+    with as_run_error(root), os.scandir(root) as entries:
+        return [RunFolder(root / each.name) for each in entries if not each.name.startswith(".") and each.is_dir()]
+
+
+def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
+    """What a folder is. Never raises for what lies in it: damage and foreign files go into `problem`.
+
+    Checked are the files that the summary is made of; with `whole` every file that has a checksum, by reading it.
+    """
+    name = run.path.name
+    try:
+        if not run.looks_like_a_run():
+            return RunSummary(run.path, name, "not a run", problem="no run.json and no samples")
+        summary = _of_manifest(run, run.read_manifest())
+    except OSError as error:
+        return RunSummary(run.path, name, "not a run", problem=f"cannot be read ({error.strerror})")
+    except RunError as error:
+        return RunSummary(run.path, name, "damaged", problem=error.brief)
+    problem = ""
+    try:
+        if run.has(VERDICTS):
+            verdicts = run.records(VERDICTS)
+            claims = tuple((str(each["claim"]), _part_text(each), str(each["verdict"])) for each in verdicts)
+            summary = replace(summary, claims=claims, verdicts=Counter(verdict for _, _, verdict in claims))
+        changed = run.changed() if whole else []
+        problem = "; ".join(error.brief for error in changed)
+        if not run.has(JOURNAL) and run.has(SAMPLES):
+            parquet.open_parquet(run.path / SAMPLES).close()  # cheap: reads no rows
+    except RunError as error:
+        problem = problem or error.brief
+    return replace(summary, status="damaged", problem=problem) if problem else summary
+
+
+def _of_manifest(run: RunFolder, manifest: Mapping[str, Any]) -> RunSummary:
+    environment = manifest.get("environment") or {}
+    commit = environment.get("commit") or {}
+    return RunSummary(
+        path=run.path,
+        id=str(manifest.get("id", run.path.name)),
+        status=str(manifest.get("status", "?")),
+        mode=str(manifest.get("mode", "")),
+        started=str(manifest.get("started") or ""),
+        workloads=tuple(str(item["workload"].get("name", "?")) for item in manifest.get("experiments", [])),
+        machine=one_line(environment) if environment else "",
+        commit=f"{commit.get('id') or ''}"[:10] + " with changes" * bool(commit.get("dirty")),
+        noise=str((manifest.get("noise") or {}).get("line") or ""),
+    )
+
+
+def _started(run: RunFolder) -> float:
+    try:
+        return datetime.fromisoformat(run.read_manifest()["started"]).timestamp()
+    except (RunError, KeyError, TypeError, ValueError):
+        return run.path.stat().st_mtime
+
+
+def _part_text(verdict: Mapping[str, Any]) -> str:
+    """The part of a claim; of an ad-hoc comparison, all of which have one name, its title."""
+    title = verdict.get("title") if verdict["claim"] == "ad-hoc" else None
+    return str(verdict.get("part") or title or "")

@@ -1,4 +1,4 @@
-"""The parts of schema.py: kinds of numbers; values as JSON; and one line in words for a value that is in another form.
+"""The parts of schema.py: kinds of numbers; values as JSON; and the check that a value is in a form.
 
 Also the parser of all JSON in a run folder, which refuses every number that arithmetic would fail on.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -15,6 +15,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError, WrapValidator
 from pydantic_core import PydanticUseDefault
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
+
+from llama_workbench.datasets.geometries import mistakes
 
 
 class Shape(BaseModel):
@@ -126,26 +128,6 @@ def once(*names: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-_EXPECTED = {
-    "string_type": "text",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "dataclass_type"), "an object"),
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "at most {le:g}",
-    "literal_error": "{expected}",
-    "too_short": "{min_length} or more entries",
-}
-"""By pydantic's name of an error, with the values that pydantic gives for it."""
-
-
 class Fault(ValueError):
     """A value is not in the form that is asked for: its place, the value and what was expected, in one line."""
 
@@ -155,7 +137,7 @@ def check(form: TypeAdapter[Any], value: Any, context: str = "") -> None:
     try:
         form.validate_python(value, context=context)
     except ValidationError as error:
-        raise Fault(_problem(error.errors(include_url=False)[0])) from error
+        raise Fault(mistakes(error)[0]) from error
 
 
 def without_damaged(content: Any, key: str, kind: type) -> Any:
@@ -168,7 +150,7 @@ def without_damaged(content: Any, key: str, kind: type) -> Any:
             check(_form_of(kind), entry)
             sound.append(entry)
         except Fault as fault:
-            damaged.append(f"entry {index} of {shown(key)} is damaged and left out ({fault})")
+            damaged.append(f"entry {index} of {key} is damaged and left out ({fault})")
     return {**content, key: sound, "damaged": damaged}
 
 
@@ -180,35 +162,6 @@ def has_form(form: TypeAdapter[Any]) -> AfterValidator:
         return value
 
     return AfterValidator(checked)
-
-
-def _problem(error: Mapping[str, Any]) -> str:
-    kind, context = str(error["type"]), error.get("ctx") or {}
-    location = [step for step in error["loc"] if step != "[key]"]
-    if kind == "missing":
-        return f"{place(location[:-1])} has no {_step(location[-1])}"
-    if kind == "value_error":  # raised by a check of ours
-        return f"{place(location)}: {context['error']}" if location else str(context["error"])
-    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(error["msg"]).lower()
-    return f"{place(location)} is {shown(error['input'])}, expected {expected}"
-
-
-def place(steps: Sequence[int | str]) -> str:
-    """Where in a file: `entry 3, "effects", entry 0, "low"`."""
-    return ", ".join(map(_step, steps)) or "it"
-
-
-def _step(step: int | str) -> str:
-    return f"entry {step}" if isinstance(step, int) else shown(step)
-
-
-def shown(value: Any) -> str:
-    """A value as JSON, on one line and not long."""
-    if isinstance(value, (dict, list, tuple)):
-        kind = "object" if isinstance(value, dict) else "list"
-        return f"{'a' if kind == 'list' else 'an'} {kind} of {len(value)}" if value else f"an empty {kind}"
-    text = json.dumps(value, default=repr) if not isinstance(value, int) or abs(value) < 10**60 else "a huge number"
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def parse(content: bytes) -> Any:

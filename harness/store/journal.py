@@ -6,6 +6,7 @@ Only a line that was cut off by `kill -9` can be lost.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import warnings
 import zlib
@@ -16,10 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from llama_workbench.datasets.files import short
+
 from ..spec.sample import Round, Sample
 from . import parquet
 from .errors import RunError, RunWarning, as_run_error
-from .forms import shown
 
 ROUND = ["workload", "process", "round"]
 _LINE_KEYS = {*ROUND, "samples", "crc"}
@@ -46,9 +48,11 @@ def append(path: Path, record: Round) -> None:
         as_run_error(path, "cannot append a round ({}); the rounds before it are safe"),
         open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0) as file,
     ):
-        end = _end_of_last_line(file.fileno())
+        end = file.seek(_end_of_last_line(file.fileno()))
         try:
-            _write_at(file.fileno(), content, end)
+            rest = memoryview(content)
+            while rest:  # a write to a nearly full disk may take only a part
+                rest = rest[file.write(rest) :]
         except OSError:
             file.truncate(end)
             raise
@@ -133,24 +137,12 @@ def warn_of_lost_rounds(path: Path, table: pa.Table, counted: Mapping[str, Any])
             )
 
 
-def _write_at(descriptor: int, data: bytes, offset: int) -> None:
-    """Write all of `data` (a write to a nearly full disk may take only a part and say so by its count)."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written
-
-
 def _end_of_last_line(descriptor: int) -> int:
     """Offset just behind the last newline: beyond it lies only a line that a killed run did not finish."""
-    end = os.fstat(descriptor).st_size
-    while end > 0:
-        start = max(0, end - 65536)
-        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
+    if not os.fstat(descriptor).st_size:
+        return 0
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        return content.rfind(b"\n") + 1
 
 
 INTEGER: tuple[type, str] = (int, "a whole number")
@@ -161,7 +153,7 @@ def _problem(record: Any) -> str | None:
     if not isinstance(record, dict):
         return "not an object"
     if unknown := record.keys() - _LINE_KEYS:
-        return f"unknown key {shown(sorted(unknown)[0])}"
+        return f"unknown key {short(sorted(unknown)[0])}"
     kinds = {"workload": (str, "a name"), "process": INTEGER, "round": INTEGER, "samples": (list, "a list")}
     for key, (kind, word) in kinds.items():
         if type(record.get(key)) is not kind:

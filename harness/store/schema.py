@@ -40,7 +40,6 @@ from .forms import (
     has_form,
     null_is,
     says,
-    shown,
     without_damaged,
 )
 
@@ -361,7 +360,7 @@ class Standings:
         for workload, variant in self.subjects:
             result = self.workloads.get(workload)
             if result is None or (result.reference is not None and (workload, variant) not in self.times):
-                raise ValueError(f"there is nothing here about {shown(f'{variant} on {workload}')}")
+                raise ValueError(f"there is nothing here about {variant} on {workload}")
         return self
 
     @cached_property

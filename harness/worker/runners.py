@@ -20,7 +20,7 @@ from llama_workbench.datasets import geometries
 from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
 from llama_workbench.variants import Model, Variant, components, outside
 from llama_workbench.variants.generation import generate
-from llama_workbench.variants.source import with_private_source
+from llama_workbench.variants.outside import with_private_source
 
 from .devices import Cuda
 from .state import Bench, Worker, WorkerError

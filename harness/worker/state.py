@@ -197,9 +197,8 @@ def open_workload(worker: Worker, workload: dict[str, Any], folder: str | None, 
     work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
     longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
     words = checkpoint.config.vocab_size
-    ids = tokenizer.prompt_ids(source, count=work.batch, length=longest, seed=seed, vocab_size=words, cache=cache)
     text = tokenizer.text_ids(source, vocab_size=words, cache=cache)
-    prompt = torch.tensor(ids, dtype=torch.long).to(device)
+    prompt = torch.from_numpy(Prompts(text, batch=work.batch, draw=f"prompts {seed}").tokens(0, longest)).to(device)
     prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
     worker.benches[work.name] = Bench(work, checkpoint, prompt, longest, seed, dtype, prompts=prompts, source=source)
     sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}

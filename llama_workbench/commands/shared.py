@@ -63,7 +63,7 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
 
 def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
     """Print the runs in a folder, newest first. `if_none`: what to say of a `{}` without runs."""
-    from llama_workbench.harness.store.listing import describe, list_runs
+    from llama_workbench.harness.store.folder import describe, list_runs
 
     summaries = [describe(run, whole=True) for run in list_runs(folder)]
     if as_json:

@@ -72,9 +72,9 @@ def _sharded(folder: Path) -> Path:
 
 def _read_folder(path: Path) -> Any:
     cache = path.parent / "kept"
-    found = checkpoints.facts(path.parent, cache=cache)
+    config, told = checkpoints.described(path.parent, cache=cache)
     loaded = checkpoints.load(path.parent, cache=cache)
-    return found, checkpoints.described(found), loaded.digest, _values(loaded)
+    return config, told, loaded.digest, _values(loaded)
 
 
 def _values(loaded: checkpoints.Checkpoint) -> str:
@@ -87,7 +87,7 @@ def _values(loaded: checkpoints.Checkpoint) -> str:
 
 def _read_tokenizer(path: Path) -> Any:
     cache = path.parent / "kept"
-    return tokenizer.prompt_ids(path.parent, count=2, length=9, seed=0, vocab_size=WORDS, cache=cache)
+    return tokenizer.text_ids(path.parent, vocab_size=WORDS, cache=cache).tolist()
 
 
 def in_header(damage: Damage) -> Damage:
@@ -111,9 +111,9 @@ def _gguf(folder: Path) -> Path:
 
 def _read_gguf(path: Path) -> Any:
     cache = path.parent / "kept"
-    found = checkpoints.facts(path, cache=cache)
+    config, told = checkpoints.described(path, cache=cache)
     loaded = checkpoints.load(path, cache=cache)
-    return found, checkpoints.described(found), loaded.digest, _values(loaded), gguf_tokenizer.tokenizer_json(path)
+    return config, told, loaded.digest, _values(loaded), gguf_tokenizer.tokenizer_json(path)
 
 
 def gguf_value(content: bytes, rng: random.Random) -> bytes:

@@ -28,8 +28,7 @@ from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.terminal import verdict_report
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.listing import describe
+from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.schema import Manifest
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs

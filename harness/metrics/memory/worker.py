@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -91,7 +90,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     def step(lengths: list[int], held: dict[str, int], kept: dict[str, int]) -> dict[str, Any]:
         room: dict[str, Any] = {"max_length": bench.max_length, "context": work.context, "chunk": work.chunk}
         policy = entered.memory
-        computed = asdict(expected(policy, checkpoint.config, lengths, **room, **sizes)) if policy else None
+        computed = expected(policy, checkpoint.config, lengths, **room, **sizes) if policy else None
         return {"lengths": lengths, "held": held, "kept": kept, "computed": computed}
 
     with torch.inference_mode():

@@ -29,8 +29,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from llama_workbench import variants
 from llama_workbench.variants import Variant
+from llama_workbench.variants.outside import import_copy, with_private_source
 from llama_workbench.variants.phase_map import LIBRARY_MODEL, MAPS, MAY_RUN, MUST_RUN, OTHER, PHASES, VIEWS
-from llama_workbench.variants.source import import_copy, with_private_source
 
 from ...machine.places import place
 from .marking import CLOCK, COMMENT, MARK, Marker, PhaseError
