@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
-from llama_workbench.harness.store import listing
+from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
@@ -368,7 +368,7 @@ def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: p
         for name in ("one", "two")
     )
     read: list[str] = []
-    describe = listing.describe
+    describe = folders.describe
 
     def counted(run: RunFolder) -> Any:
         read.append(run.path.name)
