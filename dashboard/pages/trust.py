@@ -9,9 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import noise as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import data, gates, noise
+from llama_workbench.dashboard.views import data, forest, gates, noise
 
 CONTROLS_COMMAND = "pytest --benchmark"
 MOST_NAMED = 4
@@ -72,18 +73,18 @@ def show_controls(run: data.Run) -> None:
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     not_drawn = f"Not drawn, too few rounds: {words.markdown(words.listing(unbounded))}." if unbounded else ""
     st.header("Identical code against itself", anchor="controls")
-    drawn = figures.controls_forest(rows, state.colours())
-    blocks.plot(drawn, figures.controls_text(rows), "controls")
+    shown = noise.as_claim(run)
+    blocks.plot(forest_figures.forest(shown, {}, state.colours(), heading=""), forest.in_words(shown, {}), "controls")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
-        "all else. An interval that leaves out 1 means that the control fired. The figure at the right is half the "
-        "width of the wider one: in as many rounds, nobody could have seen a smaller difference there. "
+        "all else. An interval that leaves out 1 means that the control fired. Half its width is the smallest "
+        "difference that anybody could have seen there in as many rounds. "
         f"{not_drawn} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
     )
     table = [
         {
             "workload": one.workload,
-            "control": figures.KINDS.get(one.kind, (one.kind, ""))[0],
+            "control": noise.KINDS.get(one.kind, one.kind),
             "variant": one.variant,
             "ratio": math.exp(one.centre),
             "low": math.exp(one.low),
