@@ -156,7 +156,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
     traces = []
     inks = cycle(reversed(list(colours.verdict.values())))
     for one, ink, symbol, dash in zip(sweeps, inks, cycle(SYMBOLS), cycle(DASHES), strict=False):
-        name = words.label(one.variant, 40)
+        name = words.label(one.row.variant, 40)
         computed = {step.lengths: step.computed[kind] for step in one.steps if kind in step.computed}
         measured = {step.lengths: step.measured[kind] for step in one.steps if kind in step.measured}
         if computed:
@@ -172,7 +172,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
                 name=f"{name}, measured",
                 hovertext=[
                     f"<b>{name}</b><br>{lengths} lengths: {words.size(size)} ({size:,.0f} bytes)<br>"
-                    f"{percent_of(size, one.weights_bytes)}"
+                    f"{percent_of(size, one.row.weights_bytes)}"
                     for lengths, size in measured.items()
                 ],
                 hoverinfo="text",
@@ -199,7 +199,7 @@ def policies_text(sweeps: Sequence[Policy], kind: str) -> str:
             f"{words.size(step.measured[kind])} after {step.lengths}" for step in one.steps if kind in step.measured
         ]
         if held:
-            parts.append(f"{one.variant} {held[0]} and {held[-1]} lengths")
+            parts.append(f"{one.row.variant} {held[0]} and {held[-1]} lengths")
     return f"{HELD[kind]} held: {'; '.join(parts) or 'nothing measured'}."
 
 

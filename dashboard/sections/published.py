@@ -111,7 +111,7 @@ def show_times(opened: state.Opened) -> None:
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
     rows = compared(opened.run, measured, figures)
-    if rows[["our interval", "its interval"]].eq("").all(axis=None):
+    if (rows[["our interval", "its interval"]] == "").all(axis=None):
         blocks.missing("times of the parts that they timed", TIMES_COMMAND)
     wide = st.column_config.TextColumn(width="medium")
     blocks.low_table(
@@ -172,5 +172,6 @@ def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figur
             }
         )
     times = pd.DataFrame(times_ns, columns=["their growth", "our growth", "growth on Candle"])
-    growths = times / times.groupby([workload.rpartition("-t")[0] for workload in published]).shift()
+    parts = pd.Series([workload.rpartition("-t")[0] for workload in published])
+    growths = times / times.groupby(parts).shift()
     return pd.DataFrame(rows).join(growths.map(lambda growth: f"{growth:.2f}×" if growth > 0 else ""))

@@ -1,19 +1,24 @@
-"""Memory of a run: time against memory, and what caching policies hold."""
+"""Memory of a run: time against memory, what caching policies hold, and loading of checkpoints."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from llama_workbench.harness.evidence.evidence import Evidence
+from llama_workbench.harness.metrics.loading.metric import METRICS, LoadEffect, load_effects, load_shares
+from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store import pass_schema
-from llama_workbench.harness.store.files import MEMORY_SWEEP
+from llama_workbench.harness.store.files import LOADING, MEMORY_SWEEP
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import words
 from . import data
-from .samples import Timing, timing
+from .samples import Timing, ratios, timing
 
 AMOUNTS = {
     "peak_transient_bytes": "Peak transient, above the weights",
@@ -110,14 +115,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Policy:
-    """One variant's sweep. `longest` is the longest length; `reason` says why something is missing."""
+    """One variant's sweep."""
 
-    workload: str
-    variant: str
-    weights_bytes: float | None
-    longest: int
+    row: pass_schema.Sweep
     steps: tuple[Step, ...]
-    reason: str
+
+    @property
+    def longest(self) -> int:
+        """The longest length."""
+        return max(self.row.served or [0])
 
 
 def read_policies(run: data.Run) -> list[Policy]:
@@ -136,14 +142,7 @@ def _policy(row: pass_schema.Sweep) -> Policy:
         if count in peaks and row.loaded_bytes is not None:
             measured["resident"] = peaks[count] - row.loaded_bytes
         steps.append(Step(count, measured, _held(step.computed.held if step.computed else {})))
-    return Policy(
-        workload=row.workload,
-        variant=row.variant,
-        weights_bytes=row.weights_bytes or None,
-        longest=max(row.served or [0]),
-        steps=tuple(steps),
-        reason=row.reason or "",
-    )
+    return Policy(row, tuple(steps))
 
 
 def _held(kinds: Mapping[str, int]) -> dict[str, float]:
@@ -154,3 +153,82 @@ def _held(kinds: Mapping[str, int]) -> dict[str, float]:
 def percent_of(size: float | None, weights: float | None) -> str:
     """How much of the weights' bytes."""
     return "–" if size is None or not weights else f"{100 * size / weights:.3g} % of the weights"
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------
+
+LOADING_SHARE = "share of the time to first token"
+
+
+@dataclass(frozen=True)
+class Load:
+    """One loader with a cold or warm page cache. `times`: by "open", "touched" (every byte read too), "first_token"."""
+
+    row: pass_schema.Loading
+    times: Mapping[str, data.Effect]
+    against: Mapping[str, LoadEffect]
+    share: Interval
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """The most of all loads."""
+        return max((load.peak_bytes for load in self.row.loads if load.peak_bytes is not None), default=None)
+
+
+def read_loads(run: data.Run) -> list[Load]:
+    """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
+    records = RunFolder(run.path).records(LOADING)
+    alpha = run.alpha
+    against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
+    for effect in load_effects(records, alpha=alpha):
+        against.setdefault((effect.checkpoint, effect.loader, effect.cache), {})[effect.metric] = effect
+    return [
+        Load(
+            row=row,
+            times=_times(row, alpha / (len(records) * len(METRICS))),
+            against=against.get((row.checkpoint, row.loader, row.cache), {}),
+            share=share,
+        )
+        for row, share in zip(
+            pass_schema.LOADING.validate_python(records), load_shares(records, alpha=alpha), strict=True
+        )
+    ]
+
+
+def _times(row: pass_schema.Loading, alpha: float) -> dict[str, data.Effect]:
+    """Geometric means over the loads in milliseconds, with t intervals."""
+    samples = {
+        "open": [load.open_ns for load in row.loads],
+        "touched": [load.touched_ns for load in row.loads],
+        "first_token": [first.open_ns + first.build_ns + first.first_ns for first in row.first_tokens],
+    }
+    intervals = {metric: fixed_interval(np.log(ns) - math.log(1e6), alpha) for metric, ns in samples.items()}
+    times = {metric: (*ratios(interval), interval.n) for metric, interval in intervals.items()}
+    return {
+        metric: data.Effect("", metric=metric, unit="ms", value=value, low=low, high=high, rounds=count)
+        for metric, (value, low, high, count) in times.items()
+    }
+
+
+def loading_shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.Claim:
+    """The shares as rows of a forest plot: as judged where a claim asked, else with the page's own interval."""
+    judged: dict[str, tuple[data.Claim, data.Effect]] = {}
+    for claim in run.claims:
+        for effect in claim.effects:
+            if effect.unit and data.experiment(run, effect.workload).workload.geometry == geometry:
+                judged.setdefault(effect.metric, (claim, effect))
+    asked: list[data.Claim] = []
+    rows = []
+    for load in here:
+        name, share = f"{load.row.loader}, {load.row.cache}", load.share
+        if known := judged.get(f"{LOADING_SHARE}: {name} page cache"):
+            asked.append(known[0])
+            rows.append(replace(known[1], workload=name, variant="", baseline="", metric=LOADING_SHARE))
+        elif share.n:
+            value, low, high = (
+                100 * end if math.isfinite(end) else None for end in (share.centre, share.low, share.high)
+            )
+            own = data.Effect(name, "", "", LOADING_SHARE, "%", value, low, high, share.n, verdict="not asked")
+            rows.append(own)
+    shown = asked[0] if asked else data.Claim(id="loading", title="Loading", alpha=run.alpha, effects=())
+    return replace(shown, alpha=run.alpha, effects=tuple(rows))

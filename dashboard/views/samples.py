@@ -32,7 +32,6 @@ from llama_workbench.harness.store.schema import NOISE
 from .. import words
 from . import data
 from .attribution import Cell, Measured
-from .definition import Definition
 from .scaling import Cost, Series
 
 
@@ -164,7 +163,7 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
     sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}
     rounds = {workload: _paired(evidence, each, verdict.alpha) for workload, each in sides.items()}
-    return Versus(data.claim_of(verdict, Definition()), rounds)
+    return Versus(data.claim_of(verdict, data.Definition()), rounds)
 
 
 def metric_of(effect: data.Effect) -> Metric:
