@@ -300,4 +300,4 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
     for metric, comparison in asked.items():
         live = rule.series[comparison]
         assert live == pytest.approx(list(evidence.differences(comparison).values)), metric
-    assert rule.alpha == 0.01 / 3
+    assert rule.alpha == 0.01

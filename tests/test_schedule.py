@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,30 @@ def test_a_dear_workload_that_many_effects_wait_for_comes_before_a_cheap_one_wit
     open_ = [(lonely, early(28)), (shared, early(28, effects=12))]
     assert next_to_measure(open_, 200) is shared
     assert next_to_measure(open_, 100) is lonely
+
+
+def test_headline_claims_come_first_but_not_twice_before_others_had_their_first() -> None:
+    cheap, dear = book(NAMES[0], 1.0), book(NAMES[1], 5.0)
+    asked = replace(early(10), headline=True)
+    assert next_to_measure([(cheap, early(10)), (dear, asked)], 100) is dear
+    assert next_to_measure([(cheap, early(10)), (dear, replace(late(1), headline=True))], 100) is cheap
+    assert next_to_measure([(cheap, late(1)), (dear, replace(late(10), headline=True))], 100) is dear
+
+
+def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
+    hopeless, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
+    open_ = [(hopeless, replace(late(101), headline=True)), (other, late(99))]
+    assert next_to_measure(open_, 100) is other
+    assert next_to_measure(open_, 200) is hopeless
+
+
+def test_a_claim_says_that_it_is_a_headline(plan: Plan) -> None:
+    _, need = measured(plan, 3, lambda index: 2.0)
+    assert need.headline  # mask-caching-helps is one
+    named = {claim.id for claim in load_claims(ROOT / "claims") if claim.headline}
+    assert named == {
+        "refactor-2x-3x", "single-file-faster", "unified-cache-faster", "mask-caching-helps", "mask-caching-6-11",
+    }  # fmt: skip
 
 
 def test_the_first_round_is_no_measure_of_the_others() -> None:

@@ -107,8 +107,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
         sentence=answers.sentence(claim),
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
-        caption=("" if claim.unit else "Above 1 the variant is faster. ")
-        + forest.caption(claim, run.floors, run.alpha),
+        caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],

@@ -34,7 +34,7 @@ def main() -> None:
     claim = section.choose(run.claims, st.selectbox, "Claim", format_func=names.__getitem__)
     show_answer(run, claim)
     if claim.effects:
-        section.show_forest(claim, run.floors, run.alpha)
+        section.show_forest(claim, run.floors)
         show_numbers(run, claim)
     show_elsewhere(opened, claim)
     if rows := to_look_inside(claim):

@@ -53,7 +53,7 @@ def main() -> None:
 def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:
     run, compared = opened.run, versus.claim
     show_worth(compared)
-    claim.show_forest(compared, run.floors, None)
+    claim.show_forest(compared, run.floors)
     show_table(run, versus)
     st.header("Inside one workload", anchor="inside")
     workload = state.choose("Workload", [effect.workload for effect in compared.effects], "workload")

@@ -34,7 +34,7 @@ def main() -> None:
         section.show_verdict(claim)
         blocks.link("claim", "Evidence", "gavel", section.link(opened.name, claim))
         if claim.effects:
-            section.show_forest(claim, run.floors, run.alpha)
+            section.show_forest(claim, run.floors)
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:

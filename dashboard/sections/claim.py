@@ -89,12 +89,12 @@ def show_verdict(claim: data.Claim) -> None:
             blocks.caption(claim.reason)
 
 
-def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor], alpha: float | None) -> None:
-    """Every effect of the claim with its interval, of an attribution both sides and their sum. `alpha`: the run's."""
+def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor]) -> None:
+    """Every effect of the claim with its interval, of an attribution both sides and their sum."""
     if claim.is_factorial:
         sums = tuple(effect for effect in claim.effects if effect.factor in SIDES)
         claim = replace(claim, effects=sums, low=None, high=None)
     if len({effect.sides for effect in claim.effects}) == 1:
         blocks.caption(claim.effects[0].sides)
     blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
-    st.caption(forest.caption(claim, floors, alpha))
+    st.caption(forest.caption(claim, floors))

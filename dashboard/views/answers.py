@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from llama_workbench.harness.evidence.verdict import GIVEN
 from llama_workbench.harness.report.text import duration_text, ratio_text, short
 
 from .. import words
@@ -145,10 +146,9 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     least, most = min(rounds), max(rounds)
     spread = f"{least}" if least == most else f"{least} to {most}"
     often = ", however often one looks" if claim.metric is None or not claim.metric.looks_once else ""
-    of, alpha = "intervals of this run", run.alpha
-    if claim.is_comparison:
-        of, alpha = "of this comparison", claim.alpha * len(claim.effects)
-    sure = f"{words.percent(1 - claim.alpha)} confidence{often}; all {of} hold at once with {words.percent(1 - alpha)}"
+    sure = f"{words.percent(1 - claim.alpha)} confidence{often}"
+    if claim.verdict in GIVEN:
+        sure += f"; the verdict is wrong with at most {words.percent(run.alpha)} probability"
     seconds = sum(effect.seconds or 0 for effect in known)
     spent = f", {duration_text(seconds)} of timing" if seconds else ""
     floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]

@@ -158,8 +158,8 @@ def in_words(claim: Claim, floors: Mapping[str, Floor]) -> str:
     return f"{what} per workload, {region_name(claim)}. {'. '.join(lines or ['No rows'])}."
 
 
-def caption(claim: Claim, floors: Mapping[str, Floor], alpha: float | None) -> str:
-    """What the colours of the figure mean; `alpha` is the error rate that all intervals of the run share."""
+def caption(claim: Claim, floors: Mapping[str, Floor]) -> str:
+    """What the colours of the figure mean, and with what confidence each interval holds."""
     area = "the margin within which two variants count as the same" if claim.is_comparison else "the claimed range"
     blue = f"Blue is {area}. " if region(claim) is not None else ""
     if claim.unit:
@@ -169,8 +169,8 @@ def caption(claim: Claim, floors: Mapping[str, Floor], alpha: float | None) -> s
         if any(effect.workload in floors for effect in claim.effects)
         else "This run has no A/A control on these workloads, so no floor is drawn."
     )
-    together = f" With {words.percent(1 - alpha)} confidence all of this run hold at once." if alpha else ""
-    return f"{blue}{floor} Intervals keep their confidence however often one looks at them.{together}"
+    sure = words.percent(1 - claim.alpha)
+    return f"{blue}{floor} Each interval holds with {sure} confidence, however often one looks at it."
 
 
 # -- round numbers for axes --------------------------------------------------------------------------------------------

@@ -67,15 +67,13 @@ def timed_variants(run: data.Run) -> dict[str, tuple[str, ...]]:
 class Timing:
     """A speed-up t_baseline / t_variant with its interval; None where open or not known.
 
-    `judged`: from verdicts.json, all intervals at once; else from samples, this one alone at `alpha`. `warning`: why it
-    counts for less.
+    Each interval holds with confidence 1 - `alpha`. `warning`: why it counts for less.
     """
 
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
     rounds: int = 0
-    judged: bool = False
     alpha: float = 0.0
     warning: str = ""
 
@@ -88,21 +86,20 @@ class Timing:
 def timing(run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str) -> Timing:
     """A variant's speed-up: as judged where a claim asked, else from the samples; no ratio where neither has it."""
     if variant == baseline:
-        return Timing(1.0, 1.0, 1.0, judged=True, warning="the baseline itself")
-    alpha = run.alpha
-    for effect in (effect for claim in run.claims for effect in claim.effects):
+        return Timing(1.0, 1.0, 1.0, warning="the baseline itself")
+    for each, effect in [(claim, effect) for claim in run.claims for effect in claim.effects]:
         sides = (effect.workload, effect.variant, effect.baseline)
         if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
             warning = next((note for note in effect.warnings if note.startswith(("confounded", "unstable"))), "")
-            return Timing(effect.value, effect.low, effect.high, effect.rounds, True, alpha, warning)
-    comparison = Comparison(workload, variant, baseline)
+            return Timing(effect.value, effect.low, effect.high, effect.rounds, each.alpha, warning)
+    comparison, alpha = Comparison(workload, variant, baseline), run.alpha
     if evidence is not None and evidence.has(comparison):
         if reason := evidence.not_evidence(comparison, "operations"):
             return Timing(alpha=alpha, warning=reason)
         interval = running_interval(evidence.differences(comparison).values, alpha)
         if interval.n:
             warning = "unstable: the effect drifted while it was measured" if interval.unstable else ""
-            return Timing(*ratios(interval), interval.n, False, alpha, warning)
+            return Timing(*ratios(interval), interval.n, alpha, warning)
     return Timing(alpha=alpha, warning="not timed against the baseline")
 
 

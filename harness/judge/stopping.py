@@ -97,7 +97,8 @@ class StoppingRule:
         participants = tuple(name for name in experiment.entered() if name in wanted)
         # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
         settles = float(missing) if missing > 0 else min(rounds)
-        return Remaining(participants, missing > 0, settles, max(rounds), len(rounds))
+        headline = any(target.headline for target, needed in left.items() if needed)
+        return Remaining(participants, missing > 0, settles, max(rounds), len(rounds), headline)
 
     def alpha_of(self, part: str) -> float:
         """What the effects of a part are judged at: they share alpha once they lie on different sides."""

@@ -26,7 +26,7 @@ class Remaining:
 
     Both are estimates, infinite where nothing can be said. No variants: all is settled. `early`: too few rounds yet
     for any interval of some effect; `rounds_next` is then until all have one, which is known. `effects`: how many are
-    not settled.
+    not settled. `headline`: whether one of them is of a headline claim.
     """
 
     variants: tuple[str, ...]
@@ -34,6 +34,7 @@ class Remaining:
     rounds_next: float
     rounds_all: float
     effects: int = 1
+    headline: bool = False
 
 
 class Stopping(Protocol):
@@ -49,16 +50,18 @@ class Stopping(Protocol):
 def next_to_measure(open_: Sequence[tuple[ExperimentState, Remaining]], seconds_left: float) -> ExperimentState:
     """Which experiment is measured next.
 
-    First those without an interval that can still get one, the least time for each effect first; then the one where an
-    effect can be settled soonest. What can no longer get its first interval comes last: its rounds would say nothing.
+    First those without an interval, the least time for each effect first; then the one where an effect can be settled
+    soonest. Of both, headline claims come before others. What the time that is left will not settle comes after that,
+    and last what can no longer get its first interval: its rounds would say nothing.
     """
 
-    def order(entry: tuple[ExperimentState, Remaining]) -> tuple[int, float, float]:
+    def order(entry: tuple[ExperimentState, Remaining]) -> tuple[int, bool, float, float]:
         book, remaining = entry
         seconds = remaining.rounds_next * book.round_seconds()
-        if not remaining.early:
-            return 1, seconds, book.seconds
-        return 0 if seconds <= seconds_left else 2, seconds / remaining.effects, book.seconds
+        in_time = seconds <= seconds_left
+        if remaining.early:
+            return 0 if in_time else 3, not remaining.headline, seconds / remaining.effects, book.seconds
+        return 1 if in_time else 2, not remaining.headline, seconds, book.seconds
 
     return min(open_, key=order)[0]
 

@@ -145,7 +145,7 @@ def _targets(
             if comparison.metric != "time" and workloads[comparison.workload].kind != "generate":
                 needs = f"needs a workload that generates, and {comparison.workload} does not"
                 raise PlanError(f'claim {claim.id}: metric = "{comparison.metric}" {needs}')
-            targets[comparison.workload].append(replace(target, part=f"{number} {claim.id}"))
+            targets[comparison.workload].append(replace(target, part=f"{number} {claim.id}", headline=claim.headline))
     engines = {name for name in variants.names() if variants.get(name).engine is not None}
     for baseline, variant in pairs:
         evidence = "context" if {baseline, variant} & engines else "operations"

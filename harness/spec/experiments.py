@@ -14,12 +14,14 @@ from .regions import Region
 @dataclass(frozen=True)
 class Target:
     """One effect that somebody waits for. regions: where it may lie; it is settled once one of them holds it or leaves
-    it out. evidence: of what kind it is. part: of which part of which claim; its effects are judged together."""
+    it out. evidence: of what kind it is. part: of which part of which claim; its effects are judged together. headline:
+    whether it is measured before others."""
 
     comparison: Comparison
     regions: tuple[Region, ...]
     evidence: str
     part: str = ""
+    headline: bool = False
 
 
 @dataclass(frozen=True)
