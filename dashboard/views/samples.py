@@ -32,7 +32,7 @@ from llama_workbench.harness.store.schema import NOISE
 from .. import words
 from . import data
 from .attribution import Cell, Measured
-from .scaling import Cost, Series
+from .scaling import Series
 
 
 def read_evidence(run: data.Run, variants: Collection[str] | None = None) -> Evidence:
@@ -196,16 +196,16 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
 # -- an effect over sizes --------------------------------------------------------------------------------------------
 
 
-def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
-    """t_baseline - t_variant a call at every size; all intervals hold at once with confidence 1 - `alpha`."""
-    variant, baseline, each = series.variant, series.baseline, alpha / len(series.points)
-    costs = []
-    for point in series.points:
-        times = evidence.times(point.effect.workload, variant, baseline)
+def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.Effect]:
+    """t_baseline - t_variant a call by size; all intervals hold at once with confidence 1 - `alpha`."""
+    variant, baseline, each = series.variant, series.baseline, alpha / len(series.effects)
+    costs = {}
+    for size, effect in series.effects.items():
+        times = evidence.times(effect.workload, variant, baseline)
         interval = call_difference(times, variant=variant, baseline=baseline, alpha=each)
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
-        costs.append(Cost(point.size, us, low, high, interval.n))
+        costs[size] = replace(effect, unit="µs", value=us, low=low, high=high, rounds=interval.n)
     return costs
 
 
@@ -213,7 +213,7 @@ def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Slope]:
     """What each further position costs: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
     if series.axis != "position":
         return []
-    workloads = {int(point.size): point.effect.workload for point in series.points}
+    workloads = {int(size): effect.workload for size, effect in series.effects.items()}
     both = (series.baseline, series.variant)
     clocks = {evidence.clocks.of(workload, *both) for workload in workloads.values()}
     clock: Clock = next(iter(clocks)) if len(clocks) == 1 else "wall"
