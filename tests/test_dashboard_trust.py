@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.figures import forest as forest_figures
-from llama_workbench.dashboard.figures import noise as charts
+from llama_workbench.dashboard.figures import rounds as charts
 from llama_workbench.dashboard.views import data, forest, noise
 from llama_workbench.harness.store.parquet import SCHEMA
 from llama_workbench.harness.store.schema import Control, Manifest, Noise

@@ -68,10 +68,10 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
 
 def show_answer(run: data.Run, claim: data.Claim) -> None:
     section.show_headline(claim)
-    answer = answers.answer(run, claim)
+    who, *others = answers.answer(run, claim).items()
     with st.container(border=True, gap="xsmall"):
-        st.markdown(f"{blocks.verdict_word(claim.verdict)} {words.markdown(answer.who)}")
-        for question, text in (("By how much", answer.how_much), ("How sure", answer.how_sure), ("Why", answer.why)):
+        st.markdown(f"{blocks.verdict_word(claim.verdict)} {words.markdown(who[1])}")
+        for question, text in others:
             if text:
                 st.markdown(f":gray[{question}:] {words.markdown(text)}")
 
@@ -214,7 +214,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
     if len(rows) > 1:
         with st.expander("The same as a table"):
             columns = ["workload", "variant", "value", "count", "seconds"]
-            blocks.low_table(pd.DataFrame(map(vars, rows))[columns], "Exact results behind this claim")
+            blocks.table(pd.DataFrame(map(vars, rows))[columns], "Exact results behind this claim")
 
 
 main()

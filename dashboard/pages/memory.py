@@ -81,16 +81,16 @@ def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
-    timing, is_baseline = spot.timing, not spot.timing.alpha
+    timing, is_baseline = spot.timing, spot.timing.variant == spot.timing.baseline
     return {
         "no.": number,
         "variant": spot.variant,
         "speed-up [interval]": "1× (baseline)" if is_baseline else timing.text,
-        "confidence": "–" if is_baseline else words.percent(1 - timing.alpha),
+        "confidence": "–" if is_baseline else words.percent(1 - spot.alpha),
         "rounds": "–" if is_baseline else str(timing.rounds),
         "memory": words.size(spot.amount),
         "rank": spot.rank,
-        "note": "" if is_baseline else timing.warning,
+        "note": "; ".join(timing.warnings),
     }
 
 
@@ -98,7 +98,8 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
     kind = state.choose("Held", memory.HELD, "held")
     shown = [one for one in here if any(kind in step.measured for step in one.steps)]
     if shown:
-        blocks.plot(figures.policies(shown, kind, state.colours()), figures.policies_text(shown, kind), "policies")
+        text = _policy_sentence(shown, kind)
+        blocks.plot(figures.policies(shown, kind, state.colours()), text, "policies")
         longest = max(one.longest for one in shown)
         counted = (
             "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
@@ -113,7 +114,7 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
             f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
             f"{counted} Counted once, exactly: no interval."
         )
-        blocks.say(_policy_sentence(shown, kind))
+        blocks.say(text)
     if rows := [_policy_row(one) for one in here if one.steps]:
         st.caption("After the most lengths: measured, and computed from the policy")
         blocks.table(rows, "Bytes held by each variant after the most lengths")
@@ -186,7 +187,7 @@ def show_loading(opened: state.Opened) -> None:
 
 
 def _load_row(load: memory.Load) -> dict[str, object]:
-    touched, ratio = load.against.get("touched"), "–"
+    touched, ratio = load.against, "–"
     if touched is not None:
         few = f"{touched.ratio:.3g}× (too few rounds: {touched.rounds})" if touched.rounds else "not measured"
         ratio = few if math.isinf(touched.high) else words.effect(touched.ratio, touched.low, touched.high)

@@ -43,7 +43,7 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
                 problems.append(f"{line.line}: {error}")
         table.append(row)
     if table:
-        blocks.low_table(
+        blocks.table(
             table,
             f"The dispute's shares beside ours on {chosen.workload}, in three denominators",
             {"theirs": "%.1f %%", "their time": "%.1f ms"},
@@ -114,7 +114,7 @@ def show_times(opened: state.Opened) -> None:
     if (rows[["our interval", "its interval"]] == "").all(axis=None):
         blocks.missing("times of the parts that they timed", TIMES_COMMAND)
     wide = st.column_config.TextColumn(width="medium")
-    blocks.low_table(
+    blocks.table(
         rows,
         "Times a call that the dispute published, beside the medians of this run",
         columns=dict.fromkeys(("their interval", "our interval", "its interval"), wide),

@@ -6,7 +6,6 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
 from llama_workbench.harness.evidence.verdict import GIVEN
 from llama_workbench.harness.report.text import duration_text, ratio_text, short
@@ -19,20 +18,15 @@ LONGEST_LIST = 4
 SETTLED = {"supported": "right on", "refuted": "not right on"}
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Four answers, each a sentence or two of plain text; empty where there is nothing to say."""
-
-    who: str
-    how_much: str
-    how_sure: str
-    why: str
-
-
-def answer(run: data.Run, claim: data.Claim) -> Answer:
-    """The verdict of `claim` in plain words."""
+def answer(run: data.Run, claim: data.Claim) -> dict[str, str]:
+    """The verdict of `claim` in plain words: four answers by question, a sentence or two or nothing."""
     reason = claim.reason.strip().removesuffix(".")
-    return Answer(_who(claim), _how_much(claim), _how_sure(run, claim), reason and f"{reason}.")
+    return {
+        "Who was right": _who(claim),
+        "By how much": _how_much(claim),
+        "How sure": _how_sure(run, claim),
+        "Why": reason and f"{reason}.",
+    }
 
 
 def _who(claim: data.Claim) -> str:

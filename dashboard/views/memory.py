@@ -18,7 +18,7 @@ from llama_workbench.harness.store.folder import RunFolder
 
 from .. import words
 from . import data
-from .samples import Timing, ratios, timing
+from .samples import ratios, timing
 
 AMOUNTS = {
     "peak_transient_bytes": "Peak transient, above the weights",
@@ -49,11 +49,12 @@ FRONT = "on the front"
 
 @dataclass(frozen=True)
 class Spot:
-    """A variant in time and memory. `rank`: FRONT, "beaten by X", or "behind X, not settled"."""
+    """A variant in time (at `alpha`) and memory. `rank`: FRONT, "beaten by X", or "behind X, not settled"."""
 
     variant: str
     amount: float
-    timing: Timing
+    timing: data.Effect
+    alpha: float
     rank: str = ""
 
 
@@ -64,14 +65,15 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
     for (where, variant), row in run.memory.items():
         if where != workload:
             continue
-        amount, time = getattr(row, field), timing(run, evidence, workload, variant, baseline)
+        amount = getattr(row, field)
+        time, alpha = timing(run, evidence, workload, variant, baseline)
         if amount is None:
             missing.append(f"{variant}: {row.reason or 'its memory was not measured'}")
-        elif time.ratio is None:
-            missing.append(f"{variant}: {time.warning}")
+        elif time.value is None:
+            missing.append(f"{variant}: {'; '.join(time.warnings) or time.told}")
         else:
-            spots.append(Spot(variant, amount, time))
-    spots.sort(key=lambda spot: -(spot.timing.ratio or 0))
+            spots.append(Spot(variant, amount, time, alpha))
+    spots.sort(key=lambda spot: -(spot.timing.value or 0))
     return [replace(spot, rank=_rank(spot, spots)) for spot in spots], missing
 
 
@@ -79,7 +81,7 @@ def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
     """On the front where no other variant is faster without needing more memory; else which one is."""
 
     def costs(one: Spot) -> tuple[float, float]:  # the less of each the better
-        return one.amount, -(one.timing.ratio or 0.0)
+        return one.amount, -(one.timing.value or 0.0)
 
     mine, high = costs(spot), spot.timing.high
     rivals = [one for one in spots if costs(one) != mine and all(map(operator.le, costs(one), mine))]
@@ -166,7 +168,7 @@ class Load:
 
     row: pass_schema.Loading
     times: Mapping[str, data.Effect]
-    against: Mapping[str, LoadEffect]
+    against: LoadEffect | None
     share: Interval
 
     @property
@@ -179,14 +181,13 @@ def read_loads(run: data.Run) -> list[Load]:
     """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
     records = RunFolder(run.path).records(LOADING)
     alpha = run.alpha
-    against: dict[tuple[str, str, str], dict[str, LoadEffect]] = {}
-    for effect in load_effects(records, alpha=alpha):
-        against.setdefault((effect.checkpoint, effect.loader, effect.cache), {})[effect.metric] = effect
+    effects = (effect for effect in load_effects(records, alpha=alpha) if effect.metric == "touched")
+    against = {(effect.checkpoint, effect.loader, effect.cache): effect for effect in effects}
     return [
         Load(
             row=row,
             times=_times(row, alpha / (len(records) * len(METRICS))),
-            against=against.get((row.checkpoint, row.loader, row.cache), {}),
+            against=against.get((row.checkpoint, row.loader, row.cache)),
             share=share,
         )
         for row, share in zip(

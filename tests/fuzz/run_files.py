@@ -251,7 +251,7 @@ def read_manifest(run: RunFolder) -> list[object]:
         scaling.all_series(opened),
         samples.clocks(opened),
         samples.read_evidence(opened).noise,
-        samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).ratio,
+        samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).effect.value,
         *read_ratios(run),
     ]
     return told
