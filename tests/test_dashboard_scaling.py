@@ -137,7 +137,7 @@ def test_microseconds_keep_their_sign_on_the_bent_axis() -> None:
     [series] = crossovers.all_series(a_run(FALLING))[SIDES]
     ends = {256: (150.0, 100.0, 200.0, 30), 512: (-2.0, -9000.0, 8000.0, 30), 1024: (5.0, None, None, 3)}
     costs = {
-        size: data.Effect("w", unit="µs", value=value, low=low, high=high, rounds=rounds)
+        float(size): data.Effect("w", unit="µs", value=value, low=low, high=high, rounds=rounds)
         for size, (value, low, high, rounds) in (ends | {2048: (None, None, None, 0)}).items()
     }
     figure = figures.microseconds(series, costs)
