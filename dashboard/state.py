@@ -64,8 +64,15 @@ def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable) ->
     return compute(opened.run, *arguments)
 
 
-def choose(title: str, options: Mapping[str, str] | Sequence[str], key: str, *, default: str | None = None) -> str:
-    """A select box whose choice is `?key=` in the URL. `options`: from what the URL holds to what the reader sees.
+def choose(
+    title: str,
+    options: Mapping[str, str] | Sequence[str],
+    key: str,
+    *,
+    default: str | None = None,
+    widget: Callable[..., str | None] = st.selectbox,
+) -> str:
+    """A widget whose choice is `?key=` in the URL. `options`: from what the URL holds to what the reader sees.
 
     Says so where the URL asks for something else, and takes the default (the first). ValueError without options.
     """
@@ -82,7 +89,7 @@ def choose(title: str, options: Mapping[str, str] | Sequence[str], key: str, *, 
     def follow() -> None:
         st.query_params[key] = st.session_state[key]
 
-    name = st.selectbox(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow)
+    name = widget(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow)
     return name if name in shown else first
 
 

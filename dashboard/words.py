@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_workbench.harness.report.text import interval_text, one_text_line, ratio_text, short
+from llama_workbench.harness.report.text import interval_text, one_text_line, ratio_text
 from llama_workbench.harness.store.errors import RunError
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
@@ -87,11 +87,6 @@ def effect(ratio: float | None, low: float | None, high: float | None) -> str:
 def percent(share: float) -> str:
     """0.99 → "99 %", with four digits where it needs them."""
     return f"{100 * share:.4g} %"
-
-
-def plain_interval(value: float, low: float, high: float, unit: str) -> str:
-    """ "4.2 ms [3.9, 4.6]"."""
-    return f"{short(value)}{unit and f' {unit}'} [{short(low)}, {short(high)}]"
 
 
 def byte_unit(largest: float) -> tuple[float, str]:

@@ -35,7 +35,7 @@ import plotly.graph_objects as go
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.figures import colours, forest
 from llama_workbench.dashboard.figures import memory as memory_bars
-from llama_workbench.dashboard.views import data, entries, gates
+from llama_workbench.dashboard.views import answers, data, entries, gates
 from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.dashboard.views import forest as ticks
 from llama_workbench.harness.store.pass_schema import Memory
@@ -109,7 +109,7 @@ def test_a_reading_is_drawn_on_a_linear_axis_in_its_unit() -> None:
     assert figure.layout.xaxis.range[0] == 0 and figure.layout.xaxis.range[1] > 64
     assert {round(shape.x0, 3) for shape in figure.layout.shapes} >= {0, 58, 64}
     assert not any(shape.name and "floor" in shape.name for shape in figure.layout.shapes)
-    assert share.text == "41.1 % [38.4, 43.8]" and data.measured(claim) == share.text
+    assert share.text == "41.1 % [38.4, 43.8]" and answers.measured(claim) == share.text
 
 
 def test_forest_has_one_row_per_effect_with_its_interval() -> None:
@@ -436,12 +436,12 @@ def test_a_profile_elsewhere_or_damaged_is_not_read(tmp_path: Path, path: str, r
 
 def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
     claims, comparison = (data.read_run(home / "runs" / name) for name in ("all", "ad-hoc"))
-    assert data.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x --seed 0"
-    assert data.reproduce(comparison, comparison.claims[0]) == (
+    assert answers.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x --seed 0"
+    assert answers.reproduce(comparison, comparison.claims[0]) == (
         "pytest --benchmark --compare team006_before team006_after --workloads "
         "prefill-15m-t128,prefill-7b-1layer-t128,decode-15m-c64,mask-create-apply-t128 --seed 0"
     )
-    assert data.reproduce(claims, a_claim(id="; rm -rf /")) == "pytest --benchmark --claims '; rm -rf /' --seed 0"
+    assert answers.reproduce(claims, a_claim(id="; rm -rf /")) == "pytest --benchmark --claims '; rm -rf /' --seed 0"
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
     ],
 )
 def test_the_verdict_in_plain_words(verdict: str, meaning: str) -> None:
-    assert data.sentence(a_claim(an_effect(), verdict=verdict)) == meaning
+    assert answers.sentence(a_claim(an_effect(), verdict=verdict)) == meaning
 
 
 anything = st.recursive(
@@ -485,7 +485,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
     for claim in read.claims:
         forest.forest(claim, read.floors)
         forest_rows.in_words(claim, read.floors)
-        data.sentence(claim), data.measured(claim), data.reproduce(read, claim)
+        answers.sentence(claim), answers.measured(claim), answers.reproduce(read, claim)
         for effect in claim.effects:
             gates.row(read, effect)
             data.read_profile(read, effect.workload, effect.variant)

@@ -32,6 +32,7 @@ from llama_workbench.dashboard.figures import attribution as cells
 from llama_workbench.dashboard.figures import colours, forest
 from llama_workbench.dashboard.views import attribution as grids
 from llama_workbench.dashboard.views import data, samples
+from llama_workbench.dashboard.views import forest as forest_rows
 
 PAGE = ROOT / "dashboard" / "pages" / "attribution.py"
 CELLS = GRID.cells()
@@ -143,7 +144,7 @@ def test_the_forest_names_groups_and_margin(home: Path) -> None:
     notes = [note.text for note in figure.layout.annotations]
     assert "<b>the split</b>" in notes and "layout:cache:mask:ops" in notes
     assert any("margin: no effect" in (shape.name or "") for shape in figure.layout.shapes)
-    assert "dummy" in grids.forest_text(shown, ONLY[0])
+    assert "dummy against control: " in forest_rows.in_words(shown, {})
 
 
 def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -139,15 +140,23 @@ def test_a_map_of_lines_without_known_phases_is_no_check(run: data.Run, lines: A
 
 
 def test_published_times_stand_beside_ours_with_their_growth(run: data.Run) -> None:
-    rows = {row.figure.workload: row for row in published_times.compared(run, noise.read(run), published())}
-    measured = rows["mask-create-apply-t128"]
-    assert measured.variant == BEFORE and measured.ours
-    assert measured.ours.low < measured.ours.value < measured.ours.high and measured.ours.rounds == 40
-    assert measured.their_growth == pytest.approx(2116.7 / 118.65) and measured.our_growth is None
-    assert rows["rope-t1"].ours is None and rows["rope-t1"].their_growth is None and measured.candle is None
-    on_candle = noise.Span(2e6, 1e6, 3e6, 40)
-    assert published_times.growth(on_candle, noise.Span(1e6, 1e6, 1e6, 40)) == 2
-    assert published_times.growth(on_candle, None) is None
+    rows = published_times.compared(run, noise.read(run), published()).set_index("workload")
+    measured = rows.loc["mask-create-apply-t128"]
+    assert measured["variant here"] == BEFORE and measured["ours"].endswith(" ms") and measured["rounds"] == "40"
+    low, high = (float(end.split()[0]) for end in measured["our interval"].split(" – "))
+    assert low < float(measured["ours"].split()[0]) < high
+    assert measured["their growth"] == f"{2116.7 / 118.65:.2f}×" and measured["our growth"] == ""
+    assert rows.at["rope-t1", "ours"] == "not measured" and rows.at["rope-t1", "their growth"] == ""
+    assert measured["on Candle here"] == measured["growth on Candle"] == ""
+
+
+def test_growth_is_that_over_the_next_shorter_length(run: data.Run) -> None:
+    figures = published()
+    first, second, *_ = [name for name in figures if name.startswith("rope-t")]
+    rounds = pd.DataFrame([(first, "candle_engine", 1e6), (second, "candle_engine", 2e6)])
+    measured = noise.Noise(rounds.set_axis(["workload", "variant", "ns"], axis=1), {}, 2, "")
+    growths = published_times.compared(run, measured, figures).set_index("workload")["growth on Candle"]
+    assert (growths[first], growths[second]) == ("", "2.00×")
 
 
 # -- the bars ----------------------------------------------------------------------------------------------------------

@@ -87,7 +87,9 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
         metric = samples.metric_of(effect)
         found = samples.pair(run, effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
         assert len(found.ratios) == effect.rounds
-        assert (found.ratio, found.low, found.high) == pytest.approx((effect.value, effect.low, effect.high))
+        assert (found.effect.value, found.effect.low, found.effect.high) == pytest.approx(
+            (effect.value, effect.low, effect.high)
+        )
         assert (found.lows[-1], found.highs[-1]) == pytest.approx((effect.low, effect.high))
         assert np.all(found.lows[1:] >= found.lows[:-1]) and np.all(found.highs[1:] <= found.highs[:-1])
         assert found.clock == effect.metric.split()[0]
@@ -114,7 +116,9 @@ def test_any_two_variants_are_judged_at_alpha_over_the_workloads_shown(run: data
     assert found.claim.is_comparison
     for effect in found.claim.effects:
         paired = found.rounds[effect.workload]
-        assert (paired.ratio, paired.low, paired.high) == pytest.approx((effect.value, effect.low, effect.high))
+        assert (paired.effect.value, paired.effect.low, paired.effect.high) == pytest.approx(
+            (effect.value, effect.low, effect.high)
+        )
         assert paired.baseline_ns == pytest.approx(runs.CALL_NS[effect.workload] * 1.09, rel=0.1)
 
 
@@ -164,9 +168,9 @@ def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
     ratios = centre * np.exp(np.random.default_rng(0).normal(0, 0.01, count))
     lows, highs = np.full(count, 0.0), np.full(count, np.inf)
     lows[20:], highs[20:] = 0.99 * centre, 1.01 * centre
+    effect = data.Effect("w", "v", "b", value=centre, low=0.99 * centre, high=1.01 * centre, rounds=count)
     return samples.Paired(
-        "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs,
-        centre, 0.99 * centre, 1.01 * centre, 2e6, 2e6 / centre, 0.0,
+        effect, "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs, 2e6, 2e6 / centre, 0.0,
     )  # fmt: skip
 
 
@@ -180,8 +184,8 @@ def test_the_figure_has_a_dot_a_round_and_ends_in_the_interval() -> None:
     assert len(by_name["interval so far"].x) == 20, "before the first look there is no interval to draw"
     last = by_name["after 40 rounds"]
     assert last.x[0] > 40
-    assert last.y[0] + last.error_y.array[0] == pytest.approx(series.high)
-    assert last.y[0] - last.error_y.arrayminus[0] == pytest.approx(series.low)
+    assert last.y[0] + last.error_y.array[0] == pytest.approx(series.effect.high)
+    assert last.y[0] - last.error_y.arrayminus[0] == pytest.approx(series.effect.low)
     [region] = [shape for shape in figure.layout.shapes if shape.type == "rect"]
     assert (region.y0, region.y1) == pytest.approx((1.01, 1.03))
     [median] = [shape for shape in figure.layout.shapes if shape.name == "median of the rounds"]
@@ -204,10 +208,11 @@ def test_a_claim_far_from_every_round_is_named_and_not_drawn(low: float | None, 
 
 def test_few_rounds_are_drawn_without_an_interval() -> None:
     none = np.empty(0)
-    few = replace(a_series(count=3), lows=np.zeros(3), highs=np.full(3, np.inf), low=None, high=None, ratio=1.02)
+    few = a_series(count=3)
+    few = replace(few, lows=np.zeros(3), highs=np.full(3, np.inf), effect=replace(few.effect, low=None, high=None))
     figure = paired_rounds.paired_rounds(few)
     assert "interval so far" not in {trace.name for trace in figure.data}
-    assert "[no interval yet]" in paired_rounds.in_words(few, "b", "v", "w")
+    assert "[no interval yet]" in paired_rounds.in_words(few)
     with pytest.raises(ValueError, match="no rounds"):
         paired_rounds.paired_rounds(replace(few, ratios=none))
 
@@ -215,7 +220,7 @@ def test_few_rounds_are_drawn_without_an_interval() -> None:
 # -- in plain words ----------------------------------------------------------------------------------------------------
 
 
-def the_answer(claim: data.Claim) -> answers.Answer:
+def the_answer(claim: data.Claim) -> dict[str, str]:
     manifest = Manifest(alpha=0.01)
     run = data.Run(Path(), manifest, (), {"a": data.Floor(0.99, 1.02, 30, False)}, {}, {}, (), ())
     return answers.answer(run, claim)
@@ -227,12 +232,15 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
         an_effect("b", value=0.9, low=0.8, high=0.95, rounds=90),
     ]
     told = the_answer(a_claim(*effects, reason="outside the claimed range on a, b"))
-    assert told.who == "TEAM-005 was not right: on both workloads what was measured lies outside what they said (2-3x)."
-    assert "0.900× [0.800, 0.950] (b; 5.3 to 25 % slower)" in told.how_much
-    assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told.how_much
-    assert "Each interval holds with 99 % confidence" in told.how_sure and "Rounds: 84 to 90" in told.how_sure
-    assert "Identical code came out at anything from 0.990× to 1.020×" in told.how_sure
-    assert told.why == "outside the claimed range on a, b."
+    assert (
+        told["Who was right"]
+        == "TEAM-005 was not right: on both workloads what was measured lies outside what they said (2-3x)."
+    )
+    assert "0.900× [0.800, 0.950] (b; 5.3 to 25 % slower)" in told["By how much"]
+    assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told["By how much"]
+    assert "Each interval holds with 99 % confidence" in told["How sure"] and "Rounds: 84 to 90" in told["How sure"]
+    assert "Identical code came out at anything from 0.990× to 1.020×" in told["How sure"]
+    assert told["Why"] == "outside the claimed range on a, b."
 
 
 @pytest.mark.parametrize(
@@ -247,16 +255,16 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
 )
 def test_who_was_right_follows_from_the_verdict(verdicts: tuple[str, ...], verdict: str, says: str) -> None:
     effects = [an_effect(name, verdict=word) for name, word in zip("ab", verdicts, strict=False)]
-    assert says in the_answer(a_claim(*effects, verdict=verdict)).who
+    assert says in the_answer(a_claim(*effects, verdict=verdict))["Who was right"]
 
 
 def test_what_was_counted_is_exact_and_what_was_not_measured_has_no_number() -> None:
     counted = an_effect("", unit="lines", value=76.0, low=76.0, high=76.0, baseline="", metric="lines", rounds=1)
     told = the_answer(a_claim(counted, claimed="at most 60 lines", low=None, high=60.0))
-    assert "76 lines. Claimed was: at most 60 lines." in told.how_much
-    assert told.how_sure.startswith("Exact")
+    assert "76 lines. Claimed was: at most 60 lines." in told["By how much"]
+    assert told["How sure"].startswith("Exact")
     nothing = the_answer(a_claim(an_effect(value=None, low=None, high=None, rounds=0), verdict="inconclusive"))
-    assert nothing.how_much == "Nothing was measured, so there is no number."
+    assert nothing["By how much"] == "Nothing was measured, so there is no number."
 
 
 # -- gates and traces --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import memory as memory_time
-from llama_workbench.dashboard.views import data, loading, samples
+from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import memory as sweeps
 from llama_workbench.harness.store.pass_schema import Memory
 
@@ -87,8 +87,12 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 # -- time against memory ---------------------------------------------------------------------------------------------
 
 
+def a_timing(value: float, low: float | None, high: float | None, rounds: int) -> data.Effect:
+    return data.Effect(WORKLOAD, "new", "old", value=value, low=low, high=high, rounds=rounds)
+
+
 def a_spot(variant: str, amount: float, low: float, ratio: float, high: float) -> sweeps.Spot:
-    return sweeps.Spot(variant, amount, samples.Timing(ratio, low, high, 30, alpha=0.01))
+    return sweeps.Spot(variant, amount, a_timing(ratio, low, high, 30), 0.01)
 
 
 def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settled() -> None:
@@ -112,8 +116,8 @@ def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settle
 def test_a_speed_up_is_the_judged_one_or_this_page_s_own(home: Path) -> None:
     run = data.read_run(home / "runs" / "full")
     evidence = samples.read_evidence(run)
-    judged = samples.timing(run, evidence, WORKLOAD, "team005_proposal", "team006_before")
-    own = samples.timing(run, evidence, WORKLOAD, "team005_hybrid", "team006_before")
+    judged, alpha = samples.timing(run, evidence, WORKLOAD, "team005_proposal", "team006_before")
+    own, _ = samples.timing(run, evidence, WORKLOAD, "team005_hybrid", "team006_before")
     sides = (WORKLOAD, "team005_proposal", "team006_before")
     [effect, *_] = [
         effect
@@ -121,10 +125,10 @@ def test_a_speed_up_is_the_judged_one_or_this_page_s_own(home: Path) -> None:
         for effect in claim.effects
         if (effect.workload, effect.variant, effect.baseline) == sides
     ]
-    assert (judged.ratio, judged.low) == (effect.value, effect.low)
+    assert (judged, alpha) == (effect, run.claims[0].alpha)
     assert own.low is not None and own.high is not None
     assert own.low < 1.10 / 1.09 < own.high
-    assert samples.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before").ratio is None
+    assert samples.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before")[0].value is None
     spots, missing = sweeps.tradeoff(run, evidence, WORKLOAD, "peak_transient_bytes")
     assert {spot.variant for spot in spots} == {"team006_before", "team006_after"}
     assert missing == ["team005_hybrid: the memory pass ran into its time limit"]
@@ -133,8 +137,8 @@ def test_a_speed_up_is_the_judged_one_or_this_page_s_own(home: Path) -> None:
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_the_front_is_filled_and_every_dot_has_its_number(palette: colours.Palette) -> None:
     spots = [
-        sweeps.Spot("a <b>", 3e6, samples.Timing(2.0, 1.9, 2.1, 9, alpha=0.01), sweeps.FRONT),
-        sweeps.Spot("c", 4e6, samples.Timing(1.5, None, None, 2, alpha=0.01), "behind a <b>, not settled"),
+        sweeps.Spot("a <b>", 3e6, a_timing(2.0, 1.9, 2.1, 9), 0.01, sweeps.FRONT),
+        sweeps.Spot("c", 4e6, a_timing(1.5, None, None, 2), 0.01, "behind a <b>, not settled"),
     ]
     figure = memory_time.tradeoff(spots, "Caches", "old", palette)
     drawn = {trace.name: (list(trace.text), trace.marker.color) for trace in figure.data}
@@ -193,14 +197,14 @@ def test_a_damaged_sweep_is_shown_as_far_as_it_goes(page: Any, tmp_path: Path, d
 
 
 def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None:
-    loads = loading.read_loads(data.read_run(home / "runs" / "full"))
+    loads = sweeps.read_loads(data.read_run(home / "runs" / "full"))
     mapped, plain, once = loads
     assert mapped.times["open"].value == pytest.approx(4.04, rel=0.01)
     assert mapped.times["open"].low < 4.04 < mapped.times["open"].high  # type: ignore[operator]
     assert (len(mapped.row.loads), mapped.peak_bytes) == (12, 61_000_011)
-    assert plain.against["touched"].centre == pytest.approx(math.log(0.5))
+    assert plain.against and plain.against.centre == pytest.approx(math.log(0.5))
     assert plain.share.low < plain.share.centre < plain.share.high
-    assert (once.times["open"].low, once.times["open"].count, once.share.n) == (None, 1, 1)
+    assert (once.times["open"].low, once.times["open"].rounds, once.share.n) == (None, 1, 1)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -212,11 +216,13 @@ def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Pa
     text = everything(app)
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
     assert alts[0].startswith("Speed-up over team006_before against caches.")
-    assert alts[1].startswith("Keys and values held: team006_after 977 KiB after 1 and 977 KiB after 4 lengths")
+    assert alts[1].startswith(
+        "Keys and values after 4 lengths: team006_after 977 KiB (2 % of the weights, 1 times what"
+    )
     assert "gguf, cold: " in alts[2]
     assert "Best speed-up for its memory (caches): " in text
     assert "Beaten, with intervals that do not touch: " in text
-    assert "too few rounds for an interval: 1 of about 15" in text
+    assert "too few rounds for an interval (1)" in text
     assert "Too few rounds for an interval (1 of about 15) where the ends are open." in text
     app.selectbox(key="held").set_value("mask").run()
     assert app.query_params["held"] == "mask"

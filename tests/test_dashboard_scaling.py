@@ -60,13 +60,13 @@ FALLING = [("a", 1.2, 1.28, 1.4), ("b", 1.05, 1.09, 1.15), ("c", 0.99, 1.02, 1.0
 
 def test_an_effect_over_the_width_is_told_and_crosses_where_the_harness_says() -> None:
     [series] = crossovers.all_series(a_run(FALLING))[SIDES]
-    assert (series.axis, [point.size for point in series.points]) == ("width", [256, 512, 1024, 2048])
-    assert [point.settled for point in series.points] == [True, True, False, True]
+    assert (series.axis, list(series.effects)) == ("width", [256, 512, 1024, 2048])
+    assert [series.settled(size) for size in series.effects] == [True, True, False, True]
     said = crossovers.sentence(series)
     assert said.startswith("At width 256 old takes 28 % [20, 40] longer than new; at 512 old takes 9 % [5, 15] longer")
     assert said.endswith("at 1,024 and 2,048 these rounds cannot tell which of new and old is faster.")
     assert "between 512 and 2,048" in crossovers.crossing_sentence(series)
-    [crossing] = crossovers.sweep(series).crossings
+    [crossing] = series.sweep.crossings
     assert 512 < crossing.estimate < 2048
 
 
@@ -97,8 +97,8 @@ def test_what_was_confounded_settles_nothing() -> None:
     doubtful = replace(claim.effects[0], warnings=("confounded: a control fired",))
     run = replace(run, claims=(replace(claim, effects=(doubtful, *claim.effects[1:])),))
     [series] = crossovers.all_series(run)[SIDES]
-    assert not series.points[0].settled
-    assert crossovers.side(series.points[0].effect) == "open"
+    assert not series.settled(256)
+    assert crossovers.side(series.effects[256]) == "open"
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,11 @@ def test_the_figure_is_hollow_where_nothing_is_settled_and_says_so(palette: colo
 
 def test_microseconds_keep_their_sign_on_the_bent_axis() -> None:
     [series] = crossovers.all_series(a_run(FALLING))[SIDES]
-    costs = [
-        crossovers.Cost(256, 150.0, 100.0, 200.0, 30),
-        crossovers.Cost(512, -2.0, -9000.0, 8000.0, 30),
-        crossovers.Cost(1024, 5.0, None, None, 3),
-        crossovers.Cost(2048, None, None, None, 0),
-    ]
+    ends = {256: (150.0, 100.0, 200.0, 30), 512: (-2.0, -9000.0, 8000.0, 30), 1024: (5.0, None, None, 3)}
+    costs = {
+        float(size): data.Effect("w", unit="µs", value=value, low=low, high=high, rounds=rounds)
+        for size, (value, low, high, rounds) in (ends | {2048: (None, None, None, 0)}).items()
+    }
     figure = figures.microseconds(series, costs)
     points = {x: y for trace in figure.data for x, y in zip(trace.x, trace.y, strict=True)}
     assert points[256] > points[1024] > 0 > points[512]
@@ -167,7 +166,7 @@ def test_the_cost_of_a_call_is_that_of_the_samples(home: Path) -> None:
     evidence = samples.read_evidence(run)
     series = crossovers.all_series(run)["team005_proposal", "team006_before", "cpu time"]
     assert [(one.axis, one.name) for one in series] == [("width", "prefill of 128 tokens")]
-    for cost, call_ns in zip(samples.costs(series[0], evidence, 0.01), (9e6, 190e6), strict=True):
+    for cost, call_ns in zip(samples.costs(series[0], evidence, 0.01).values(), (9e6, 190e6), strict=True):
         assert cost.low is not None and cost.high is not None
         assert cost.low < 0.01 * call_ns / 1e3 < cost.high  # 1.10 against 1.09 times the yardstick
         assert cost.rounds == 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +19,11 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard.figures import noise as charts
-from llama_workbench.dashboard.views import data, noise
+from llama_workbench.dashboard.figures import forest as forest_figures
+from llama_workbench.dashboard.figures import rounds as charts
+from llama_workbench.dashboard.views import data, forest, noise
 from llama_workbench.harness.store.parquet import SCHEMA
-from llama_workbench.harness.store.schema import Control
+from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
@@ -118,18 +120,22 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
 
 
 def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> None:
-    found = [
-        a_control("bad", 1.02, 1.3, fired=True),
+    found = (
         a_control("good", 0.99, 1.01, kind="copy"),
         a_control("o", None, None),
-    ]
-    figure = charts.controls_forest(found)
-    assert [trace.name for trace in figure.data] == ["entered twice, fired", "identical copy"]
+        a_control("bad", 1.02, 1.3, fired=True),
+    )
+    run = data.Run(Path("run"), Manifest(), (), {}, {}, {}, (), (), noise=Noise(controls=found))
+    shown = noise.as_claim(run)
+    figure = forest_figures.forest(shown, {}, heading="")
+    assert [trace.name for trace in figure.data] == ["fired", "passed"]
     assert len({trace.marker.symbol for trace in figure.data}) == 2
+    assert "v@copy: a difference of 1 % could have been seen" in figure.data[1].hovertext[0]
     notes = [note.text for note in figure.layout.annotations]
-    assert "bad <b>fired</b>" in notes and "good" in notes and "o" not in notes
-    assert "Fired: bad" in charts.controls_text(found)
-    assert charts.controls_forest([]).layout.height > 0
+    assert {"bad", "good", "<b>entered twice</b>", "<b>identical copy</b>"} <= set(notes) and "o" not in notes
+    said = forest.in_words(shown, {})
+    assert "bad against entered twice: 1.000× [1.020, 1.300], fired" in said and "identical copy" in said
+    assert forest_figures.forest(noise.as_claim(replace(run, noise=Noise())), {}).layout.height > 0
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_the_page_says_all_that_the_verdict_rests_on(run: data.Run) -> None:
     assert "pass (error 1.0e-06 of 1.0e-04)" in text
     assert f"pytest --benchmark --claims {claim.id} --seed 0" in text
     assert "Simulated CPU" in text and "2.13.0+cpu" in text and run.noise.line in text
-    assert "Each interval holds with 99 % confidence, however often one looks at it." in text
+    assert f"Each interval holds with {100 * (1 - claim.alpha):.4g} % confidence, however often" in text
     assert asks_for_nothing(page)
     assert len(page.encode()) < 200_000
 

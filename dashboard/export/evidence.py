@@ -21,7 +21,7 @@ from llama_workbench.harness.machine.environment import one_line
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
-from ..views import data, forest, gates
+from ..views import answers, data, forest, gates
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -105,15 +105,15 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         light=_flat(LIGHT),
         dark=_flat(DARK),
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
-        sentence=data.sentence(claim),
+        sentence=answers.sentence(claim),
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
-        reproduce=data.reproduce(run, claim),
+        reproduce=answers.reproduce(run, claim),
         command=shlex.join(run.manifest.command or ()),
-        facts=data.how(run, claim)
+        facts=answers.how(run, claim)
         | {
             "Excluded from the run": "; ".join(run.left_out),
             "Run": " · ".join(filter(None, (run.id, run.manifest.started))),

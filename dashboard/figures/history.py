@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 
 from .. import words
@@ -44,7 +45,9 @@ def timeline(
         if chosen := [(index, point) for index, point in enumerate(points) if kinds[index] == name]:
             traces.append(_marks(chosen, name, colours, crowded=len(points) > CROWDED))
     if ringed := {index: _ratio(point) for index, point in enumerate(points) if point.name in changed}:
-        traces.append(_rings(ringed, colours))
+        red = mark("square-open", colours.verdict["red"], 17)
+        rings: Layout = {"x": list(ringed), "y": list(ringed.values()), "name": "changed beyond noise", "marker": red}
+        traces.append(go.Scatter(mode="markers", hoverinfo="skip", **rings))
     orange = colours.verdict["orange"]
     in_break: Layout = {"xref": "x", "xanchor": "center", "yref": "paper", "font": {"size": SMALL, "color": orange}}
     numbers = [note(each.index - 0.5, 0.98, str(number), colours) | in_break for number, each in enumerate(breaks, 1)]
@@ -69,18 +72,6 @@ def timeline(
         ),
         yaxis=ratio_axis(*_span(points), f"t_{against} / t_variant, log", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
-    )
-
-
-def _rings(ringed: Mapping[int, float | None], colours: Palette) -> go.Scatter:
-    """Rings around the runs (ratios by place) in which the variant changed beyond noise."""
-    return go.Scatter(
-        x=list(ringed),
-        y=list(ringed.values()),
-        mode="markers",
-        name="changed beyond noise",
-        marker={"symbol": "square-open", "size": 17, "color": colours.verdict["red"], "line": {"width": 2}},
-        hoverinfo="skip",
     )
 
 
@@ -133,5 +124,4 @@ def _span(points: Sequence[Point]) -> tuple[float, float]:
 
 def _ticks(count: int) -> list[int]:
     """Up to MOST_TICKS indices, the first and the last among them."""
-    steps = min(MOST_TICKS, count) - 1
-    return sorted({round(index * (count - 1) / steps) for index in range(steps + 1)}) if steps else [0]
+    return sorted({round(place) for place in np.linspace(0, count - 1, min(MOST_TICKS, count))})

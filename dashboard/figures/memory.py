@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from llama_workbench.harness.store.pass_schema import Memory
 
 from .. import words
-from ..views.forest import round_step
+from ..views.forest import linear_ticks
 from ..views.memory import AMOUNTS, FRONT, HELD, Policy, Spot, percent_of
 from .colours import LIGHT, Palette
 from .drawing import ABOVE, SMALL, Layout, Mark, axis, figure, line, log_span, marks, ratio_axis, row_notes, rows_axis
@@ -27,8 +27,6 @@ def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette =
     amounts: list[float | None] = [getattr(row, field) for row in rows]
     largest = max((amount or 0.0 for amount in amounts), default=0.0)
     divisor, unit = words.byte_unit(largest)
-    step = round_step(largest / divisor)
-    ticks = [step * k for k in range(6) if step * k * divisor <= largest]
     height = BAR_PX * len(rows)
     middles = [height - BAR_PX * (place + 1) + 8 for place in range(len(rows))]
     notes: list[Layout] = []
@@ -53,7 +51,9 @@ def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette =
         annotations=notes,
         xaxis=axis(
             range=[0, largest or 1],
-            ticks_at={tick * divisor: f"{tick:g} {unit}" if tick else "0" for tick in ticks},
+            ticks_at={
+                place: f"{text} {unit}" if place else "0" for place, text in _byte_ticks(0.0, largest, divisor).items()
+            },
             gridcolor=colours.rule,
         ),
         yaxis=rows_axis(height),
@@ -74,11 +74,11 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     air = 0.12 * spread or 0.1 * max(amounts) or 1.0
     left, right = max(min(amounts) - air, -air), max(amounts) + air
     timings = [spot.timing for spot in spots]
-    bottom, top = log_span([math.log(end) for t in timings for end in (t.low, t.ratio, t.high) if end], 0.08, 0.01)
+    bottom, top = log_span([math.log(end) for t in timings for end in (t.low, t.value, t.high) if end], 0.08, 0.01)
     dots: dict[bool, dict[int, Mark]] = {True: {}, False: {}}
     for number, (x, spot) in enumerate(zip(side_by_side(spots, right - left), spots, strict=True), 1):
         ends = spot.timing.low or bottom, spot.timing.high or top
-        dots[spot.rank == FRONT][number] = (x, spot.timing.ratio or 1.0, *ends, _spot_text(number, spot, baseline))
+        dots[spot.rank == FRONT][number] = (x, spot.timing.value or 1.0, *ends, _spot_text(number, spot, baseline))
     traces = []
     if len(dots[True]) > 1:
         x, y = zip(*sorted(dot[:2] for dot in dots[True].values()), strict=True)
@@ -156,7 +156,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
     traces = []
     inks = cycle(reversed(list(colours.verdict.values())))
     for one, ink, symbol, dash in zip(sweeps, inks, cycle(SYMBOLS), cycle(DASHES), strict=False):
-        name = words.label(one.variant, 40)
+        name = words.label(one.row.variant, 40)
         computed = {step.lengths: step.computed[kind] for step in one.steps if kind in step.computed}
         measured = {step.lengths: step.measured[kind] for step in one.steps if kind in step.measured}
         if computed:
@@ -172,7 +172,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
                 name=f"{name}, measured",
                 hovertext=[
                     f"<b>{name}</b><br>{lengths} lengths: {words.size(size)} ({size:,.0f} bytes)<br>"
-                    f"{percent_of(size, one.weights_bytes)}"
+                    f"{percent_of(size, one.row.weights_bytes)}"
                     for lengths, size in measured.items()
                 ],
                 hoverinfo="text",
@@ -191,23 +191,6 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
     )
 
 
-def policies_text(sweeps: Sequence[Policy], kind: str) -> str:
-    """First and last step of every sweep in words."""
-    parts = []
-    for one in sweeps:
-        held = [
-            f"{words.size(step.measured[kind])} after {step.lengths}" for step in one.steps if kind in step.measured
-        ]
-        if held:
-            parts.append(f"{one.variant} {held[0]} and {held[-1]} lengths")
-    return f"{HELD[kind]} held: {'; '.join(parts) or 'nothing measured'}."
-
-
 def _byte_ticks(low: float, high: float, divisor: float) -> dict[float, str]:
-    """About five round ticks in the unit of `divisor`."""
-    width = (high - low) / divisor or 1.0
-    power = 10.0 ** math.floor(math.log10(width))
-    step = next(digit * power for digit in (0.1, 0.2, 0.5, 1, 2, 5) if width / (digit * power) <= 6)
-    first, last = math.ceil(low / divisor / step), math.floor(high / divisor / step)
-    ticks = [round(step * k, 9) for k in range(first, last + 1)]
-    return {tick * divisor: f"{tick:,.6g}" for tick in ticks}
+    """Round ticks in the unit of `divisor`."""
+    return {divisor * tick: text for tick, text in linear_ticks(low / divisor, high / divisor).items()}

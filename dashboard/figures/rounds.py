@@ -1,16 +1,32 @@
-"""Round by round: the paired ratios of one comparison, and how the interval closed in on what they say."""
+"""Round by round: the paired ratios of one comparison with the closing interval; the same code over a whole run."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from .. import words
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
+from .drawing import (
+    ABOVE,
+    SMALL,
+    Layout,
+    area,
+    axis,
+    figure,
+    legend,
+    line,
+    log_span,
+    mark,
+    marks,
+    note,
+    ratio_axis,
+    rule,
+)
 
 
 def paired_rounds(
@@ -43,12 +59,12 @@ def paired_rounds(
             hoverinfo="text",
         )
     )
-    if paired.ratio is not None:
+    if (settled := paired.effect).value is not None:
         look = words.look(verdict)
         colour = colours.verdict[look.colour]
         traces.append(
             marks(
-                [(end, paired.ratio, paired.low or bottom, paired.high or top, words.label(paired.text))],
+                [(end, settled.value, settled.low or bottom, settled.high or top, words.label(settled.text))],
                 colour=colour,
                 name=f"after {count} rounds",
                 thickness=2.5,
@@ -110,20 +126,18 @@ def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
     ]
 
 
-def in_words(paired: Paired, baseline: str, variant: str, workload: str) -> str:
+def in_words(paired: Paired) -> str:
     """The picture in a sentence, for those who do not see it."""
-    if not len(paired.ratios):
-        return f"No rounds of {variant} against {baseline} on {workload}."
-    least, most = float(paired.ratios.min()), float(paired.ratios.max())
+    least, middle, most = np.quantile(paired.ratios, [0, 0.5, 1])
     return (
-        f"Paired rounds of {variant} against {baseline} on {workload}: {len(paired.ratios)} rounds from {least:.3f}× "
-        f"to {most:.3f}×, median {paired.median:.3f}×, after all of them {paired.text}."
+        f"Paired rounds of {paired.effect.sides} on {paired.effect.workload}: {len(paired.ratios)} rounds from "
+        f"{least:.3f}× to {most:.3f}×, median {middle:.3f}×, after all of them {paired.effect.text}."
     )
 
 
 def _span(paired: Paired, low: float | None, high: float | None) -> tuple[float, float, str]:
     """Ends of the axis, and where a claimed region lies that is too far away to be drawn: "above", "below" or ""."""
-    shown = [1.0, *paired.ratios.tolist(), paired.low, paired.high]
+    shown = [1.0, *paired.ratios.tolist(), paired.effect.low, paired.effect.high]
     logs = [math.log(ratio) for ratio in shown if ratio]
     reach = max(max(logs) - min(logs), 0.01)  # a claimed range is far away where it begins beyond another such span
     nearest, farthest = min(logs) - reach, max(logs) + reach
@@ -142,3 +156,54 @@ def _arrow(beyond: str, claimed: str, colours: Palette) -> Layout:
     arrow, y, edge = ("▲", 1, "top") if beyond == "above" else ("▼", 0, "bottom")
     text = f"{arrow} {words.label(claimed, 40)}, {beyond} this picture"
     return note(0, y, text, colours) | {"x": 0.01, "yref": "paper", "yanchor": edge}
+
+
+# -- the same code over a run ------------------------------------------------------------------------------------------
+
+MOST_POINTS = 3000
+BIN, MOST_BINS = 10, 100  # rounds in a point of the line, at least; points
+
+
+def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
+    """Rounds over the time of the run (columns as `views.noise.drift` gives them), with the middle as a line."""
+    frame = frame.assign(order=range(1, len(frame) + 1))
+    shown = frame if len(frame) <= MOST_POINTS else frame.iloc[:: math.ceil(len(frame) / MOST_POINTS)]
+    bins = np.arange(len(frame)) // max(BIN, math.ceil(len(frame) / MOST_BINS))
+    middle = frame.groupby(bins)[["order", "relative"]].median()
+    percent = 100 * (shown["relative"].to_numpy(np.float64) - 1)
+    columns = zip(shown["workload"], shown["variant"], shown["seconds"], percent, strict=True)
+    rounds = go.Scatter(
+        name="a round",
+        x=shown["order"],
+        y=percent,
+        mode="markers",
+        marker={"size": 4, "color": colours.sides[0], "opacity": 0.55},
+        hovertext=[
+            f"<b>{words.label(workload)}</b><br>{words.label(variant)}"
+            f"<br>{value:+.1f} %, after {second:.0f} s of samples"
+            for workload, variant, second, value in columns
+        ],
+        hoverinfo="text",
+    )
+    heights = 100 * (middle["relative"] - 1)
+    median = line(middle["order"], heights, colours.sides[1], 2, name="median of neighbouring rounds")
+    grid: Layout = {"gridcolor": colours.rule}
+    zero: Layout = {"zeroline": True, "zerolinecolor": colours.muted}
+    return figure(
+        [rounds, median],
+        height=320,
+        margin=(5, 12, 30, 46),
+        xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),
+        yaxis=axis("time of a call over its median [%]", tickformat="+.0f", **zero, **grid),
+        legend=legend(colours.text),
+    )
+
+
+def drift_text(frame: pd.DataFrame) -> str:
+    """The rounds in words."""
+    low, high = (100 * (end - 1) for end in frame["relative"].quantile([0.05, 0.95]))
+    worst = frame.sort_values("relative").iloc[-1]
+    return (
+        f"{len(frame)} rounds of the same code: nine in ten lie between {low:+.1f} % and {high:+.1f} % of their "
+        f"workload's median; the slowest is {100 * (worst['relative'] - 1):+.0f} % on {worst['workload']}."
+    )

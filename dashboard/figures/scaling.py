@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from .. import words
-from ..views.data import Floor
-from ..views.scaling import AXES, Cost, Series, sweep
+from ..views.data import Effect, Floor
+from ..views.scaling import AXES, Series
 from .colours import LIGHT, Palette
 from .drawing import ABOVE, Layout, Mark, area, axis, figure, log_span, mark, marks, ratio_axis, rule
 
@@ -21,9 +21,9 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     """The effect over log size: points with intervals (hollow where not settled), the claimed region, the line at 1,
     each point's A/A floor, and the bracket in which the effect crosses the region's edge."""
     left, right = _ends(series)
-    grey = [(point.size, floor) for point in series.points if (floor := floors.get(point.effect.workload))]
+    grey = [(size, floor) for size, one in series.effects.items() if (floor := floors.get(one.workload))]
     known = [1.0, series.low, series.high, *(end for _, floor in grey for end in (floor.low, floor.high))]
-    known += [end for point in series.points for end in (point.effect.value, point.effect.low, point.effect.high)]
+    known += [end for effect in series.effects.values() for end in (effect.value, effect.low, effect.high)]
     bottom, top = log_span([math.log(value) for value in known if value], 0.06, 0.003)
     shapes = [area(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge)]
     for size, floor in grey:
@@ -31,15 +31,15 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     for each in shapes:
         each["line"]["dash"] = "dot"
     shapes.append(rule(left, right, 1, 1, colours.muted))
-    edges = [edge for crossing in sweep(series).crossings for edge in (crossing.low, crossing.high)]
+    edges = [edge for crossing in series.sweep.crossings for edge in (crossing.low, crossing.high)]
     dashes = {"line": {"color": colours.verdict["violet"], "width": 2, "dash": "dash"}}
     shapes += [rule(edge, edge, bottom, top, "") | dashes for edge in edges]
     rows: list[Point] = []
-    for point in series.points:
-        if (effect := point.effect).value:
+    for size, effect in series.effects.items():
+        if effect.value:
             hover = f"<b>{words.label(effect.workload, 60)}</b><br>{words.label(effect.text)}<br>{effect.rounds} rounds"
             ends = effect.low or bottom, effect.high or top
-            rows.append((point.settled, point.size, effect.value, *ends, hover))
+            rows.append((series.settled(size), size, effect.value, *ends, hover))
     traces = _traces(rows, ("settled", "not settled"), colours)
     return _figure(traces, shapes, series, ratio_axis(bottom, top, "speed-up (log)"), colours)
 
@@ -47,30 +47,29 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
 def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
     """The figure in words, point by point."""
     parts = []
-    for point in series.points:
-        floor = floors.get(point.effect.workload)
+    for size, effect in series.effects.items():
+        floor = floors.get(effect.workload)
         known = f", A/A floor {floor.low:.3f} to {floor.high:.3f}" if floor else ""
-        state = "settled" if point.settled else "not settled"
-        parts.append(f"at {point.size:,.0f}: {point.effect.text}, {state}{known}")
+        state = "settled" if series.settled(size) else "not settled"
+        parts.append(f"at {size:,.0f}: {effect.text}, {state}{known}")
     return f"Speed-up of {series.variant} over {series.baseline} against {AXES[series.axis]}. {'; '.join(parts)}."
 
 
-def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT) -> go.Figure:
+def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette = LIGHT) -> go.Figure:
     """Microseconds a call that the baseline takes longer, over log size: linear near 0, logarithmic beyond."""
-    known = [cost for cost in costs if cost.us is not None]
-    finite = [abs(end) for cost in known for end in (cost.us, cost.low, cost.high) if end is not None]
-    knee = min((abs(cost.us or 0) for cost in known if cost.us), default=1.0)
+    known = {size: (cost, cost.value) for size, cost in costs.items() if cost.value is not None}
+    finite = [abs(end) for cost, us in known.values() for end in (us, cost.low, cost.high) if end is not None]
+    knee = min((abs(us) for _, us in known.values() if us), default=1.0)
 
     def bent(us: float) -> float:
         return math.asinh(us / knee)
 
     most = bent(max(finite, default=1.0)) * 1.08
     rows: list[Point] = []
-    for cost in known:
+    for size, (cost, us) in known.items():
         low = -most if cost.low is None else bent(cost.low)
         high = most if cost.high is None else bent(cost.high)
-        hover = f"{cost_text(cost)}<br>{cost.rounds} rounds"
-        rows.append((cost.signed, cost.size, bent(cost.us or 0), low, high, hover))
+        rows.append((low * high > 0, size, bent(us), low, high, f"{cost.told}<br>{cost.rounds} rounds"))
     traces = _traces(rows, ("sign settled", "sign not settled"), colours)
     powers = [10.0**power for power in range(-2, 8) if knee <= 10.0**power <= max(finite, default=1.0) * 1.1]
     step = 1 if len(powers) <= 4 else 2
@@ -79,19 +78,10 @@ def microseconds(series: Series, costs: Sequence[Cost], colours: Palette = LIGHT
     return _figure(traces, [rule(*_ends(series), 0, 0, colours.muted)], series, y_axis, colours)
 
 
-def microseconds_text(series: Series, costs: Sequence[Cost]) -> str:
+def microseconds_text(series: Series, costs: Mapping[float, Effect]) -> str:
     """The figure in words."""
-    parts = [f"at {cost.size:,.0f}: {cost_text(cost)}" for cost in costs]
+    parts = [f"at {size:,.0f}: {cost.told}" for size, cost in costs.items()]
     return f"Microseconds a call that {series.baseline} takes longer than {series.variant}: {'; '.join(parts)}."
-
-
-def cost_text(cost: Cost) -> str:
-    """Microseconds with their interval."""
-    if cost.us is None:
-        return "not measured"
-    if cost.low is None or cost.high is None:
-        return f"{cost.us:,.3g} µs, too few rounds for an interval ({cost.rounds})"
-    return words.plain_interval(cost.us, cost.low, cost.high, "µs")
 
 
 def _traces(points: Sequence[Point], names: tuple[str, str], colours: Palette) -> list[go.Scatter]:
@@ -118,7 +108,7 @@ def _figure(
             f"{AXES[series.axis]}, log",
             type="log",
             range=[math.log10(end) for end in _ends(series)],
-            ticks_at={point.size: f"{point.size:,.0f}" for point in series.points},
+            ticks_at={size: f"{size:,.0f}" for size in series.effects},
             showgrid=False,
             ticks="outside",
         ),
@@ -128,5 +118,5 @@ def _figure(
 
 
 def _ends(series: Series) -> tuple[float, float]:
-    """The sizes at the ends of the axis; points are in ascending order."""
-    return series.points[0].size / 1.5, series.points[-1].size * 1.5
+    """The sizes at the ends of the axis."""
+    return min(series.effects) / 1.5, max(series.effects) * 1.5

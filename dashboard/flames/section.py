@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -46,7 +47,9 @@ def show(opened: state.Opened, workload: str, sides: Sequence[str], baseline: st
     if not known:
         return
     baseline_first = sorted(known.values(), key=lambda profile: profile.row.variant != baseline)
-    way = _choose_way() if len(known) == 2 else "side"
+    way = "side"
+    if len(known) == 2:
+        way = state.choose("Flamegraphs", WAYS, "flame", widget=partial(st.segmented_control, required=True))
     reason = picture.reason_against([profile.row for profile in baseline_first]) if way == "difference" else ""
     if reason:
         st.text(f"No difference can be drawn: {reason}. Below are both sides.")
@@ -72,7 +75,7 @@ def _show_sides(opened: state.Opened, workload: str, known: Mapping[str, data.Pr
     for side, (_, functions) in drawn.items():
         with st.expander(f"{words.markdown(side)} as a table"):
             alt = f"Functions of {side} with the most time of their own; ± is one standard error"
-            blocks.low_table(functions, alt, formats)
+            blocks.table(functions, alt, formats)
 
 
 def _show_difference(opened: state.Opened, workload: str, before: data.Profile, after: data.Profile) -> None:
@@ -84,21 +87,7 @@ def _show_difference(opened: state.Opened, workload: str, before: data.Profile, 
         formats = dict.fromkeys((*(f"own time, {side}" for side in sides), "± (SE)"), "%.3f ms")
         formats["difference"] = "%+.3f ms"
         alt = f"Functions by how much their own time differs between {sides[0]} and {sides[1]}"
-        blocks.low_table(functions, alt, formats)
-
-
-def _choose_way() -> str:
-    """`?flame=`, else side by side."""
-    wanted = st.query_params.get("flame")
-    st.session_state["flame"] = wanted if wanted in WAYS else "side"
-
-    def follow() -> None:
-        st.query_params["flame"] = st.session_state["flame"]
-
-    way = st.segmented_control(
-        "Flamegraphs", list(WAYS), key="flame", format_func=WAYS.__getitem__, on_change=follow, required=True
-    )
-    return way or "side"
+        blocks.table(functions, alt, formats)
 
 
 def _show_side(side: str, profile: data.Profile | None, role: str) -> None:

@@ -11,6 +11,7 @@ from llama_workbench.dashboard.figures import attribution as figures
 from llama_workbench.dashboard.figures import forest
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import attribution, data, samples
+from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERCENT
 
 
@@ -54,7 +55,7 @@ def show_effects(claim: data.Claim, workload: str) -> None:
     st.header("Effects", anchor="effects")
     shown = attribution.rows(claim, workload)
     drawn = forest.forest(shown, {}, state.colours(), heading="")
-    blocks.plot(drawn, attribution.forest_text(shown, workload), "forest")
+    blocks.plot(drawn, f"Factorial on {workload}. {forest_rows.in_words(shown, {})}", "forest")
     steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in GRID.factors)
     control = ""
     if verdicts := [effect.verdict for effect in shown.effects if effect.workload == DUMMY]:

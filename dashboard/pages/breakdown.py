@@ -120,7 +120,7 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
         }
         for share in chosen.shares
     ]
-    blocks.low_table(
+    blocks.table(
         rows,
         f"Shares of {breakdown.WHOLES[chosen.of]} by phase for {chosen.variant} on {chosen.workload}",
         dict.fromkeys(("share", "low", "high"), "%.2f %%") | {"a call": "%.4g ms"},
@@ -162,7 +162,7 @@ def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Br
         }
         for one in agreements
     ]
-    blocks.low_table(
+    blocks.table(
         rows,
         f"Shares of the forward by timestamps and by py-spy's samples. {text}",
         dict.fromkeys(("by timestamps", "low", "high", "by samples", "± (SE)"), "%.2f %%"),
@@ -197,7 +197,7 @@ def show_roofline(opened: state.Opened) -> None:
         blocks.missing("roofline fractions", "pytest --benchmark --claims fast-is-level")
         return
     if rows:
-        blocks.low_table(
+        blocks.table(
             [
                 {
                     "workload": row.workload,

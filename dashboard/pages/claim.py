@@ -68,10 +68,10 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
 
 def show_answer(run: data.Run, claim: data.Claim) -> None:
     section.show_headline(claim)
-    answer = answers.answer(run, claim)
+    who, *others = answers.answer(run, claim).items()
     with st.container(border=True, gap="xsmall"):
-        st.markdown(f"{blocks.verdict_word(claim.verdict)} {words.markdown(answer.who)}")
-        for question, text in (("By how much", answer.how_much), ("How sure", answer.how_sure), ("Why", answer.why)):
+        st.markdown(f"{blocks.verdict_word(claim.verdict)} {words.markdown(who[1])}")
+        for question, text in others:
             if text:
                 st.markdown(f":gray[{question}:] {words.markdown(text)}")
 
@@ -148,7 +148,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         st.caption("Measure this claim again")
-        blocks.command(data.reproduce(run, claim))
+        blocks.command(answers.reproduce(run, claim))
         st.download_button(
             "This claim's evidence as one HTML file",
             data=lambda: evidence.evidence_html(run, claim),
@@ -162,7 +162,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
             blocks.command(shlex.join(run.manifest.command))
     with right:
         assumed = {"Said in": claim.source, "It assumes": "; ".join(claim.assumes)}
-        blocks.facts(assumed | data.how(run, claim))
+        blocks.facts(assumed | answers.how(run, claim))
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:
@@ -205,7 +205,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
     rows = [row for row in results if row.subject in {(claim.kind, asked.quantity, *each) for each in names}]
     if not rows:
         st.text("This run has not looked. This command does:")
-        blocks.command(data.reproduce(opened.run, claim))
+        blocks.command(answers.reproduce(opened.run, claim))
     for row in rows:
         value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()
         where = words.markdown(row.workload or row.quantity)
@@ -214,7 +214,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
     if len(rows) > 1:
         with st.expander("The same as a table"):
             columns = ["workload", "variant", "value", "count", "seconds"]
-            blocks.low_table(pd.DataFrame(map(vars, rows))[columns], "Exact results behind this claim")
+            blocks.table(pd.DataFrame(map(vars, rows))[columns], "Exact results behind this claim")
 
 
 main()

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
 from urllib.parse import quote
 
 import pandas as pd
@@ -150,12 +149,7 @@ def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
         {"break": number, "from": each.before, "to": each.after, "why": "; ".join(each.reasons)}
         for number, each in enumerate(breaks, 1)
     ]
-    blocks.table(rows, "Breaks in the line: between which runs, and why", height=height(len(breaks)))
-
-
-def height(rows: int, most: int = 8, scrolled_px: int = 280) -> Literal["content"] | int:
-    """Of a table with so many rows: with more than `most` it scrolls by itself."""
-    return "content" if rows <= most else scrolled_px
+    blocks.table(rows, "Breaks in the line: between which runs, and why")
 
 
 def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
@@ -174,7 +168,7 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
         st.text("No change lies beyond the noise.")
     else:
         alt = "Changes of a variant's time between consecutive comparable runs that lie beyond the noise"
-        blocks.table(beyond, alt, height=height(len(beyond)))
+        blocks.table(beyond, alt)
     with st.expander(f"All {len(table)} comparisons"):
         blocks.table(table, "All comparisons of consecutive comparable runs")
 
@@ -198,7 +192,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
         for entry, by_part in reversed(judged)
     ]
     alt = f"Verdicts of the claim {words.clip(claim, 80)} in each run, newest first"
-    blocks.table(rows, alt, height=height(len(judged)))
+    blocks.table(rows, alt)
     if not turns:
         st.caption("Only one run judged it." if len(judged) == 1 else "Its verdict was the same in all of them.")
         return
@@ -232,7 +226,6 @@ def show_runs(runs: Sequence[Entry]) -> None:
     blocks.table(
         rows,
         "All runs, newest first: date, status, verdicts, noise, machine and commit",
-        height=height(len(runs), 10, 380),
         columns={
             "verdicts": st.column_config.LinkColumn("open", display_text="Verdicts"),
             "noise": st.column_config.TextColumn("A/A noise"),

@@ -12,7 +12,7 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import memory as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import data, forest, loading, memory, samples
+from llama_workbench.dashboard.views import data, forest, memory, samples
 from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.store.errors import RunError
 
@@ -31,7 +31,7 @@ def main() -> None:
         return
     policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
     profiled = [workload for workload, _ in opened.run.memory]
-    workloads = list(dict.fromkeys([*profiled, *(one.workload for one in policies)]))
+    workloads = list(dict.fromkeys([*profiled, *(one.row.workload for one in policies)]))
     workload = state.choose("Workload", workloads, "workload") if workloads else ""
     st.header("Time against memory", anchor="tradeoff")
     if workload in profiled:
@@ -40,7 +40,7 @@ def main() -> None:
         where = f" --workloads {shlex.quote(workload)}" if workload else ""
         blocks.missing("memory of single calls here", state.PROFILE_COMMAND + where)
     st.header("What caching policies hold", anchor="policies")
-    if here := [one for one in policies if one.workload == workload]:
+    if here := [one for one in policies if one.row.workload == workload]:
         show_policies(here)
     else:
         blocks.missing("sweep over the number of lengths here", "pytest --benchmark --claims mask-memory")
@@ -81,16 +81,16 @@ def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
-    timing, is_baseline = spot.timing, not spot.timing.alpha
+    timing, is_baseline = spot.timing, spot.timing.variant == spot.timing.baseline
     return {
         "no.": number,
         "variant": spot.variant,
         "speed-up [interval]": "1× (baseline)" if is_baseline else timing.text,
-        "confidence": "–" if is_baseline else words.percent(1 - timing.alpha),
+        "confidence": "–" if is_baseline else words.percent(1 - spot.alpha),
         "rounds": "–" if is_baseline else str(timing.rounds),
         "memory": words.size(spot.amount),
         "rank": spot.rank,
-        "note": "" if is_baseline else timing.warning,
+        "note": "; ".join(timing.warnings),
     }
 
 
@@ -98,7 +98,8 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
     kind = state.choose("Held", memory.HELD, "held")
     shown = [one for one in here if any(kind in step.measured for step in one.steps)]
     if shown:
-        blocks.plot(figures.policies(shown, kind, state.colours()), figures.policies_text(shown, kind), "policies")
+        text = _policy_sentence(shown, kind)
+        blocks.plot(figures.policies(shown, kind, state.colours()), text, "policies")
         longest = max(one.longest for one in shown)
         counted = (
             "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
@@ -113,11 +114,11 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
             f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
             f"{counted} Counted once, exactly: no interval."
         )
-        blocks.say(_policy_sentence(shown, kind))
+        blocks.say(text)
     if rows := [_policy_row(one) for one in here if one.steps]:
         st.caption("After the most lengths: measured, and computed from the policy")
         blocks.table(rows, "Bytes held by each variant after the most lengths")
-    blocks.notes("Not swept to the end", [f"{one.variant}: {one.reason}" for one in here if one.reason])
+    blocks.notes("Not swept to the end", [f"{one.row.variant}: {one.row.reason}" for one in here if one.row.reason])
 
 
 def _policy_sentence(shown: Sequence[memory.Policy], kind: str) -> str:
@@ -126,7 +127,7 @@ def _policy_sentence(shown: Sequence[memory.Policy], kind: str) -> str:
         steps = [step for step in one.steps if kind in step.measured]
         first, last = steps[0].measured[kind], steps[-1].measured[kind]
         grown = f", {last / first:.3g} times what one length needs" if first > 0 else ""
-        parts.append(f"{one.variant} {words.size(last)} ({memory.percent_of(last, one.weights_bytes)}{grown})")
+        parts.append(f"{one.row.variant} {words.size(last)} ({memory.percent_of(last, one.row.weights_bytes)}{grown})")
     return f"{memory.HELD[kind]} after {max(one.steps[-1].lengths for one in shown)} lengths: {'; '.join(parts)}."
 
 
@@ -139,28 +140,28 @@ def _policy_row(one: memory.Policy) -> dict[str, object]:
             return words.size(measured)
         return words.size(measured) + (" = computed" if computed == measured else f", computed {words.size(computed)}")
 
-    total = memory.percent_of(last.measured.get("caches"), one.weights_bytes)
+    total = memory.percent_of(last.measured.get("caches"), one.row.weights_bytes)
     return {
-        "variant": one.variant,
+        "variant": one.row.variant,
         "lengths": last.lengths,
         "masks": cell("mask"),
         "keys and values": cell("kv"),
         "RoPE tables": cell("rope"),
         "together, of the weights": total.removesuffix(" of the weights"),
         "peak resident": words.size(last.measured.get("resident")),
-        "weights": words.size(one.weights_bytes),
+        "weights": words.size(one.row.weights_bytes),
     }
 
 
 def show_loading(opened: state.Opened) -> None:
     """The loads of one checkpoint."""
-    loads = blocks.computed("The loads cannot be shown.", opened, loading.read_loads) or []
+    loads = blocks.computed("The loads cannot be shown.", opened, memory.read_loads) or []
     if not loads:
         blocks.missing("measured loads", "pytest --benchmark --claims weight-loading-bottleneck")
         return
     geometry = state.choose("Checkpoint", list(dict.fromkeys(load.row.checkpoint for load in loads)), "geometry")
     here = [load for load in loads if load.row.checkpoint == geometry]
-    shares = loading.shares(opened.run, geometry, here)
+    shares = memory.loading_shares(opened.run, geometry, here)
     if shares.effects:
         blocks.plot(forest_figures.forest(shares, {}, state.colours()), forest.in_words(shares, {}), "loading")
     tokens = max(load.row.prompt_tokens for load in here)
@@ -185,8 +186,8 @@ def show_loading(opened: state.Opened) -> None:
     blocks.notes("Not measured", [f"{row.loader}, {row.cache} page cache: {row.reason}" for row in failed])
 
 
-def _load_row(load: loading.Load) -> dict[str, object]:
-    touched, ratio = load.against.get("touched"), "–"
+def _load_row(load: memory.Load) -> dict[str, object]:
+    touched, ratio = load.against, "–"
     if touched is not None:
         few = f"{math.exp(touched.centre):.3g}× (too few rounds: {touched.n})" if touched.n else "not measured"
         ratio = few if math.isinf(touched.high) else words.effect(*samples.ratios(touched))
@@ -194,21 +195,13 @@ def _load_row(load: loading.Load) -> dict[str, object]:
     return {
         "loader": load.row.loader,
         "page cache": load.row.cache,
-        **{name: _time_text(load.times.get(key)) for name, key in times.items()},
+        **{name: load.times[key].told for name, key in times.items()},
         "peak memory": words.size(load.peak_bytes),
         "file": words.size(load.row.file_bytes),
         "loads": len(load.row.loads),
         "first tokens": load.share.n,
         "against mapped safetensors": ratio,
     }
-
-
-def _time_text(time: loading.Time | None) -> str:
-    if time is None:
-        return "not measured"
-    if time.low is None or time.high is None:
-        return f"{time.value:,.3g} ms (too few rounds for an interval: {time.count} of about {LEAST_ROUNDS})"
-    return words.plain_interval(time.value, time.low, time.high, "ms")
 
 
 main()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -16,13 +15,15 @@ from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.errors import RunError
 
 
-def from_samples(run: data.Run, sides: scaling.Sides, axis: str) -> tuple[list[scaling.Cost], list[Interval], str]:
+def from_samples(
+    run: data.Run, sides: scaling.Sides, axis: str
+) -> tuple[dict[float, data.Effect], list[Interval], str]:
     """Costs and slopes of the series over an axis, and why there are none."""
     [series] = [one for one in scaling.all_series(run)[sides] if one.key == axis]
     try:
         evidence = samples.read_evidence(run)
     except RunError as error:
-        return [], [], error.brief
+        return {}, [], error.brief
     return samples.costs(series, evidence, run.alpha), samples.slopes(series, evidence, run.alpha), ""
 
 
@@ -54,15 +55,15 @@ def _sides_label(sides: scaling.Sides) -> str:
 
 
 def _series_label(series: scaling.Series) -> str:
-    return f"{series.axis} {series.points[0].size:,.0f} to {series.points[-1].size:,.0f}: {series.name}"
+    return f"{series.axis} {min(series.effects):,.0f} to {max(series.effects):,.0f}: {series.name}"
 
 
 def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
     """The effect with the longest series over the width, else the longest of all."""
 
     def worth(sides: scaling.Sides) -> tuple[int, int]:
-        widths = [len(one.points) for one in by_sides[sides] if one.axis == "width"]
-        return max(widths, default=0), max(len(one.points) for one in by_sides[sides])
+        widths = [len(one.effects) for one in by_sides[sides] if one.axis == "width"]
+        return max(widths, default=0), max(len(one.effects) for one in by_sides[sides])
 
     return scaling.sides_key(max(by_sides, key=worth))
 
@@ -80,7 +81,7 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
     with right:
         costs, slopes, problem = state.computed(opened, from_samples, sides, series.key)
         st.subheader("In microseconds a call", anchor="microseconds")
-        if problem or not any(cost.us is not None for cost in costs):
+        if problem or all(cost.value is None for cost in costs.values()):
             st.text(f"No microseconds: {problem or 'the run has no samples of these sides'}.")
         else:
             drawn = figures.microseconds(series, costs, state.colours())
@@ -102,7 +103,7 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
         if series.claim
         else f"Blue: {series.asked}, for no claim covers these points"
     )
-    floors = any(point.effect.workload in run.floors for point in series.points)
+    floors = any(effect.workload in run.floors for effect in series.effects.values())
     grey = "Grey boxes: the A/A floor of each workload" if floors else "No A/A control ran on these workloads"
     layers = " Models of different width may also differ in their number of layers." if series.axis == "width" else ""
     return (
@@ -111,18 +112,18 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
     )
 
 
-def _table(series: scaling.Series, costs: Sequence[scaling.Cost]) -> None:
+def _table(series: scaling.Series, costs: Mapping[float, data.Effect]) -> None:
     rows = [
         {
-            series.axis: f"{point.size:,.0f}",
-            "workload": point.effect.workload,
-            "speed-up [interval]": point.effect.text,
-            "settled": "yes" if point.settled else "no",
-            "longer with the baseline": figures.cost_text(cost) if cost else "not measured",
-            "rounds": point.effect.rounds,
-            "verdict": words.look(point.effect.verdict).word,
+            series.axis: f"{size:,.0f}",
+            "workload": effect.workload,
+            "speed-up [interval]": effect.text,
+            "settled": "yes" if series.settled(size) else "no",
+            "longer with the baseline": costs[size].told if size in costs else "not measured",
+            "rounds": effect.rounds,
+            "verdict": words.look(effect.verdict).word,
         }
-        for point, cost in zip_longest(series.points, costs)
+        for size, effect in series.effects.items()
     ]
     blocks.table(rows, "The points of the pictures, one row for each size")
 
@@ -133,7 +134,7 @@ def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
     rows = [
         {
             "": name,
-            "ns a position": _slope_text(slope),
+            "a position": _slope_text(slope),
             "rounds": slope.n,
         }
         for name, slope in zip(names, slopes, strict=True)
@@ -150,9 +151,8 @@ def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
 def _slope_text(slope: Interval) -> str:
     if slope.unstable:
         return "unstable: the effect drifted while it was measured"
-    if math.isinf(slope.low) or math.isinf(slope.high):
-        return "too few rounds for an interval"
-    return words.plain_interval(slope.centre, slope.low, slope.high, "")
+    value, low, high = (end if math.isfinite(end) else None for end in (slope.centre, slope.low, slope.high))
+    return data.Effect("", unit="ns", value=value, low=low, high=high, rounds=slope.n).told
 
 
 main()

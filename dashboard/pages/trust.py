@@ -9,9 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import noise as figures
+from llama_workbench.dashboard.figures import forest as forest_figures
+from llama_workbench.dashboard.figures import rounds as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import data, gates, noise
+from llama_workbench.dashboard.views import data, forest, gates, noise
 
 CONTROLS_COMMAND = "pytest --benchmark"
 MOST_NAMED = 4
@@ -72,18 +73,18 @@ def show_controls(run: data.Run) -> None:
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     not_drawn = f"Not drawn, too few rounds: {words.markdown(words.listing(unbounded))}." if unbounded else ""
     st.header("Identical code against itself", anchor="controls")
-    drawn = figures.controls_forest(rows, state.colours())
-    blocks.plot(drawn, figures.controls_text(rows), "controls")
+    shown = noise.as_claim(run)
+    blocks.plot(forest_figures.forest(shown, {}, state.colours(), heading=""), forest.in_words(shown, {}), "controls")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
-        "all else. An interval that leaves out 1 means that the control fired. The figure at the right is half the "
-        "width of the wider one: in as many rounds, nobody could have seen a smaller difference there. "
+        "all else. An interval that leaves out 1 means that the control fired. Half its width is the smallest "
+        "difference that anybody could have seen there in as many rounds. "
         f"{not_drawn} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
     )
     table = [
         {
             "workload": one.workload,
-            "control": figures.KINDS.get(one.kind, (one.kind, ""))[0],
+            "control": noise.KINDS.get(one.kind, one.kind),
             "variant": one.variant,
             "ratio": math.exp(one.centre),
             "low": math.exp(one.low),
@@ -97,7 +98,7 @@ def show_controls(run: data.Run) -> None:
     formats = dict.fromkeys(("ratio", "low", "high"), "%.4f×") | {"smallest difference": "±%.2g %%"}
     with st.expander("The same as a table"):
         known = pd.DataFrame(table).replace(math.inf, math.nan).replace({"low": {0.0: math.nan}})
-        blocks.low_table(known, "Controls of this run with their intervals", formats)
+        blocks.table(known, "Controls of this run with their intervals", formats)
 
 
 def show_drift(run: data.Run, measured: noise.Noise) -> None:
@@ -146,7 +147,7 @@ def show_places(measured: noise.Noise) -> None:
         }
         for name, (first, slope) in measured.places.items()
     ]
-    blocks.low_table(rows, "Effect of the place within a sub-round, and page faults a call, by workload")
+    blocks.table(rows, "Effect of the place within a sub-round, and page faults a call, by workload")
     st.caption(
         "Time of the first sample of a sub-round over that of the others, and of the last over the first by a straight "
         "line through all; 99 % t intervals over rounds, each for itself. Page faults a call are medians over rounds; "
@@ -173,7 +174,7 @@ def show_gates(run: data.Run) -> None:
     blocks.say(f"{text}.")
     columns = ["variant", "passed", "of", "cases", "worst error", "tolerance", "of tolerance", "on"]
     formats = {"worst error": "%.2e", "tolerance": "%.1e", "of tolerance": "%.3g %%"}
-    blocks.low_table(worst[columns], f"Worst error of the logits by variant. {text}", formats)
+    blocks.table(worst[columns], f"Worst error of the logits by variant. {text}", formats)
     st.caption(
         "Largest difference of a variant's logits (of a part: its output) from the reference's, over all workloads of "
         "the run; a variant that fails is not timed."
@@ -200,7 +201,7 @@ def show_traces(run: data.Run) -> None:
     st.markdown(
         f"{same} of {len(rows)} compared pairs ran the same operations. Only those can speak about architecture alone."
     )
-    blocks.low_table(rows, "Pairs of variants whose operation traces were compared")
+    blocks.table(rows, "Pairs of variants whose operation traces were compared")
 
 
 def show_warnings(run: data.Run) -> None:
@@ -226,7 +227,7 @@ def show_warnings(run: data.Run) -> None:
                 "where": ", ".join(where[:MOST_NAMED]) + more,
             }
         )
-    blocks.low_table(rows, "Notes on effects, those of one kind together")
+    blocks.table(rows, "Notes on effects, those of one kind together")
     st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
 
 

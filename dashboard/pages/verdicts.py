@@ -9,7 +9,7 @@ import streamlit as st
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.sections import blocks
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views import answers, data
 
 MANY = 8  # claims, from which on the list has a filter and scrolls by itself
 OPEN = ("inconclusive", "not evidence", "not measurable here")
@@ -116,7 +116,7 @@ def claim_caption(claim: data.Claim) -> str:
     """Under a claim in the list: who claimed what, and what was measured."""
     who = ", ".join(claim.who)
     said = words.clip(f"{who} claimed {claim.claimed}" if who and claim.claimed else who, 100)
-    return words.markdown(" · ".join(part for part in (said, data.measured(claim)) if part))
+    return words.markdown(" · ".join(part for part in (said, answers.measured(claim)) if part))
 
 
 main()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -37,8 +36,6 @@ def table(
     alt: str,
     formats: Mapping[str, str] | None = None,
     *,
-    row_px: int = 30,
-    height: Literal["content", "auto"] | int = "auto",
     columns: Mapping[str, Any] | None = None,
 ) -> None:
     """A table of `rows`, whatever pandas takes as one. `formats`: of numbers by column, in printf's way."""
@@ -46,14 +43,10 @@ def table(
     st.dataframe(
         rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows),
         hide_index=True,
-        row_height=row_px,
-        height=height,
+        row_height=28,
         column_config={**numbers, **(columns or {})},
         alt=alt,
     )
-
-
-low_table = partial(table, row_px=28)
 
 
 def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from .. import state, words
 from ..figures import forest as figures
-from ..views import data, forest
+from ..views import answers, data, forest
 from ..views.attribution import SIDES
 from . import blocks, head
 
@@ -83,7 +83,7 @@ def show_headline(claim: data.Claim) -> None:
 def show_verdict(claim: data.Claim) -> None:
     """The verdict's word and what it means, with the reason."""
     with st.container(border=True, gap="xsmall"):
-        meaning = data.sentence(claim)
+        meaning = answers.sentence(claim)
         st.markdown(f"{blocks.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
         if claim.reason:
             blocks.caption(claim.reason)

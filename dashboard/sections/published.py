@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import pandas as pd
 import streamlit as st
 
 from llama_workbench.datasets.geometries import DataError
@@ -43,7 +43,7 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
                 problems.append(f"{line.line}: {error}")
         table.append(row)
     if table:
-        blocks.low_table(
+        blocks.table(
             table,
             f"The dispute's shares beside ours on {chosen.workload}, in three denominators",
             {"theirs": "%.1f %%", "their time": "%.1f ms"},
@@ -111,11 +111,11 @@ def show_times(opened: state.Opened) -> None:
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
     rows = compared(opened.run, measured, figures)
-    if not any(row.ours or row.candle for row in rows):
+    if (rows[["our interval", "its interval"]] == "").all(axis=None):
         blocks.missing("times of the parts that they timed", TIMES_COMMAND)
     wide = st.column_config.TextColumn(width="medium")
-    blocks.low_table(
-        [_row(row) for row in rows],
+    blocks.table(
+        rows,
         "Times a call that the dispute published, beside the medians of this run",
         columns=dict.fromkeys(("their interval", "our interval", "its interval"), wide),
     )
@@ -129,31 +129,8 @@ def show_times(opened: state.Opened) -> None:
     )
 
 
-def _row(row: Row) -> dict[str, str]:
-    theirs, ours, candle = row.figure, row.ours, row.candle
-    return {
-        "workload": theirs.workload,
-        "theirs": words.milliseconds(1e3 * theirs.microseconds),
-        "their interval": _ends([1e3 * end for end in theirs.interval]) if theirs.interval else "not given",
-        "ours": words.milliseconds(ours.value) if ours else "not measured",
-        "our interval": _span(ours),
-        "rounds": str(ours.rounds) if ours else "",
-        "on Candle here": words.milliseconds(candle.value) if candle else "",
-        "its interval": _span(candle),
-        "their growth": _growth(row.their_growth),
-        "our growth": _growth(row.our_growth),
-        "growth on Candle": _growth(row.candle_growth),
-        "variant here": row.variant if ours else "",
-        "their benchmark": theirs.bench,
-    }
-
-
 def _ends(ends_ns: Sequence[float]) -> str:
     return " – ".join(map(words.milliseconds, ends_ns))
-
-
-def _growth(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}×"
 
 
 def _span(measured: noise.Span | None) -> str:
@@ -169,40 +146,32 @@ ON_CANDLE = ("candle_engine_fresh", "candle_engine")
 """Variants that do the same work on the dispute's own engine; the first makes its masks anew, as theirs did."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One published time, and of the same work here: `ours` on PyTorch, `candle` on Candle, each the median of a call
-    in nanoseconds.
+def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) -> pd.DataFrame:
+    """All published times in the order of their file, beside those of the workload's baseline and of Candle here.
 
-    The growths are the time over that of the next shorter length of the same part, None where there is none.
+    The growths are the time over that of the next shorter length of the same part.
     """
-
-    figure: Figure
-    variant: str
-    ours: noise.Span | None
-    candle: noise.Span | None
-    their_growth: float | None = None
-    our_growth: float | None = None
-    candle_growth: float | None = None
-
-
-def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) -> list[Row]:
-    """All published times, in the order of their file; ours are those of the workload's baseline."""
-    rows = []
-    latest: dict[str, Row] = {}  # by part: the next shorter length
-    for workload, figure in published.items():
-        variant, part = data.experiment(run, workload).baseline or "", workload.rpartition("-t")[0]
+    rows, times_ns = [], []
+    for workload, theirs in published.items():
+        variant = data.experiment(run, workload).baseline or ""
         ours = noise.median_ns(measured, workload, variant)
         candle = next(filter(None, (noise.median_ns(measured, workload, name) for name in ON_CANDLE)), None)
-        row = Row(figure, variant, ours, candle)
-        if shorter := latest.get(part):
-            theirs = figure.microseconds / shorter.figure.microseconds
-            row = Row(figure, variant, ours, candle, theirs, growth(ours, shorter.ours), growth(candle, shorter.candle))
-        latest[part] = row
-        rows.append(row)
-    return rows
-
-
-def growth(longer: noise.Span | None, shorter: noise.Span | None) -> float | None:
-    """The longer call's time over the shorter one's; None where one of them is not known."""
-    return longer.value / shorter.value if longer and shorter else None
+        times_ns.append((1e3 * theirs.microseconds, *(one.value if one else math.nan for one in (ours, candle))))
+        rows.append(
+            {
+                "workload": workload,
+                "theirs": words.milliseconds(times_ns[-1][0]),
+                "their interval": _ends([1e3 * end for end in theirs.interval]) if theirs.interval else "not given",
+                "ours": words.milliseconds(ours.value if ours else None),
+                "our interval": _span(ours),
+                "rounds": str(ours.rounds) if ours else "",
+                "on Candle here": words.milliseconds(candle.value) if candle else "",
+                "its interval": _span(candle),
+                "variant here": variant if ours else "",
+                "their benchmark": theirs.bench,
+            }
+        )
+    times = pd.DataFrame(times_ns, columns=["their growth", "our growth", "growth on Candle"])
+    parts = pd.Series([workload.rpartition("-t")[0] for workload in published])
+    growths = times / times.groupby(parts).shift()
+    return pd.DataFrame(rows).join(growths.map(lambda growth: f"{growth:.2f}×" if growth > 0 else ""))

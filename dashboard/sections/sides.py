@@ -43,7 +43,7 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) 
         high=claim.high if ratio else None,
         colours=state.colours(),
     )
-    blocks.plot(drawn, round_figures.in_words(paired, effect.baseline, effect.variant, effect.workload), "rounds")
+    blocks.plot(drawn, round_figures.in_words(paired), "rounds")
     invalid = f" {words.percent(paired.invalid_share)} of the rounds had no valid time." if paired.invalid_share else ""
     st.caption(
         "Each dot is one round. A round builds both sides anew and times them by turns; the dot is the median of "
@@ -83,7 +83,7 @@ def show_operations(run: data.Run, workload: str, baseline: str, variant: str) -
             {"operation": name, ours: first, theirs: second, "more in the variant": second - first}
             for name, first, second in traces.counts
         ]
-        blocks.low_table(counts, "Operations by how often each side ran them")
+        blocks.table(counts, "Operations by how often each side ran them")
     elif traces.state == "differ":
         st.caption("This run kept only the first difference; a new run keeps how often each side ran each operation.")
 

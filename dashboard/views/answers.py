@@ -5,10 +5,10 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
 
 from llama_workbench.harness.evidence.verdict import GIVEN
-from llama_workbench.harness.report.text import duration_text, short
+from llama_workbench.harness.report.text import duration_text, ratio_text, short
 
 from .. import words
 from . import data
@@ -18,20 +18,15 @@ LONGEST_LIST = 4
 SETTLED = {"supported": "right on", "refuted": "not right on"}
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Four answers, each a sentence or two of plain text; empty where there is nothing to say."""
-
-    who: str
-    how_much: str
-    how_sure: str
-    why: str
-
-
-def answer(run: data.Run, claim: data.Claim) -> Answer:
-    """The verdict of `claim` in plain words."""
+def answer(run: data.Run, claim: data.Claim) -> dict[str, str]:
+    """The verdict of `claim` in plain words: four answers by question, a sentence or two or nothing."""
     reason = claim.reason.strip().removesuffix(".")
-    return Answer(_who(claim), _how_much(claim), _how_sure(run, claim), reason and f"{reason}.")
+    return {
+        "Who was right": _who(claim),
+        "By how much": _how_much(claim),
+        "How sure": _how_sure(run, claim),
+        "Why": reason and f"{reason}.",
+    }
 
 
 def _who(claim: data.Claim) -> str:
@@ -156,3 +151,53 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
         low, high = min(floor.low for floor in floors), max(floor.high for floor in floors)
         beside = f" Identical code came out at anything from {low:.3f}× to {high:.3f}× there."
     return f"Each interval holds with {sure}. Rounds: {spread}{spent}.{beside}"
+
+
+# -- beside the verdict ------------------------------------------------------------------------------------------------
+
+
+def reproduce(run: data.Run, claim: data.Claim) -> str:
+    """The command that measures this claim again, with what this run chose."""
+    parts = ["pytest", "--benchmark"]
+    if claim.is_comparison and claim.effects:
+        first = claim.effects[0]
+        workloads = dict.fromkeys(effect.workload for effect in claim.effects)
+        parts += ["--compare", first.baseline, first.variant, "--workloads", ",".join(workloads)]
+    else:
+        parts += ["--claims", claim.id]
+    if run.manifest.seed is not None:
+        parts += ["--seed", str(run.manifest.seed)]
+    return shlex.join(parts)
+
+
+def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
+    """How a claim was measured: facts by name, empty where there is nothing to say."""
+    count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
+    seconds = sum(effect.seconds or 0 for effect in claim.effects)
+    return {
+        "Decided by": claim.decided_by,
+        "Error rate": f"{words.percent(claim.alpha)} for each interval, over all rounds and all looks" if count else "",
+        "Rounds": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
+        "Time spent": duration_text(seconds) if seconds else "",
+        "Noise": run.noise.line or "no controls in this run",
+        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+    }
+
+
+def sentence(claim: data.Claim) -> str:
+    """What the verdict means in plain words, for after the verdict's own word."""
+    meaning = words.look(claim.verdict).meaning.format(claimed=claim.claimed or "not recorded")
+    if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
+        return f"on every workload {meaning}"
+    return meaning
+
+
+def measured(claim: data.Claim) -> str:
+    """The effect in a few words: one interval, or the span of several."""
+    known = [(effect.value, effect.text) for effect in claim.effects if effect.value is not None]
+    if len(known) < 2:
+        return known[0][1] if known else "not measured"
+    (least, _), (most, _) = min(known), max(known)
+    if claim.unit:
+        return f"{short(least)} to {short(most)} {claim.unit}"
+    return f"{ratio_text(least)} to {ratio_text(most)}"

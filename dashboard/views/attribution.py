@@ -117,9 +117,3 @@ def _meaning(effect: Effect) -> str:
     note = f": {effect.warnings[0]}" if effect.warnings else ""
     unsettled = "not settled" if effect.verdict == "inconclusive" else effect.verdict
     return SETTLED.get(effect.verdict) or f"{unsettled}{note}"
-
-
-def forest_text(claim: Claim, workload: str) -> str:
-    """The forest plot of `rows` in words."""
-    effects = "; ".join(f"{effect.workload} {effect.text}, {effect.verdict}" for effect in claim.effects)
-    return f"Effects of the factorial on {workload}, speed-up of new over old: {effects or 'none'}."

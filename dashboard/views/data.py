@@ -7,32 +7,70 @@ counts as missing where it is of a wrong kind (MAYBE).
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from llama_workbench.harness.metrics.attribution import ARCHITECTURE, OPERATIONS, factor_of
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
-from llama_workbench.harness.report.text import duration_text, excluded_lines, ratio_text, short, value_text
+from llama_workbench.harness.report.text import excluded_lines, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST, MEMORY, PROFILES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import SHOWN
+from llama_workbench.harness.store.forms import MAYBE, SHOWN, Shape, Text
 
 from .. import words
 from ..flames.tree import Frame, Scale, StackError, read_folded
-from .definition import Definition, Hypothesis
 
 LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")
+
+# -- a claim as it was when the run was made: a wrong value counts as missing -----------------------------------------
+
+MaybeText = Annotated[Text, MAYBE]
+MaybeTexts = Annotated[tuple[Text, ...], MAYBE]
+
+
+class Source(Shape):
+    """Where a claim was made."""
+
+    document: MaybeText = ""
+    section: MaybeText = ""
+
+
+class Hypothesis(Shape):
+    """One part of a claim: what was to be measured. A single baseline becomes a list of one."""
+
+    part: MaybeText = ""
+    metric: MaybeText = ""
+    quantity: MaybeText = ""
+    of: MaybeText = ""
+    variant: MaybeText = ""
+    baseline: Annotated[
+        tuple[Text, ...], BeforeValidator(lambda one: [one] if isinstance(one, str) else one), MAYBE
+    ] = ()
+    workloads: MaybeTexts = ()
+    phases: MaybeTexts = ()
+
+
+class Definition(Shape):
+    """A claim with all its parts."""
+
+    id: MaybeText = ""
+    title: MaybeText = ""
+    statement: MaybeText = ""
+    source: Annotated[tuple[Source, ...], MAYBE] = ()
+    decided_by: MaybeText = ""
+    assumes: MaybeTexts = ()
+    hypothesis: Annotated[tuple[Hypothesis, ...], MAYBE] = ()
+
 
 # -- what pages show ---------------------------------------------------------------------------------------------------
 
@@ -60,6 +98,15 @@ class Effect:
         if self.unit:
             return value_text({"value": self.value, "low": self.low, "high": self.high, "unit": self.unit})
         return words.effect(self.value, self.low, self.high)
+
+    @property
+    def told(self) -> str:
+        """The same; says why there is no value, or no interval."""
+        if self.value is None:
+            return "not measured"
+        if self.low is None or self.high is None:
+            return f"{short(self.value)} {self.unit}, too few rounds for an interval ({self.rounds})"
+        return self.text
 
     @property
     def sides(self) -> str:
@@ -327,53 +374,3 @@ def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:
             min(low, have.low), max(high, have.high), max(row.rounds, have.rounds), have.fired or row.fired
         )
     return floors
-
-
-# -- in words --------------------------------------------------------------------------------------------------------
-
-
-def reproduce(run: Run, claim: Claim) -> str:
-    """The command that measures this claim again, with what this run chose."""
-    parts = ["pytest", "--benchmark"]
-    if claim.is_comparison and claim.effects:
-        first = claim.effects[0]
-        workloads = dict.fromkeys(effect.workload for effect in claim.effects)
-        parts += ["--compare", first.baseline, first.variant, "--workloads", ",".join(workloads)]
-    else:
-        parts += ["--claims", claim.id]
-    if run.manifest.seed is not None:
-        parts += ["--seed", str(run.manifest.seed)]
-    return shlex.join(parts)
-
-
-def how(run: Run, claim: Claim) -> dict[str, str]:
-    """How a claim was measured: facts by name, empty where there is nothing to say."""
-    count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
-    seconds = sum(effect.seconds or 0 for effect in claim.effects)
-    return {
-        "Decided by": claim.decided_by,
-        "Error rate": f"{words.percent(claim.alpha)} for each interval, over all rounds and all looks" if count else "",
-        "Rounds": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
-        "Time spent": duration_text(seconds) if seconds else "",
-        "Noise": run.noise.line or "no controls in this run",
-        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
-    }
-
-
-def sentence(claim: Claim) -> str:
-    """What the verdict means in plain words, for after the verdict's own word."""
-    meaning = words.look(claim.verdict).meaning.format(claimed=claim.claimed or "not recorded")
-    if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
-        return f"on every workload {meaning}"
-    return meaning
-
-
-def measured(claim: Claim) -> str:
-    """The effect in a few words: one interval, or the span of several."""
-    known = [(effect.value, effect.text) for effect in claim.effects if effect.value is not None]
-    if len(known) < 2:
-        return known[0][1] if known else "not measured"
-    (least, _), (most, _) = min(known), max(known)
-    if claim.unit:
-        return f"{short(least)} to {short(most)} {claim.unit}"
-    return f"{ratio_text(least)} to {ratio_text(most)}"

@@ -1,19 +1,24 @@
-"""Memory of a run: time against memory, and what caching policies hold."""
+"""Memory of a run: time against memory, what caching policies hold, and loading of checkpoints."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from llama_workbench.harness.evidence.evidence import Evidence
+from llama_workbench.harness.metrics.loading.metric import METRICS, load_effects, load_shares
+from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store import pass_schema
-from llama_workbench.harness.store.files import MEMORY_SWEEP
+from llama_workbench.harness.store.files import LOADING, MEMORY_SWEEP
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import words
 from . import data
-from .samples import Timing, timing
+from .samples import ratios, timing
 
 AMOUNTS = {
     "peak_transient_bytes": "Peak transient, above the weights",
@@ -44,11 +49,12 @@ FRONT = "on the front"
 
 @dataclass(frozen=True)
 class Spot:
-    """A variant in time and memory. `rank`: FRONT, "beaten by X", or "behind X, not settled"."""
+    """A variant in time (at `alpha`) and memory. `rank`: FRONT, "beaten by X", or "behind X, not settled"."""
 
     variant: str
     amount: float
-    timing: Timing
+    timing: data.Effect
+    alpha: float
     rank: str = ""
 
 
@@ -59,14 +65,15 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
     for (where, variant), row in run.memory.items():
         if where != workload:
             continue
-        amount, time = getattr(row, field), timing(run, evidence, workload, variant, baseline)
+        amount = getattr(row, field)
+        time, alpha = timing(run, evidence, workload, variant, baseline)
         if amount is None:
             missing.append(f"{variant}: {row.reason or 'its memory was not measured'}")
-        elif time.ratio is None:
-            missing.append(f"{variant}: {time.warning}")
+        elif time.value is None:
+            missing.append(f"{variant}: {'; '.join(time.warnings) or time.told}")
         else:
-            spots.append(Spot(variant, amount, time))
-    spots.sort(key=lambda spot: -(spot.timing.ratio or 0))
+            spots.append(Spot(variant, amount, time, alpha))
+    spots.sort(key=lambda spot: -(spot.timing.value or 0))
     return [replace(spot, rank=_rank(spot, spots)) for spot in spots], missing
 
 
@@ -74,7 +81,7 @@ def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
     """On the front where no other variant is faster without needing more memory; else which one is."""
 
     def costs(one: Spot) -> tuple[float, float]:  # the less of each the better
-        return one.amount, -(one.timing.ratio or 0.0)
+        return one.amount, -(one.timing.value or 0.0)
 
     mine, high = costs(spot), spot.timing.high
     rivals = [one for one in spots if costs(one) != mine and all(map(operator.le, costs(one), mine))]
@@ -110,14 +117,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Policy:
-    """One variant's sweep. `longest` is the longest length; `reason` says why something is missing."""
+    """One variant's sweep."""
 
-    workload: str
-    variant: str
-    weights_bytes: float | None
-    longest: int
+    row: pass_schema.Sweep
     steps: tuple[Step, ...]
-    reason: str
+
+    @property
+    def longest(self) -> int:
+        """The longest length."""
+        return max(self.row.served or [0])
 
 
 def read_policies(run: data.Run) -> list[Policy]:
@@ -136,14 +144,7 @@ def _policy(row: pass_schema.Sweep) -> Policy:
         if count in peaks and row.loaded_bytes is not None:
             measured["resident"] = peaks[count] - row.loaded_bytes
         steps.append(Step(count, measured, _held(step.computed.held if step.computed else {})))
-    return Policy(
-        workload=row.workload,
-        variant=row.variant,
-        weights_bytes=row.weights_bytes or None,
-        longest=max(row.served or [0]),
-        steps=tuple(steps),
-        reason=row.reason or "",
-    )
+    return Policy(row, tuple(steps))
 
 
 def _held(kinds: Mapping[str, int]) -> dict[str, float]:
@@ -154,3 +155,81 @@ def _held(kinds: Mapping[str, int]) -> dict[str, float]:
 def percent_of(size: float | None, weights: float | None) -> str:
     """How much of the weights' bytes."""
     return "–" if size is None or not weights else f"{100 * size / weights:.3g} % of the weights"
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------
+
+LOADING_SHARE = "share of the time to first token"
+
+
+@dataclass(frozen=True)
+class Load:
+    """One loader with a cold or warm page cache. `times`: by "open", "touched" (every byte read too), "first_token".
+    `against`: log ratio t_baseline / t_loader of "touched"."""
+
+    row: pass_schema.Loading
+    times: Mapping[str, data.Effect]
+    against: Interval | None
+    share: Interval
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """The most of all loads."""
+        return max((load.peak_bytes for load in self.row.loads if load.peak_bytes is not None), default=None)
+
+
+def read_loads(run: data.Run) -> list[Load]:
+    """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
+    records = RunFolder(run.path).records(LOADING)
+    alpha = run.alpha
+    against = load_effects(records, alpha=alpha)
+    return [
+        Load(
+            row=row,
+            times=_times(row, alpha / (len(records) * len(METRICS))),
+            against=against.get((row.checkpoint, row.loader, row.cache), {}).get("touched"),
+            share=share,
+        )
+        for row, share in zip(
+            pass_schema.LOADING.validate_python(records), load_shares(records, alpha=alpha), strict=True
+        )
+    ]
+
+
+def _times(row: pass_schema.Loading, alpha: float) -> dict[str, data.Effect]:
+    """Geometric means over the loads in milliseconds, with t intervals."""
+    samples = {
+        "open": [load.open_ns for load in row.loads],
+        "touched": [load.touched_ns for load in row.loads],
+        "first_token": [first.open_ns + first.build_ns + first.first_ns for first in row.first_tokens],
+    }
+    intervals = {metric: fixed_interval(np.log(ns) - math.log(1e6), alpha) for metric, ns in samples.items()}
+    times = {metric: (*ratios(interval), interval.n) for metric, interval in intervals.items()}
+    return {
+        metric: data.Effect("", metric=metric, unit="ms", value=value, low=low, high=high, rounds=count)
+        for metric, (value, low, high, count) in times.items()
+    }
+
+
+def loading_shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.Claim:
+    """The shares as rows of a forest plot: as judged where a claim asked, else with the page's own interval."""
+    judged: dict[str, tuple[data.Claim, data.Effect]] = {}
+    for claim in run.claims:
+        for effect in claim.effects:
+            if effect.unit and data.experiment(run, effect.workload).workload.geometry == geometry:
+                judged.setdefault(effect.metric, (claim, effect))
+    asked: list[data.Claim] = []
+    rows = []
+    for load in here:
+        name, share = f"{load.row.loader}, {load.row.cache}", load.share
+        if known := judged.get(f"{LOADING_SHARE}: {name} page cache"):
+            asked.append(known[0])
+            rows.append(replace(known[1], workload=name, variant="", baseline="", metric=LOADING_SHARE))
+        elif share.n:
+            value, low, high = (
+                100 * end if math.isfinite(end) else None for end in (share.centre, share.low, share.high)
+            )
+            own = data.Effect(name, "", "", LOADING_SHARE, "%", value, low, high, share.n, verdict="not asked")
+            rows.append(own)
+    shown = asked[0] if asked else data.Claim(id="loading", title="Loading", alpha=run.alpha, effects=())
+    return replace(shown, alpha=run.alpha, effects=tuple(rows))

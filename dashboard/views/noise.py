@@ -137,6 +137,9 @@ SEEN = 0.01
 """The difference of which the page says where it could have been seen."""
 
 
+KINDS = {"aa": "entered twice", "copy": "identical copy"}
+
+
 def controls(run: data.Run) -> list[Control]:
     """The controls of a run, what fired first, then the least certain first; open intervals last."""
     return sorted(run.noise.controls, key=lambda one: (not one.fired, math.isinf(smallest(one)), -smallest(one)))
@@ -145,6 +148,25 @@ def controls(run: data.Run) -> list[Control]:
 def smallest(control: Control) -> float:
     """The smallest difference that it could have shown, as a part of 1: half the width of its interval."""
     return math.expm1((control.high - control.low) / 2)
+
+
+def as_claim(run: data.Run) -> data.Claim:
+    """The bounded controls of a run as the rows of a forest plot, under a heading for each kind."""
+    rows = tuple(
+        data.Effect(
+            one.workload,
+            baseline=KINDS.get(one.kind, one.kind),
+            value=math.exp(one.centre),
+            low=math.exp(one.low),
+            high=math.exp(one.high),
+            rounds=one.rounds,
+            verdict="fired" if one.fired else "passed",
+            warnings=(f"{one.variant}: a difference of {100 * smallest(one):.2g} % could have been seen",),
+        )
+        for one in controls(run)
+        if math.isfinite(smallest(one))
+    )
+    return data.Claim("controls", "Controls", run.alpha, rows, claimed="no difference")
 
 
 def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:

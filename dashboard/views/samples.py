@@ -28,11 +28,9 @@ from llama_workbench.harness.store.files import MANIFEST
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import NOISE
 
-from .. import words
 from . import data
 from .attribution import Cell, Measured
-from .definition import Definition
-from .scaling import Cost, Series
+from .scaling import Series
 
 
 def read_evidence(run: data.Run, variants: Collection[str] | None = None) -> Evidence:
@@ -63,44 +61,29 @@ def timed_variants(run: data.Run) -> dict[str, tuple[str, ...]]:
 # -- two variants --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Timing:
-    """A speed-up t_baseline / t_variant with its interval; None where open or not known.
+def timing(
+    run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str
+) -> tuple[data.Effect, float]:
+    """A variant's speed-up and the error rate of its interval: as judged where a claim asked, else from the samples.
 
-    Each interval holds with confidence 1 - `alpha`. `warning`: why it counts for less.
+    Where neither has it there is no value, and the warning says why.
     """
-
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    rounds: int = 0
-    alpha: float = 0.0
-    warning: str = ""
-
-    @property
-    def text(self) -> str:
-        """The ratio with its interval."""
-        return words.effect(self.ratio, self.low, self.high)
-
-
-def timing(run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str) -> Timing:
-    """A variant's speed-up: as judged where a claim asked, else from the samples; no ratio where neither has it."""
+    own = data.Effect(workload, variant, baseline)
     if variant == baseline:
-        return Timing(1.0, 1.0, 1.0, warning="the baseline itself")
-    for each, effect in [(claim, effect) for claim in run.claims for effect in claim.effects]:
+        return replace(own, value=1.0, low=1.0, high=1.0), run.alpha
+    for claim, effect in [(each, effect) for each in run.claims for effect in each.effects]:
         sides = (effect.workload, effect.variant, effect.baseline)
         if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
-            warning = next((note for note in effect.warnings if note.startswith(("confounded", "unstable"))), "")
-            return Timing(effect.value, effect.low, effect.high, effect.rounds, each.alpha, warning)
-    comparison, alpha = Comparison(workload, variant, baseline), run.alpha
+            return effect, claim.alpha
+    comparison, reason = Comparison(workload, variant, baseline), "not timed against the baseline"
     if evidence is not None and evidence.has(comparison):
-        if reason := evidence.not_evidence(comparison, "operations"):
-            return Timing(alpha=alpha, warning=reason)
-        interval = running_interval(evidence.differences(comparison).values, alpha)
-        if interval.n:
-            warning = "unstable: the effect drifted while it was measured" if interval.unstable else ""
-            return Timing(*ratios(interval), interval.n, alpha, warning)
-    return Timing(alpha=alpha, warning="not timed against the baseline")
+        if no_evidence := evidence.not_evidence(comparison, "operations"):
+            return replace(own, warnings=(no_evidence,)), run.alpha
+        interval = running_interval(evidence.differences(comparison).values, run.alpha)
+        value, low, high = ratios(interval)
+        own = replace(own, value=value, low=low, high=high, rounds=interval.n)
+        reason = "unstable: the effect drifted while it was measured" if interval.unstable else ""
+    return replace(own, warnings=(reason,) if reason else ()), run.alpha
 
 
 @dataclass(frozen=True)
@@ -108,10 +91,11 @@ class Paired:
     """One comparison round by round, in the order of measuring. Ratios are t_baseline / t_variant.
 
     ratios: one a round. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
-    after each round, 0 and infinity while there are too few. low, high, ratio: the interval after the last, at
+    after each round, 0 and infinity while there are too few. effect: the interval after the last, at
     1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that were left out.
     """
 
+    effect: data.Effect
     clock: str
     metric: str
     alpha: float
@@ -119,22 +103,9 @@ class Paired:
     estimates: NDArray[np.float64]
     lows: NDArray[np.float64]
     highs: NDArray[np.float64]
-    ratio: float | None
-    low: float | None
-    high: float | None
     baseline_ns: float | None
     variant_ns: float | None
     invalid_share: float
-
-    @property
-    def text(self) -> str:
-        """The ratio after the last round with its interval."""
-        return words.effect(self.ratio, self.low, self.high)
-
-    @property
-    def median(self) -> float | None:
-        """The median over rounds; None without any."""
-        return float(np.median(self.ratios)) if len(self.ratios) else None
 
 
 @dataclass(frozen=True)
@@ -160,7 +131,7 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
     sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}
     rounds = {workload: _paired(evidence, each, verdict.alpha) for workload, each in sides.items()}
-    return Versus(data.claim_of(verdict, Definition()), rounds)
+    return Versus(data.claim_of(verdict, data.Definition()), rounds)
 
 
 def metric_of(effect: data.Effect) -> Metric:
@@ -176,17 +147,16 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
     ratio, low, high = ratios(running_interval(measured.values, alpha))
     typical_ns = (measured.call_baseline_ns, measured.call_variant_ns)
     baseline_ns, variant_ns = (ns if ns > 0 and math.isfinite(ns) else None for ns in typical_ns)
+    sides = (comparison.workload, comparison.variant, comparison.baseline)
     return Paired(
-        clock=evidence.clocks.of(comparison.workload, comparison.variant, comparison.baseline),
+        effect=data.Effect(*sides, value=ratio, low=low, high=high, rounds=len(measured.values)),
+        clock=evidence.clocks.of(*sides),
         metric=comparison.metric,
         alpha=alpha,
         ratios=np.exp(measured.values),
         estimates=np.exp(np.minimum(np.maximum(means, lows), np.maximum(highs, lows))),
         lows=np.exp(lows),
         highs=np.exp(highs),
-        ratio=ratio,
-        low=low,
-        high=high,
         baseline_ns=baseline_ns,
         variant_ns=variant_ns,
         invalid_share=measured.invalid_share,
@@ -196,16 +166,16 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
 # -- an effect over sizes --------------------------------------------------------------------------------------------
 
 
-def costs(series: Series, evidence: Evidence, alpha: float) -> list[Cost]:
-    """t_baseline - t_variant a call at every size; all intervals hold at once with confidence 1 - `alpha`."""
-    variant, baseline, each = series.variant, series.baseline, alpha / len(series.points)
-    costs = []
-    for point in series.points:
-        times = evidence.times(point.effect.workload, variant, baseline)
+def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.Effect]:
+    """t_baseline - t_variant a call by size; all intervals hold at once with confidence 1 - `alpha`."""
+    variant, baseline, each = series.variant, series.baseline, alpha / len(series.effects)
+    costs = {}
+    for size, effect in series.effects.items():
+        times = evidence.times(effect.workload, variant, baseline)
         interval = running_interval(-time_differences(times, variant=variant, baseline=baseline), each)
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
-        costs.append(Cost(point.size, us, low, high, interval.n))
+        costs[size] = replace(effect, unit="µs", value=us, low=low, high=high, rounds=interval.n)
     return costs
 
 
@@ -213,7 +183,7 @@ def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Interval]:
     """Nanoseconds a further position: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
     if series.axis != "position":
         return []
-    workloads = {int(point.size): point.effect.workload for point in series.points}
+    workloads = {int(size): effect.workload for size, effect in series.effects.items()}
     both = (series.baseline, series.variant)
     clocks = {evidence.clocks.of(workload, *both) for workload in workloads.values()}
     clock: Clock = next(iter(clocks)) if len(clocks) == 1 else "wall"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 from llama_workbench.harness.metrics.scaling import Sweep, crossover
@@ -28,19 +29,10 @@ SAME_PERCENT = 1.0
 
 
 @dataclass(frozen=True)
-class Point:
-    """An effect at one size. `settled`: its whole interval lies inside the region asked about, or outside."""
-
-    size: float
-    effect: data.Effect
-    settled: bool
-
-
-@dataclass(frozen=True)
 class Series:
-    """One effect over one axis, ascending; `name` tells it from others of the same effect.
+    """One effect over one axis; `name` tells it from others of the same effect.
 
-    low, high: the region of `claim`, which covers most points, else ±SAME_PERCENT.
+    effects: by size, ascending. low, high: the region of `claim`, which covers most of them, else ±SAME_PERCENT.
     """
 
     axis: Axis
@@ -48,7 +40,7 @@ class Series:
     variant: str
     baseline: str
     metric: str
-    points: tuple[Point, ...]
+    effects: Mapping[float, data.Effect]
     claim: data.Claim | None
     low: float | None
     high: float | None
@@ -63,21 +55,15 @@ class Series:
         """The region in words."""
         return self.claim.claimed if self.claim and self.claim.claimed else f"same within ±{SAME_PERCENT:g} %"
 
+    @cached_property
+    def sweep(self) -> Sweep:
+        """Between which sizes the effect enters or leaves the region; holds with the confidence of the whole report."""
+        region = Region(math.log(self.low) if self.low else -math.inf, math.log(self.high) if self.high else math.inf)
+        return crossover({size: _interval(effect) for size, effect in self.effects.items()}, region)
 
-@dataclass(frozen=True)
-class Cost:
-    """Microseconds that a call takes longer with the baseline than with the variant; None is open or not known."""
-
-    size: float
-    us: float | None
-    low: float | None
-    high: float | None
-    rounds: int
-
-    @property
-    def signed(self) -> bool:
-        """Whether the whole interval lies on one side of 0."""
-        return self.low is not None and self.high is not None and self.low * self.high > 0
+    def settled(self, size: float) -> bool:
+        """Whether the whole interval at a size lies inside the region, or outside."""
+        return self.sweep.states[size] != "open"
 
 
 Sides = tuple[str, str, str]
@@ -95,7 +81,7 @@ def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[st
     most = 1
     for sides, series in all_series(run).items():
         for one in series if sides[:2] == (variant, baseline) else ():
-            covered = sum(point.effect.workload in workloads for point in one.points)
+            covered = sum(effect.workload in workloads for effect in one.effects.values())
             if covered > most:
                 best, most = {"effect": sides_key(sides), "axis": one.key}, covered
     return best
@@ -165,14 +151,7 @@ def _series(
     for size, workload in sorted(sizes.items()):
         of_claim = (effect for one, effect in by_workload[workload] if one is claim)
         effects[size] = next(of_claim, by_workload[workload][0][1])
-    states = _sweep(effects, low, high).states
-    points = tuple(Point(size, effect, states[size] != "open") for size, effect in effects.items())
-    return Series(axis, name, *sides, points, claim, low, high)
-
-
-def _sweep(effects: Mapping[float, data.Effect], low: float | None, high: float | None) -> Sweep:
-    region = Region(math.log(low) if low else -math.inf, math.log(high) if high else math.inf)
-    return crossover({size: _interval(effect) for size, effect in effects.items()}, region)
+    return Series(axis, name, *sides, effects, claim, low, high)
 
 
 def _interval(effect: data.Effect) -> Interval:
@@ -189,11 +168,6 @@ def _interval(effect: data.Effect) -> Interval:
     )
 
 
-def sweep(series: Series) -> Sweep:
-    """Between which sizes the effect enters or leaves the region; holds with the confidence of the whole report."""
-    return _sweep({point.size: point.effect for point in series.points}, series.low, series.high)
-
-
 def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
     """Whether the variant is faster or slower; "open" where the interval holds 1, or counts for nothing."""
     interval = _interval(effect)
@@ -206,9 +180,9 @@ def sentence(series: Series) -> str:
     """What the points say: "at width 256 A takes 28 % [9.7, 46] longer than B; at 512 these rounds cannot tell"."""
     parts: list[str] = []
     unknown: list[str] = []
-    for point in series.points:
-        size, answer = f"{point.size:,.0f}", side(point.effect)
-        ends = [end for end in (point.effect.low, point.effect.value, point.effect.high) if end]
+    for at, effect in series.effects.items():
+        size, answer = f"{at:,.0f}", side(effect)
+        ends = [end for end in (effect.low, effect.value, effect.high) if end]
         if answer == "faster":
             parts.append(f"{size} {series.baseline} takes {_longer(ends)} {series.variant}")
         elif answer == "slower":
@@ -234,7 +208,7 @@ def _longer(ends: Sequence[float]) -> str:
 
 def crossing_sentence(series: Series) -> str:
     """Where the effect passes the edge of the region asked about, or that this is open."""
-    swept = sweep(series)
+    swept = series.sweep
     if not swept.crossings:
         return f"No crossover is settled (asked: {series.asked}): {swept.describe()}."
     brackets = [

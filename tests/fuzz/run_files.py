@@ -16,7 +16,6 @@ from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, samples, scaling
-from llama_workbench.dashboard.views.loading import read_loads
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.metric import all_reached
@@ -235,9 +234,9 @@ def _shown(run: RunFolder) -> list[object]:
     opened = _opened(run)
     told: list[object] = [summary.claims, summary.machine, summary.noise, opened.claims, opened.floors, opened.left_out]
     for claim in opened.claims:
-        told += [answers.answer(opened, claim), data.sentence(claim), data.measured(claim)]
+        told += [answers.answer(opened, claim), answers.sentence(claim), answers.measured(claim)]
         told += [gates.row(opened, effect) for effect in claim.effects]
-        told += [data.reproduce(opened, claim), export.evidence_html(opened, claim)]
+        told += [answers.reproduce(opened, claim), export.evidence_html(opened, claim)]
     return told
 
 
@@ -251,7 +250,7 @@ def read_manifest(run: RunFolder) -> list[object]:
         scaling.all_series(opened),
         samples.clocks(opened),
         samples.read_evidence(opened).noise,
-        samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).ratio,
+        samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).effect.value,
         *read_ratios(run),
     ]
     return told
@@ -270,7 +269,7 @@ def read_ratios(run: RunFolder) -> list[object]:
 
 def read_loading(run: RunFolder) -> list[object]:
     """loading.json, by the judge and on the page."""
-    return [_judged(run), read_loads(_opened(run))]
+    return [_judged(run), memory.read_loads(_opened(run))]
 
 
 def read_roofline(run: RunFolder) -> list[object]:
