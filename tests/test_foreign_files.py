@@ -281,7 +281,10 @@ def test_a_token_id_of_four_thousand_million(folder: Path, cache: Path, tmp_path
     words = content["model"]["vocab"]
     words["e"] = 4_000_000_000
     (folder / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json: gives the id 4000000000, expected ids below"):
+    with pytest.raises(
+        TokenizerError,
+        match=r"tokenizer\.json: gives the id 4000000000, expected ids below the model's vocab_size = 512",
+    ):
         text_ids(folder, vocab_size=512, cache=tmp_path)
 
 
