@@ -182,7 +182,7 @@ def test_a_damaged_control_leaves_the_others(tmp_path: Path) -> None:
     run = data.read_run(folder.path)
     assert run.noise.controls == whole.noise.controls[:1] + whole.noise.controls[2:] and run.noise.line
     [problem] = run.problems
-    assert problem.startswith('run.json: entry 1 of "controls" is damaged and left out ("rounds" is "many", expected')
+    assert problem.startswith("run.json: entry 1 of controls is damaged and left out (rounds = 'many', expected")
 
 
 def test_damaged_and_hostile_runs_are_shown_as_far_as_they_go(page: Opener, tmp_path: Path) -> None:
