@@ -30,8 +30,9 @@ def test_verdicts_and_intervals_are_those_that_were_committed(run: Path, tmp_pat
     """Reasons and warnings are words, and may change; all else may not."""
     shutil.copytree(run, tmp_path / "run")
     stored = RunFolder(run).records("verdicts.json")
-    found, _ = rejudge(RunFolder(tmp_path / "run"))
+    found, manifest = rejudge(RunFolder(tmp_path / "run"))
     assert stored
+    assert manifest["noise"]["line"] == RunFolder(run).read_manifest()["noise"]["line"]
     assert [(each["claim"], each["part"], each["verdict"]) for each in found] == [
         (each["claim"], each["part"], each["verdict"]) for each in stored
     ]

@@ -93,20 +93,25 @@ class RunFiles:
     def seal(self, manifest: Mapping[str, Any]) -> None:
         """Write run.json with the checksums of all data files as they lie here: the run has ended."""
         rest = {key: value for key, value in manifest.items() if key not in ("checksums", "sealed")}
-        text = json.dumps(forms.plain({"sealed": True, **rest}), indent=1, ensure_ascii=False, allow_nan=False)
-        content = _joined(f"{text.removesuffix('}').rstrip()},".encode(), self._sums_of(self._data_files()))
+        content = _joined(_unfinished({"sealed": True, **rest}), self._sums_of(self._data_files()))
         self._replace(MANIFEST, lambda temporary: temporary.write_bytes(content))
 
-    def renew(self, *names: str) -> None:
-        """Put the checksums of these files, which were just written anew, into run.json; without any it stays as it is.
+    def renew(self, *names: str, **values: Any) -> None:
+        """Put the checksums of these files, which were just written anew, into run.json, and these values under their
+        keys. A run.json that was changed stays as it is, and one from before there were checksums has none.
 
         Where a kill comes between the two, the reader of the file says how to write it anew.
         """
         content = self._bytes(MANIFEST)
         known = _read_sums(content)
+        manifest = forms.parse(content) if values else {}
+        body = _unfinished({key: value for key, value in manifest.items() if key != "checksums"} | values)
         if known is not None and known.intact:
-            fresh = _joined(content.rpartition(_MARK)[0], {**known.files, **self._sums_of(names)})
+            body = body if values else content.rpartition(_MARK)[0]
+            fresh = _joined(body, {**known.files, **self._sums_of(names)})
             self._replace(MANIFEST, lambda temporary: temporary.write_bytes(fresh))
+        elif known is None and values:
+            self.write_json(MANIFEST, {**manifest, **values})
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
         path = self.path / name
@@ -276,6 +281,12 @@ class _Sums:
     own: str
     files: Mapping[str, str]
     intact: bool
+
+
+def _unfinished(manifest: Mapping[str, Any]) -> bytes:
+    """run.json up to its checksums."""
+    text = json.dumps(forms.plain(manifest), indent=1, ensure_ascii=False, allow_nan=False)
+    return f"{text.removesuffix('}').rstrip()},".encode()
 
 
 def _joined(body: bytes, files: Mapping[str, str]) -> bytes:

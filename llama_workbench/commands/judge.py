@@ -24,7 +24,8 @@ def command(
         bool, typer.Option("--check", help="Write nothing; exit 1 if a file of --write (README.md) is out of date.")
     ] = False,
 ) -> None:
-    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json and standings.json.
+    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
+    and what its controls show.
 
     --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
     "answer" (sentences about the main claims), "headlines" (a row for each), "verdicts" (every verdict).
@@ -55,7 +56,7 @@ def command(
     verdicts, manifest = rejudge(folder)
     if not check:
         folder.write_json(VERDICTS, verdicts)
-        folder.renew(VERDICTS)
+        folder.renew(VERDICTS, noise=manifest["noise"])
         if folder.finished_rounds():
             write_standings(folder)
     if markdown:
