@@ -37,7 +37,8 @@ def command(
     machine. It is work and no time: a cache miss counts as much as an addition. Outputs are not checked here; a run
     does that before it counts (metric = "instructions" in a claim).
 
-    The first side is counted twice (the second where the first fails). The interval of the difference is what both counts differ by, at least 0.02.
+    The first side is counted twice (the second where the first fails). The interval of the difference is what both
+    counts differ by, at least 0.02.
 
     \b
     Exit codes:
@@ -56,7 +57,6 @@ def command(
       workbench count fast mine.py:build_mine --workload decode-15m-c64
     """
     from llama_workbench.harness.metrics.instructions.counting import lacks
-    from llama_workbench.harness.metrics.instructions.metric import difference
     from llama_workbench.harness.store.pass_schema import INSTRUCTIONS
 
     if reason := lacks():
@@ -66,21 +66,7 @@ def command(
         raise Failure(f"{names[0]} twice: name two variants")
     workloads = tuple(dict.fromkeys(workload or DEFAULT_WORKLOADS))
     records = INSTRUCTIONS.validate_python(_counted(names, added, workloads))
-    rows: list[dict[str, Any]] = []
-    for name in workloads:
-        sides = dict(zip(("baseline", "variant"), (_record(records, name, side) for side in names), strict=True))
-        row: dict[str, Any] = {"workload": name}
-        row |= {
-            side: {"instructions": one.instructions, "again": one.again, "by": one.by} for side, one in sides.items()
-        }
-        row |= {"capability": sides["variant"].capability, "versions": sides["variant"].versions}
-        try:
-            found = difference(records, name, names[1], names[0])
-            ends = {"low": found.percent - found.half_width, "high": found.percent + found.half_width}
-            row |= {"more_work_percent": found.percent, **ends, "reason": None}
-        except ValueError as error:
-            row |= {"more_work_percent": None, "low": None, "high": None, "reason": str(error)}
-        rows.append(row)
+    rows = [_row(records, name, names) for name in workloads]
     if as_json:
         print_json({"format": 1, "baseline": names[0], "variant": names[1], "rows": rows})
     else:
@@ -133,6 +119,23 @@ def _counted(names: Sequence[str], added: Mapping[str, str], workloads: Sequence
         if any(record["reason"] for record in records) and log.exists():
             sys.stderr.writelines(f"{line}\n" for line in log.read_text(errors="replace").splitlines()[-3:])
     return records
+
+
+def _row(records: Sequence[Instructions], workload: str, names: tuple[str, str]) -> dict[str, Any]:
+    """One workload, as --json prints it."""
+    from llama_workbench.harness.metrics.instructions.metric import difference
+
+    baseline, variant = (_record(records, workload, name) for name in names)
+    row: dict[str, Any] = {"workload": workload}
+    for side, one in (("baseline", baseline), ("variant", variant)):
+        row[side] = {"instructions": one.instructions, "again": one.again, "by": one.by}
+    row |= {"capability": variant.capability, "versions": variant.versions}
+    try:
+        found = difference(records, workload, names[1], names[0])
+    except ValueError as error:
+        return row | {"more_work_percent": None, "low": None, "high": None, "reason": str(error)}
+    ends = {"low": found.percent - found.half_width, "high": found.percent + found.half_width}
+    return row | {"more_work_percent": found.percent, **ends, "reason": None}
 
 
 def _record(records: Sequence[Instructions], workload: str, variant: str) -> Instructions:

@@ -31,6 +31,10 @@ LEAST_PERCENT = 0.02
 """Half width of every interval, in percentage points, where repeated counts agree better than that."""
 
 
+MOST_CALL_SECONDS = 0.1
+"""A call that takes longer, as the gate timed it, is not counted: a count would take many minutes."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """How much more work `baseline` does than `variant`, in percent, within `half_width`, on one workload.
@@ -198,4 +202,7 @@ def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str)
         return reason
     if variant not in book.remaining().entered():
         return "it is not measured on this workload"
+    if (seconds := book.call_ns.get(variant, 0.0) / 1e9) > MOST_CALL_SECONDS:
+        most = f"calls of up to {MOST_CALL_SECONDS:g} s are counted"
+        return f"a call takes {seconds:.2g} s, and callgrind makes it some 1,000 times slower: {most}"
     return cannot_count(book.experiment.workload, variant, measurement.added)
