@@ -65,6 +65,7 @@ class Facts:
     siblings: bool | None
     py_spy: str | None
     memray: bool
+    valgrind: bool
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def read_facts() -> Facts:
         siblings={"1": True, "0": False}.get(read_text("/sys/devices/system/cpu/smt/active") or ""),
         py_spy=_try_py_spy(),
         memray=util.find_spec("memray") is not None,
+        valgrind=shutil.which("valgrind") is not None,
     )
 
 
@@ -216,6 +218,8 @@ def _tools(facts: Facts) -> Iterator[Check]:
         yield Check("py-spy", "ok", "may look into other processes")
     text = "installed" if facts.memray else "not installed: no memory peaks"
     yield _check("memray", "ok" if facts.memray else "warn", text, "pip install memray")
+    text = "installed" if facts.valgrind else "not installed: no counts of instructions"
+    yield _check("valgrind", "ok" if facts.valgrind else "warn", text, "apt-get install valgrind")
 
 
 def _check(name: str, state: State, text: str, fix: str) -> Check:

@@ -23,6 +23,7 @@ GOOD = Facts(
     siblings=False,
     py_spy="",
     memray=True,
+    valgrind=True,
 )
 
 
@@ -55,6 +56,7 @@ def test_a_machine_without_faults_has_nothing_to_mend() -> None:
         (replace(GOOD, py_spy=None), "py-spy", "warn"),
         (replace(GOOD, py_spy="Permission Denied"), "py-spy", "warn"),
         (replace(GOOD, memray=False), "memray", "warn"),
+        (replace(GOOD, valgrind=False), "valgrind", "warn"),
     ],
 )
 def test_each_fault_is_one_line_with_its_fix(facts: Facts, name: str, state: str) -> None:

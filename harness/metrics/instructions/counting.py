@@ -88,7 +88,14 @@ def lacks() -> str | None:
 def no_count(pair: Pair, reason: str) -> dict[str, Any]:
     """The record of a pair without a count."""
     workload, variant = pair
-    empty = {"instructions": None, "calls": 0, "again": None, "by": {}, "capability": None, "versions": {}}
+    empty: dict[str, Any] = {
+        "instructions": None,
+        "calls": 0,
+        "again": None,
+        "by": {},
+        "capability": None,
+        "versions": {},
+    }
     return {"workload": workload, "variant": variant, **empty, "reason": reason}
 
 
