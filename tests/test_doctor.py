@@ -66,7 +66,7 @@ def test_each_fault_is_one_line_with_its_fix(facts: Facts, name: str, state: str
 
 
 def test_what_a_machine_does_not_tell_is_no_fault() -> None:
-    silent = Facts({"cores": 4, "torch": "2.13.0"}, None, None, "", True)
+    silent = Facts({"cores": 4, "torch": "2.13.0"}, None, None, "", True, True)
     assert {check.state for check in examine(silent)} == {"ok"}
 
 

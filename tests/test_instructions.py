@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -146,7 +150,7 @@ VERSIONS = {"torch": "2.13.0", "python": "3.11.7", "valgrind": "3.19.0"}
 
 
 def a_record(variant: str, instructions: float | None, **changed: Any) -> dict[str, Any]:
-    by = {} if instructions is None else {KERNELS: 800.0, PYTHON: instructions - 800}
+    by = {} if instructions is None else {KERNELS: 800e6, PYTHON: instructions - 800e6}
     record = {"workload": "w", "variant": variant, "instructions": instructions, "calls": 2, "again": None, "by": by}
     return record | {"reason": None, "capability": "AVX2", "versions": VERSIONS} | changed
 
@@ -181,19 +185,27 @@ def judged(folder: Path, *records: dict[str, Any], excluded: str = "", **hypothe
 )
 def test_counts_are_judged(tmp_path: Path, expectation: dict[str, Any], word: str) -> None:
     """The old side does 5 % more; both counts of it are the same, so that the interval is the least there is."""
-    verdict = judged(tmp_path, a_record("new", 1000.0), a_record("old", 1050.0, again=1050.0), **expectation)
+    verdict = judged(tmp_path, a_record("new", 1000e6), a_record("old", 1050e6, again=1050e6), **expectation)
     assert verdict.verdict == word
     [effect] = verdict.effects
     assert (effect.ratio, effect.low, effect.high) == pytest.approx((5.0, 4.98, 5.02))
     assert (effect.unit, effect.rounds, effect.baseline) == ("%", 2, "old")
-    assert f"most of the difference lies in {PYTHON} (+50 of the baseline)" in effect.warnings[-1]
+    assert f"most of the difference lies in {PYTHON} (+50,000,000 of the baseline)" in effect.warnings[-1]
 
 
 def test_counts_that_do_not_repeat_widen_the_interval(tmp_path: Path) -> None:
     """The second count of any variant of the workload says how well counts repeat there."""
-    records = a_record("new", 1000.0), a_record("old", 1050.0), a_record("third", 2000.0, again=2100.0)
+    records = a_record("new", 1000e6), a_record("old", 1050e6), a_record("third", 2000e6, again=2100e6)
     verdict = judged(tmp_path, *records, above=1)
     assert (verdict.effects[0].low, verdict.effects[0].high) == pytest.approx((0.0, 10.0))
+    assert verdict.verdict == "inconclusive"
+
+
+def test_small_calls_have_wide_intervals(tmp_path: Path) -> None:
+    """Where memory lies changes a count by so many instructions, however short the call is."""
+    new = a_record("new", 1e7, by={})
+    verdict = judged(tmp_path, new, a_record("old", 1.02e7, again=1.02e7, by={}), above=1.6)
+    assert (verdict.effects[0].low, verdict.effects[0].high) == pytest.approx((1.5, 2.5))
     assert verdict.verdict == "inconclusive"
 
 
@@ -209,23 +221,23 @@ def test_counts_that_do_not_repeat_widen_the_interval(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_compared_says_why(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    old = a_record("old", 1050.0, again=1050.0)
-    verdict = judged(tmp_path, a_record("new", 1000.0) | changed, old, above=1)
+    old = a_record("old", 1050e6, again=1050e6)
+    verdict = judged(tmp_path, a_record("new", 1000e6) | changed, old, above=1)
     assert verdict.verdict == "not measurable here" and said in verdict.reason
 
 
 def test_what_was_counted_once_or_never_is_no_evidence(tmp_path: Path) -> None:
-    once = judged(tmp_path, a_record("new", 1000.0), a_record("old", 1050.0), above=1)
+    once = judged(tmp_path, a_record("new", 1000e6), a_record("old", 1050e6), above=1)
     assert once.verdict == "not measurable here" and "no variant was counted a second time" in once.reason
     assert "has not counted instructions" in judged(tmp_path, above=1).reason
-    both = a_record("new", 1000.0), a_record("old", 1050.0, again=1050.0)
+    both = a_record("new", 1000e6), a_record("old", 1050e6, again=1050e6)
     fallen = judged(tmp_path, *both, excluded="old", above=1)
     assert fallen.verdict == "not evidence" and "old: it fell out" in fallen.reason
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has the workload, variant of an earlier one"):
-        judged(tmp_path, a_record("new", 1000.0), a_record("new", 1050.0), above=1)
+        judged(tmp_path, a_record("new", 1000e6), a_record("new", 1050e6), above=1)
 
 
 def test_how_it_is_written_and_planned() -> None:
@@ -387,9 +399,32 @@ def alive(mark: str) -> list[str]:
     return [line.decode(errors="replace") for line in lines if mark.encode() in line]
 
 
-@pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed: apt-get install valgrind")
-def test_a_real_count_repeats_and_an_identical_copy_has_the_same(tmp_path: Path) -> None:
+NEEDS_VALGRIND = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
+
+
+@NEEDS_VALGRIND
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Signals) -> None:
+    command = [sys.executable, "-m", "llama_workbench.commands.app", "count", "fast", "candle", "-w", PREFILL]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as counting_process:
+        end = time.monotonic() + 60
+        while not alive(f"{tmp_path}/workbench-count-") and time.monotonic() < end:
+            time.sleep(0.05)
+        assert alive(f"{tmp_path}/workbench-count-")
+        counting_process.send_signal(by)
+    end = time.monotonic() + 10
+    while (left := alive(f"{tmp_path}/workbench-count-")) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not left
+
+
+@NEEDS_VALGRIND
+def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One process under callgrind, with all that may become of its children."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cache = cache_directory()
     folder = synthesize(geometries.get("tiny"), seed=0, cache=cache)
     names = ("raises", "team005_proposal", "team005_proposal@copy", "team006_before", "hangs", "kills")
@@ -417,4 +452,4 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(tmp_path: Path)
     assert other["instructions"] > 1.001 * ours["instructions"] and other["again"] is None
     for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
         assert record["instructions"] is None and said in record["reason"]
-    assert told.steps[-1][1] == 1 and not alive("workbench-count-")
+    assert told.steps[-1][1] == 1 and not alive(f"{tmp_path}/workbench-count-")

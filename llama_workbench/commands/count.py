@@ -38,7 +38,8 @@ def command(
     does that before it counts (metric = "instructions" in a claim).
 
     The first side is counted twice (the second where the first fails). The interval of the difference is what both
-    counts differ by, at least 0.02.
+    counts differ by, and at least 50,000 instructions: by so much another process may differ, whose memory lies
+    otherwise.
 
     \b
     Exit codes:
