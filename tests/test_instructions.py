@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -205,7 +206,7 @@ def test_small_calls_have_wide_intervals(tmp_path: Path) -> None:
     """Where memory lies changes a count by so many instructions, however short the call is."""
     new = a_record("new", 1e7, by={})
     verdict = judged(tmp_path, new, a_record("old", 1.02e7, again=1.02e7, by={}), above=1.6)
-    assert (verdict.effects[0].low, verdict.effects[0].high) == pytest.approx((1.5, 2.5))
+    assert (verdict.effects[0].low, verdict.effects[0].high) == pytest.approx((1.0, 3.0))
     assert verdict.verdict == "inconclusive"
 
 
@@ -394,8 +395,11 @@ def test_the_command_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys:
 
 def alive(mark: str) -> list[str]:
     """Command lines that hold this text."""
-    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK))
-    return [line.decode(errors="replace") for line in lines if mark.encode() in line]
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended since
+            lines.append(path.read_bytes().decode(errors="replace"))
+    return [line for line in lines if mark in line]
 
 
 NEEDS_VALGRIND = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
@@ -408,9 +412,9 @@ def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Sig
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as counting_process:
         end = time.monotonic() + 60
-        while not alive(f"{tmp_path}/workbench-count-") and time.monotonic() < end:
+        while not (begun := alive(f"{tmp_path}/workbench-count-")) and time.monotonic() < end:
             time.sleep(0.05)
-        assert alive(f"{tmp_path}/workbench-count-")
+        assert begun  # not asked again: a program that becomes another has no command line for a moment
         counting_process.send_signal(by)
     end = time.monotonic() + 10
     while (left := alive(f"{tmp_path}/workbench-count-")) and time.monotonic() < end:

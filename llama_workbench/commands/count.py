@@ -33,12 +33,12 @@ def command(
     """How many instructions does a call of each variant execute, and whose code do they lie in?
 
     Counted by valgrind's callgrind (apt-get install valgrind): about a minute to begin, and some 10 seconds for each
-    count of a small prefill. Another program cannot change a count, so that it shows differences of 0.1 % on a busy
+    count of a small prefill. Another program cannot change a count, so that it shows differences of 0.5 % on a busy
     machine. It is work and no time: a cache miss counts as much as an addition. Outputs are not checked here; a run
     does that before it counts (metric = "instructions" in a claim).
 
     The first side is counted twice (the second where the first fails). The interval of the difference is what both
-    counts differ by, and at least 50,000 instructions: by so much another process may differ, whose memory lies
+    counts differ by, and at least 100,000 instructions: by so much another process may differ, whose memory lies
     otherwise.
 
     \b

@@ -12,9 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-COUNTED_CALLS = 2
-"""Calls that a count is over. They are so alike that more would only take longer."""
-
 EVENT = "Ir"
 
 PYTHON, BINDING, DISPATCH, KERNELS, LIBC, OTHERS = GROUPS = (
@@ -35,6 +32,10 @@ _KERNEL = re.compile(
     r"|at::native::(AVX2|AVX512|DEFAULT)|at::native::\(anonymous namespace\)|cpublas|_omp_"
 )
 """Names of functions that compute on numbers. What else lies in torch decides which of them to call, and on what."""
+
+
+_NAMED = {"ob": "ob", "fn": "fn", "cob": "ob", "cfn": "fn"}
+"""Keys of object files and functions, also called ones → whose numbers their names are compressed with."""
 
 
 class CallgrindError(ValueError):
@@ -62,7 +63,7 @@ def parse(lines: Iterable[str]) -> Counted:
     """The same from lines. Raises CallgrindError."""
     positions, column, total = 1, -1, None
     names: dict[tuple[str, str], str] = {}
-    now = {"ob": "", "fn": ""}
+    now = dict.fromkeys(_NAMED, "")
     spent: Counter[tuple[str, str]] = Counter()
     skipped = False
     for line in lines:
@@ -76,10 +77,8 @@ def parse(lines: Iterable[str]) -> Counted:
         elif "=" in line and ":" not in line.partition("=")[0]:
             key, _, value = line.partition("=")
             skipped = key in ("calls", "jump", "jcnd")
-            if key in ("ob", "cob"):
-                now |= {"ob": _named(names, "ob", value)} if key == "ob" else {"": _named(names, "ob", value)}
-            elif key in ("fn", "cfn"):
-                now |= {"fn": _named(names, "fn", value)} if key == "fn" else {"": _named(names, "fn", value)}
+            if key in _NAMED:
+                now[key] = _named(names, _NAMED[key], value)
         else:
             key, _, value = line.partition(":")
             if key == "positions":

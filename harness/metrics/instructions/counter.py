@@ -34,7 +34,6 @@ from llama_workbench.variants import Variant
 from ...worker.gates.small import small_weights
 from ...worker.runners import runner_of, variant_of
 from ...worker.state import Bench, Worker, open_workload
-from .callgrind import COUNTED_CALLS
 
 SMALL_CALLS, WARM_CALLS = 12, 1
 """Calls before the count. Those of a tiny model, which cost next to nothing, let Python specialise the variant's
@@ -216,7 +215,7 @@ def _be_child(worker: Worker, request: Mapping[str, Any], pipe: int) -> NoReturn
     job = request["jobs"][int.from_bytes(os.read(pipe, 2), "little")]
     reason = ""
     try:
-        _call(worker, worker.benches[job["workload"]], job["variant"], counted=COUNTED_CALLS)
+        _call(worker, worker.benches[job["workload"]], job["variant"], counted=request["calls"])
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
     with open(os.path.join(request["scratch"], f"reason.{os.getpid()}"), "w", encoding="utf-8") as file:

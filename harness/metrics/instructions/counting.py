@@ -29,7 +29,10 @@ from llama_workbench.datasets.workloads import Workload
 from ...machine.environment import usable_cores
 from ...machine.lifeline import tied
 from ...measure.processes import worker_environment
-from .callgrind import COUNTED_CALLS, CallgrindError, read
+from .callgrind import CallgrindError, read
+
+COUNTED_CALLS = 2
+"""Calls that a count is over. They are so alike that more would only take longer."""
 
 NOT_INSTALLED = "valgrind is not installed: apt-get install valgrind"
 
@@ -107,7 +110,7 @@ def count(
     What has no count has a reason: a child that raised, died or did not end within its limit (seconds), or what became
     of the process itself. Its output goes to `log`.
     """
-    records = {pair: no_count(pair, "the process that counts ended before its turn") for pair in wanted.pairs}
+    records = {pair: no_count(pair, "not counted yet") for pair in wanted.pairs}
     if reason := lacks():
         return [no_count(pair, reason) for pair in wanted.pairs]
     with tempfile.TemporaryDirectory(prefix="workbench-count-") as scratch, _started(Path(scratch), log) as process:
@@ -177,6 +180,7 @@ class _Session:
         self.limits = limits
         self.running: dict[int, tuple[Pair, float]] = {}
         self.hung: set[int] = set()
+        self.known: set[Pair] = set()  # pairs with a count, or with a reason why there is none
         self.facts: dict[str, Any] = {}
         self.deadline = self.begun = time.monotonic()
         self.forks = len(wanted.pairs) + len(wanted.workloads)
@@ -207,12 +211,9 @@ class _Session:
                 self._take(json.loads(line))
 
     def end(self, reason: str) -> None:
-        """Everything that has no count yet has this reason."""
-        for pair, record in self.records.items():
-            if record["instructions"] is None and not record.get("told"):
-                self.records[pair] = no_count(pair, reason)
-        for record in self.records.values():
-            record.pop("told", None)
+        """Everything of which nothing is known yet has this reason."""
+        self.records |= {pair: no_count(pair, reason) for pair in self.records if pair not in self.known}
+        self.known |= self.records.keys()
 
     def _ask(self, cache: Path) -> None:
         request = {
@@ -220,6 +221,7 @@ class _Session:
             "cache": str(cache),
             "seed": self.wanted.seed,
             "added": dict(self.wanted.added),
+            "calls": COUNTED_CALLS,
             "lanes": min(LANES, usable_cores()),
             "scratch": str(self.scratch),
             "vgdb": shutil.which("vgdb"),
@@ -255,7 +257,8 @@ class _Session:
     def _counted(self, pair: Pair, child: int, reason: str | None) -> None:
         """Put what a child left into its record; a second count of the same beside the first."""
         record = self.records[pair]
-        known = record["instructions"] is not None
+        known = pair in self.known
+        self.known.add(pair)
         if child in self.hung:
             reason = f"hangs: no count in {self.limits.get(pair, COUNT_SECONDS):.0f} s"
         try:
@@ -266,7 +269,7 @@ class _Session:
             found, reason = None, "callgrind counted nothing"
         if found is None:
             if not known:
-                self.records[pair] = no_count(pair, str(reason)) | {"told": True}
+                self.records[pair] = no_count(pair, str(reason))
         elif known:
             record["again"] = found.instructions / COUNTED_CALLS
         else:
