@@ -76,6 +76,7 @@ def read_facts() -> dict[str, Any]:
         "siblings": {"1": True, "0": False}.get(read_text("/sys/devices/system/cpu/smt/active") or ""),
         "py_spy": _try_py_spy(),
         "memray": util.find_spec("memray") is not None,
+        "valgrind": shutil.which("valgrind") is not None,
     }
 
 
@@ -203,6 +204,8 @@ def _tools(facts: Mapping[str, Any]) -> Iterator[Check]:
     yield _check("py-spy", text, fix, warn=refusal != "")
     text = "installed" if facts.get("memray") else "not installed: no memory peaks"
     yield _check("memray", text, "pip install memray", warn=not facts.get("memray"))
+    text = "installed" if facts.get("valgrind") else "not installed: no counts of instructions"
+    yield _check("valgrind", text, "apt-get install valgrind", warn=not facts.get("valgrind"))
 
 
 def _check(name: str, text: str, fix: str, *, bad: bool = False, warn: bool = False) -> Check:

@@ -218,7 +218,7 @@ def test_each_device_measures_what_is_about_it() -> None:
     layout = set(claims("single-file-faster")[0].comparisons())
     assert set(here.comparisons()) == layout | set(claims("cpu-only")[0].comparisons())
     assert set(there.comparisons()) == layout | set(claims("gpu-kernels")[0].comparisons())
-    assert {part.metric for part in here.hypotheses()} == {"time", "share", "loading", "check"}
+    assert {part.metric for part in here.hypotheses()} == {"time", "instructions", "share", "loading", "check"}
     assert {part.metric for part in there.hypotheses()} == {"time", "attribution", "check"}
     assert subjects(here.hypotheses()) and not subjects(there.hypotheses())
     assert not any(experiment.grid for experiment in here.experiments)

@@ -23,6 +23,7 @@ GOOD = dict(ENVIRONMENT) | {
     "siblings": False,
     "py_spy": "",
     "memray": True,
+    "valgrind": True,
 }
 
 
@@ -55,6 +56,7 @@ def test_a_machine_without_faults_has_nothing_to_mend() -> None:
         (on(py_spy=None), "py-spy", "warn"),
         (on(py_spy="Permission Denied"), "py-spy", "warn"),
         (on(memray=False), "memray", "warn"),
+        (on(valgrind=False), "valgrind", "warn"),
     ],
 )
 def test_each_fault_is_one_line_with_its_fix(facts: dict[str, Any], name: str, state: str) -> None:
@@ -64,7 +66,7 @@ def test_each_fault_is_one_line_with_its_fix(facts: dict[str, Any], name: str, s
 
 
 def test_what_a_machine_does_not_tell_is_no_fault() -> None:
-    silent = {"cores": 4, "torch": "2.13.0", "py_spy": "", "memray": True}
+    silent = {"cores": 4, "torch": "2.13.0", "py_spy": "", "memray": True, "valgrind": True}
     assert {check.state for check in examine(silent)} == {"ok"}
 
 

@@ -72,7 +72,7 @@ class WorkerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log_file,
-                env=_environment(threads, device),
+                env=worker_environment(threads, device),
                 pass_fds=[marker.fileno(), read],
                 start_new_session=True,
             )
@@ -212,7 +212,7 @@ class WorkerProcess:
         return f"ends its process (exit code {code})"
 
 
-def _environment(threads: int, device: str) -> dict[str, str]:
+def worker_environment(threads: int, device: str) -> dict[str, str]:
     """What is set for a measuring process before it begins."""
     offline = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     one_each = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), str(threads))

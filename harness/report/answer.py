@@ -6,7 +6,7 @@ every number come from the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .markdown import markdown_cell, markdown_rows, markdown_text
@@ -43,8 +43,8 @@ SENTENCES = (
         "refactor-2x-3x", "usual lengths", "the rewrite (one file, one cache)", IS, "{claimed} as fast",
         "as the code before it",
     ),
-    Sentence("single-file-faster", None, "one file", IS, "{claimed}", "than many"),
-    Sentence("unified-cache-faster", None, "one cache for all layers", IS, "{claimed}", "than one for each"),
+    Sentence("single-file-faster", "time", "one file", IS, "{claimed}", "than many"),
+    Sentence("unified-cache-faster", "time", "one cache for all layers", IS, "{claimed}", "than one for each"),
     Sentence(
         "decision-rule", "the review's 5 %", "making masks", TAKES, "{claimed}", "of a forward",
         consequence=_most_from_share,
@@ -73,21 +73,30 @@ HEADLINES = (
 
 def answer(verdicts: Iterable[Json]) -> str:
     """A Markdown list with a sentence for each main claim that these verdicts have."""
-    by_claim = {(verdict["claim"], verdict.get("part")): verdict for verdict in verdicts}
-    stated = (each for each in SENTENCES if (each.claim, each.part) in by_claim)
-    lines = [f"- {_sentence(each, by_claim[each.claim, each.part])}" for each in stated]
+    parts = _by_part(verdicts)
+    stated = ((each, _find(parts, each.claim, each.part)) for each in SENTENCES)
+    lines = [f"- {_sentence(each, verdict)}" for each, verdict in stated if verdict is not None]
     return "\n".join(lines) + "\n" if lines else "This run has none of the main claims.\n"
 
 
 def headlines(verdicts: Iterable[Json]) -> str:
     """A Markdown table with a row for each main claim that these verdicts have."""
-    by_claim = {(verdict["claim"], verdict.get("part")): verdict for verdict in verdicts}
+    parts = _by_part(verdicts)
     rows = []
-    for verdict in (by_claim[key] for key in HEADLINES if key in by_claim):
+    for verdict in filter(None, (_find(parts, *key) for key in HEADLINES)):
         title = verdict["title"] + (f" ({verdict['part']})" if verdict.get("part") else "")
         cells = [title, ", ".join(verdict["who"]), verdict["claimed"], _measured(verdict["effects"])]
         rows.append([*map(markdown_cell, cells), f"**{markdown_cell(verdict['verdict'])}**"])
     return markdown_rows(("claim", "who said it", "claimed", "what was found", "verdict"), rows) + "\n"
+
+
+def _by_part(verdicts: Iterable[Json]) -> dict[tuple[str, str | None], Json]:
+    return {(verdict["claim"], verdict.get("part")): verdict for verdict in verdicts}
+
+
+def _find(parts: Mapping[tuple[str, str | None], Json], claim: str, part: str | None) -> Json | None:
+    """The verdict on a part of a claim. In older runs a claim had one part without a label where it has several now."""
+    return parts.get((claim, part)) or parts.get((claim, None))
 
 
 def _sentence(sentence: Sentence, verdict: Json) -> str:

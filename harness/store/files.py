@@ -41,6 +41,7 @@ PHASE_FACTS = "phases.json"
 LOADING = "loading.json"
 MEMORY_SWEEP = "memory_sweep.json"
 ROOFLINE = "roofline.json"
+INSTRUCTIONS = "instructions.json"
 STACKS = "profiles/**/*.folded"
 
 FORMS: Mapping[str, TypeAdapter[Any]] = {
@@ -54,6 +55,7 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
     MEMORY: pass_schema.MEMORY,
     MEMORY_SWEEP: pass_schema.MEMORY_SWEEP,
     ROOFLINE: pass_schema.ROOFLINE,
+    INSTRUCTIONS: pass_schema.INSTRUCTIONS,
     PROFILES: pass_schema.PROFILES,
 }
 """The form of each JSON file: checked when it is read."""
@@ -61,7 +63,7 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
 DATA_FILES = (*(name for name in FORMS if name != MANIFEST), PHASES, SAMPLES)
 """What may lie beside run.json in a run that has ended, but for the stacks of its profiles."""
 
-JUDGED = (MANIFEST, CLAIMS, SAMPLES, JOURNAL, PHASES, LOADING, ROOFLINE, FINDINGS)
+JUDGED = (MANIFEST, CLAIMS, SAMPLES, JOURNAL, PHASES, LOADING, ROOFLINE, INSTRUCTIONS, FINDINGS)
 """What verdicts are computed from."""
 
 _JUDGED_ANEW = (VERDICTS, STANDINGS)

@@ -191,7 +191,20 @@ class Roofline(Shape):
     samples: Annotated[list[CallSample], says("times of the variants")] = []
 
 
+class Instructions(OfVariant):
+    """How many instructions a call of a variant executes, counted by callgrind: work, and no time."""
+
+    instructions: Annotated[Amount | None, says("instructions of a call; null: no count")] = None
+    calls: Annotated[Count, says("number of calls that were counted")] = 0
+    again: Annotated[Amount | None, says("the same, counted a second time; null: counted once")] = None
+    by: Annotated[dict[str, Amount], says("whose code they lie in → instructions of a call")] = {}
+    reason: Annotated[Text | None, says("why there is no count")] = None
+    capability: Annotated[Text | None, says("instruction set that torch's kernels chose under valgrind")] = None
+    versions: Annotated[dict[str, Text], says("version of torch, Python and valgrind by name")] = {}
+
+
 FINDINGS = TypeAdapter(Annotated[list[ExactResult], once("metric", "quantity", "workload", "variant", "baseline")])
+INSTRUCTIONS = TypeAdapter(Annotated[list[Instructions], once("workload", "variant")])
 LOADING = TypeAdapter(Annotated[list[Loading], once("checkpoint", "loader", "cache")])
 MEMORY = TypeAdapter(list[Memory])
 MEMORY_SWEEP = TypeAdapter(list[Sweep])

@@ -20,7 +20,8 @@ import typer
 from .shared import Failure, OutputLost, write
 
 VERBS = (
-    "claims", "variants", "workloads", "runs", "compare", "baseline", "judge", "report", "doctor", "speedscope",
+    "claims", "variants", "workloads", "runs", "compare", "baseline", "judge", "report", "count", "doctor",
+    "speedscope",
 )  # fmt: skip
 """Modules beside this one, in the order of the help."""
 
@@ -36,6 +37,7 @@ Examples:
   workbench compare BASE NEW               has anything become slower? (for CI)
   workbench judge results/runs/ID          judge a run again, also one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
+  workbench count BASE NEW                 how many instructions a call of each executes
   workbench runs                           the runs on this disk
   workbench baseline save RUN main         keep a run to compare with
   workbench doctor                         is this machine fit to measure?

@@ -1,0 +1,293 @@
+"""Counts instructions with valgrind's callgrind: the process that counts, as its parent sees it.
+
+    pairs of workload and variant --count--> records of instructions.json
+
+One process counts on one checkpoint (`counter` is what runs in it). It forks a child for each pair, two at a time where
+there are two cores: counts, unlike times, do not change because another process computes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llama_workbench import variants
+from llama_workbench.datasets.workloads import Workload
+
+from ...machine.environment import usable_cores
+from ...machine.lifeline import tied
+from ...measure.processes import worker_environment
+from .callgrind import CallgrindError, read
+
+COUNTED_CALLS = 2
+"""Calls that a count is over. They are so alike that more would only take longer."""
+
+NOT_INSTALLED = "valgrind is not installed: apt-get install valgrind"
+
+START_SECONDS, COUNT_SECONDS, END_SECONDS = 600.0, 900.0, 120.0
+"""Until the process is ready (torch takes most of a minute to import), until a child has counted, and until the process
+goes on after that. What takes longer hangs."""
+
+SLOWER = 20_000
+"""A child may take so many times a call's own time longer: callgrind makes code some 2,000 times slower, and a child
+makes a few calls."""
+
+LANES = 2
+
+ABOUT_START_SECONDS, ABOUT_COUNT_SECONDS = 40.0, 15.0
+"""For the progress bar until it is known."""
+
+Step = Callable[[str, float, float], None]
+"""Shows progress: a text, how far (0 to 1), and the seconds left."""
+
+Pair = tuple[str, str]
+"""(workload, variant)"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is counted on one checkpoint, in this order. added: name of an outside variant → FILE:FUNCTION."""
+
+    folder: Path
+    workloads: tuple[Workload, ...]
+    pairs: tuple[Pair, ...]
+    added: Mapping[str, str]
+    seed: int
+
+
+def cannot_count(workload: Workload, variant: str, added: Mapping[str, str]) -> str | None:
+    """Why the calls of a variant on a workload cannot be counted; None where they can."""
+    if workload.kind == "component":
+        return "one part of a layer is not counted: only whole forwards are"
+    if workload.kind == "generate":
+        return "a generation is not counted: it is many forwards, and takes too long under callgrind"
+    if workload.threads > 1:
+        return "callgrind runs one thread at a time: only workloads of one thread are counted"
+    name = variant.partition("@")[0]
+    if name in added:
+        return None
+    if variants.get(name).engine is not None:
+        return "an engine is not counted: it has threads and a loader of its own, which callgrind is too slow for"
+    return "compiled code is not counted: it would be compiled under callgrind" if variants.get(name).compiled else None
+
+
+def lacks() -> str | None:
+    """Why nothing can be counted on this machine; None where it can."""
+    return None if shutil.which("valgrind") and shutil.which("vgdb") else NOT_INSTALLED
+
+
+def no_count(pair: Pair, reason: str) -> dict[str, Any]:
+    """The record of a pair without a count."""
+    workload, variant = pair
+    empty: dict[str, Any] = {
+        "instructions": None,
+        "calls": 0,
+        "again": None,
+        "by": {},
+        "capability": None,
+        "versions": {},
+    }
+    return {"workload": workload, "variant": variant, **empty, "reason": reason}
+
+
+def count(
+    wanted: Wanted, *, cache: Path, log: Path, step: Step, limits: Mapping[Pair, float] | None = None
+) -> list[dict[str, Any]]:
+    """A record for each pair of `wanted`, in its order (see `store.pass_schema.Instructions`).
+
+    What has no count has a reason: a child that raised, died or did not end within its limit (seconds), or what became
+    of the process itself. Its output goes to `log`.
+    """
+    records = {pair: no_count(pair, "not counted yet") for pair in wanted.pairs}
+    if reason := lacks():
+        return [no_count(pair, reason) for pair in wanted.pairs]
+    with tempfile.TemporaryDirectory(prefix="workbench-count-") as scratch, _started(Path(scratch), log) as process:
+        session = _Session(wanted, Path(scratch), process, records, step, limits or {})
+        try:
+            session.run(cache)
+        except OSError as error:
+            session.end(f"the process that counts cannot be asked ({error.strerror})")
+    return [records[pair] for pair in wanted.pairs]
+
+
+@contextmanager
+def _started(scratch: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The process under callgrind, which ends with this block and with this process, its children too."""
+    read_end, write_end = os.pipe()
+    counter = [sys.executable, "-P", "-m", f"{__package__}.counter"]
+    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no"]
+    command += [f"--vgdb-prefix={_fifo(scratch)}", f"--callgrind-out-file={scratch}/out.%p"]
+    # A dict of names has the same order in every process only where their hashes are the same.
+    environment = worker_environment(1, "cpu") | {"PYTHONHASHSEED": "0"}
+    try:
+        with log.open("ab") as log_file:
+            process = subprocess.Popen(
+                tied([*command, *counter], lifeline=read_end),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env=environment,
+                pass_fds=[read_end],
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+def _fifo(scratch: Path) -> str:
+    return f"{scratch}/vgdb"
+
+
+class _Session:
+    """One process that counts: what it says becomes `records`, and what hangs is killed."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        scratch: Path,
+        process: subprocess.Popen[bytes],
+        records: dict[Pair, dict[str, Any]],
+        step: Step,
+        limits: Mapping[Pair, float],
+    ) -> None:
+        self.wanted = wanted
+        self.scratch = scratch
+        self.process = process
+        self.records = records
+        self.step = step
+        self.limits = limits
+        self.running: dict[int, tuple[Pair, float]] = {}
+        self.hung: set[int] = set()
+        self.known: set[Pair] = set()  # pairs with a count, or with a reason why there is none
+        self.facts: dict[str, Any] = {}
+        self.deadline = self.begun = time.monotonic()
+        self.forks = len(wanted.pairs) + len(wanted.workloads)
+        self.done = 0
+
+    def run(self, cache: Path) -> None:
+        """Ask for everything, and take what comes until the process ends."""
+        self._ask(cache)
+        self.deadline = time.monotonic() + START_SECONDS
+        self._show("starting")
+        buffer = b""
+        assert self.process.stdout is not None
+        while True:
+            due = min((end for _, end in self.running.values()), default=self.deadline)
+            if not select.select([self.process.stdout], [], [], max(due - time.monotonic(), 0))[0]:
+                if not self.running:
+                    self.end("the process that counts hangs")
+                    return
+                self._kill_overdue()
+                continue
+            chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                code = self.process.wait()
+                self.end(f"the process that counts ended (exit code {code}; see its log)")
+                return
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def end(self, reason: str) -> None:
+        """Everything of which nothing is known yet has this reason."""
+        self.records |= {pair: no_count(pair, reason) for pair in self.records if pair not in self.known}
+        self.known |= self.records.keys()
+
+    def _ask(self, cache: Path) -> None:
+        request = {
+            "folder": str(self.wanted.folder),
+            "cache": str(cache),
+            "seed": self.wanted.seed,
+            "added": dict(self.wanted.added),
+            "calls": COUNTED_CALLS,
+            "lanes": min(LANES, usable_cores()),
+            "scratch": str(self.scratch),
+            "vgdb": shutil.which("vgdb"),
+            "vgdb_prefix": _fifo(self.scratch),
+            "workloads": [workload.model_dump() for workload in self.wanted.workloads],
+            "jobs": [{"workload": workload, "variant": variant} for workload, variant in self.wanted.pairs],
+        }
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        """One line of what the process says."""
+        now = time.monotonic()
+        self.deadline = now + END_SECONDS
+        if "failed" in message:
+            self.end(message["failed"])
+        elif "ready" in message:
+            valgrind = subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=False).stdout
+            versions = message["ready"]["versions"] | {"valgrind": valgrind.strip().removeprefix("valgrind-")}
+            self.facts = message["ready"] | {"versions": versions}
+            self.begun = now
+        else:
+            pair = message["job"]["workload"], message["job"]["variant"]
+            if "begun" in message:
+                self.running[message["begun"]] = pair, now + self.limits.get(pair, COUNT_SECONDS)
+            else:
+                self.running.pop(message["ended"], None)
+                self.done += 1
+                self._counted(pair, message["ended"], message["reason"])
+            self._show(f"{pair[0]}: {pair[1]}")
+
+    def _counted(self, pair: Pair, child: int, reason: str | None) -> None:
+        """Put what a child left into its record; a second count of the same beside the first."""
+        record = self.records[pair]
+        known = pair in self.known
+        self.known.add(pair)
+        if child in self.hung:
+            reason = f"hangs: no count in {self.limits.get(pair, COUNT_SECONDS):.0f} s"
+        try:
+            found = None if reason else read(self.scratch / f"out.{child}")
+        except CallgrindError as error:
+            found, reason = None, str(error)
+        if found is not None and found.instructions == 0:
+            found, reason = None, "callgrind counted nothing"
+        if found is None:
+            if not known:
+                self.records[pair] = no_count(pair, str(reason))
+        elif known:
+            record["again"] = found.instructions / COUNTED_CALLS
+        else:
+            by = {group: spent / COUNTED_CALLS for group, spent in found.by_group.items()}
+            counted = {"instructions": found.instructions / COUNTED_CALLS, "calls": COUNTED_CALLS, "by": by}
+            self.records[pair] = no_count(pair, "") | counted | self.facts | {"reason": None}
+
+    def _kill_overdue(self) -> None:
+        now = time.monotonic()
+        for child, (pair, end) in list(self.running.items()):
+            if end <= now:
+                self.hung.add(child)
+                self.running[child] = pair, now + END_SECONDS
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+
+    def _show(self, text: str) -> None:
+        lanes = min(LANES, usable_cores())
+        each = (time.monotonic() - self.begun) / self.done if self.done else ABOUT_COUNT_SECONDS / lanes
+        left = (self.forks - self.done) * each + (0.0 if self.facts else ABOUT_START_SECONDS)
+        self.step(f"instructions {text}", self.done / self.forks, left)

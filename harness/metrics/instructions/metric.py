@@ -1,0 +1,213 @@
+"""How much less work a variant does than another: the instructions that a call executes, counted by callgrind.
+
+A count is work and no time: an instruction that waits for memory counts as much as one that does not. But no other
+program changes it, so that differences show that times of a busy machine hide. No verdict about a time uses it.
+
+    (workload, variant) --counting--> instructions.json --judge--> 100 * (baseline / variant - 1) percent
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ...evidence.evidence import Evidence
+from ...measure.measurement import Measurement, measured_by
+from ...measure.participants import ExperimentState
+from ...spec.hypotheses import Name, Names, RangeHypothesis
+from ...store import pass_schema
+from ...store.files import INSTRUCTIONS
+from ...store.folder import RunFolder
+from ...store.pass_schema import Instructions
+from ...store.schema import Effect
+from ..base import PassContext, ValueMetric, in_range, no_value, subjects
+from .callgrind import GROUPS
+from .counting import COUNT_SECONDS, SLOWER, Pair, Wanted, cannot_count, count, lacks, no_count
+
+LEAST_PERCENT = 0.02
+"""Half width of every interval, in percentage points, where all else is less."""
+
+LAYOUT_INSTRUCTIONS = 100_000
+"""By so many instructions a call the difference between two variants may be another in another process, where blocks of
+memory lie otherwise and malloc takes other paths. Children of one process do not show it: they lie alike. Seen in eight
+comparisons of the same two variants: -30,000 to 26,000, with a standard deviation of 20,000."""
+
+
+MOST_CALL_SECONDS = 0.1
+"""A call that takes longer, as the gate timed it, is not counted: a count would take many minutes."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more work `baseline` does than `variant`, in percent, within `half_width`, on one workload.
+
+    `where`: of the difference, baseline minus variant, in instructions a call by whose code they lie in.
+    """
+
+    percent: float
+    half_width: float
+    variant: float
+    baseline: float
+    calls: int
+    where: Mapping[str, float]
+
+    def describe(self) -> str:
+        """Both counts and where they differ most."""
+        text = f"{self.variant:,.0f} instructions a call, {self.baseline:,.0f} of the baseline"
+        most = max(self.where, key=lambda group: abs(self.where[group]), default=None)
+        if most is None or not self.where[most]:
+            return text
+        return f"{text}; most of the difference lies in {most} ({self.where[most]:+,.0f} of the baseline)"
+
+
+def difference(records: Iterable[Instructions], workload: str, variant: str, baseline: str) -> Difference:
+    """What the counts of two variants say. Raises ValueError with the reason where they say nothing."""
+    here = {record.variant: record for record in records if record.workload == workload}
+    for name in (variant, baseline):
+        if name not in here:
+            raise ValueError(f"this run has not counted {name}")
+        if here[name].instructions is None or not here[name].calls:
+            raise ValueError(f"{name}: {here[name].reason or 'no count'}")
+    one, other = here[variant], here[baseline]
+    if apart := _unlike(one, other):
+        raise ValueError(f"counts that cannot be compared: {apart}")
+    mine, theirs = float(one.instructions or 0), float(other.instructions or 0)
+    if not mine or not theirs:
+        raise ValueError("callgrind counted nothing")
+    apart_percent = [
+        100 * abs(record.again / record.instructions - 1)
+        for record in here.values()
+        if record.again and record.instructions and not _unlike(record, one)
+    ]
+    if not apart_percent:
+        raise ValueError("no variant was counted a second time, so that nobody knows how well counts repeat")
+    where = {group: other.by.get(group, 0.0) - one.by.get(group, 0.0) for group in GROUPS}
+    half_width = max(LEAST_PERCENT, 100 * LAYOUT_INSTRUCTIONS / mine, *apart_percent)
+    return Difference(100 * (theirs / mine - 1), half_width, mine, theirs, one.calls, where)
+
+
+def _unlike(one: Instructions, other: Instructions) -> str:
+    """What two counts do not have in common, and which must be the same; empty where there is nothing."""
+    parts = []
+    if one.capability != other.capability:
+        parts.append(f"torch computes with {one.capability} for {one.variant}, {other.capability} for {other.variant}")
+    for name in sorted({*one.versions, *other.versions}):
+        mine, theirs = one.versions.get(name), other.versions.get(name)
+        if mine != theirs:
+            parts.append(f"{name} {mine} for {one.variant}, {theirs} for {other.variant}")
+    return "; ".join(parts)
+
+
+class InstructionsHypothesis(RangeHypothesis):
+    """How many percent more instructions a call of `baseline` executes than one of `variant`, on each workload."""
+
+    cpu_only = "instructions are counted of the CPU, and what a CUDA device executes is not seen"
+
+    metric: Literal["instructions"]
+    variant: Name
+    baseline: Name
+    workloads: Names
+
+    def describe(self) -> str:
+        """As a range of work: "above 1 % more work in the baseline"."""
+        low, high = self.region.low, self.region.high
+        if low == -high and math.isfinite(high):
+            return f"the same work within ±{high:.4g} %"
+        return f"{super().describe()} more work in the baseline"
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        return tuple((workload, name) for workload in self.workloads for name in (self.variant, self.baseline))
+
+
+class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
+    """Counted in forks of one process under callgrind; the same calls give the same count."""
+
+    names = ("instructions",)
+    about = "The instructions that a call executes, counted by callgrind. They are work and no time."
+    inside = "nothing"
+    looks_once = True
+    hypothesis = InstructionsHypothesis
+    title = "instructions: how much work a call is, counted and not timed"
+
+    def run(self, hypotheses: Sequence[InstructionsHypothesis], context: PassContext) -> None:
+        """Count every variant that the hypotheses ask about; write instructions.json anew after each checkpoint."""
+        run_instructions(context, subjects(hypotheses))
+
+    def read(self, folder: RunFolder) -> list[Instructions] | None:
+        return pass_schema.INSTRUCTIONS.validate_python(folder.records(INSTRUCTIONS)) or None
+
+    def effect(self, hypothesis: InstructionsHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
+        """The difference with its verdict; not evidence where the numbers of a side do not count on the workload."""
+        effect = no_value(hypothesis, workload, "instructions of a call")
+        for name in (hypothesis.variant, hypothesis.baseline):
+            if reason := evidence.unusable.get((workload, name)):
+                return replace(effect, verdict="not evidence", warnings=(f"{name}: {reason}",))
+        try:
+            records = evidence.passes.get("instructions")
+            if not records:
+                raise ValueError("this run has not counted instructions")
+            found = difference(records, workload, hypothesis.variant, hypothesis.baseline)
+        except ValueError as error:
+            return replace(effect, warnings=(str(error),))
+        low, high = found.percent - found.half_width, found.percent + found.half_width
+        effect = replace(effect, ratio=found.percent, low=low, high=high, rounds=found.calls)
+        return in_range(effect, hypothesis, found.describe())
+
+
+METRIC = InstructionsMetric()
+
+
+def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
+    """Count each wanted (workload, variant); what has no count has its reason in instructions.json and on the screen.
+
+    A checkpoint has a callgrind process of its own.
+    """
+    measurement, places = context.measurement, measured_by(context.measurement)
+    records: list[dict[str, Any]] = []
+    by_folder: dict[Path, list[Pair]] = {}
+    for pair in dict.fromkeys(wanted):
+        book = places[pair[0]][1] if pair[0] in places else None
+        if reason := _unfit(measurement, book, pair[1]) or lacks():
+            records.append(no_count(pair, reason))
+        elif book is not None and book.folder is not None:
+            by_folder.setdefault(book.folder, []).append(pair)
+    for folder, pairs in by_folder.items():
+        books = {name: places[name][1] for name, _ in pairs}
+        records += count(
+            Wanted(
+                folder,
+                tuple(book.experiment.workload for book in books.values()),
+                tuple(pairs),
+                measurement.added,
+                context.seed,
+            ),
+            cache=context.cache,
+            log=context.log("instructions"),
+            step=context.progress.step,
+            limits={
+                (name, variant): COUNT_SECONDS + SLOWER * books[name].call_ns.get(variant, 0.0) / 1e9
+                for name, variant in pairs
+            },
+        )
+        context.folder.write_json(INSTRUCTIONS, records)
+    for reason in dict.fromkeys(record["reason"] for record in records if record["reason"]):
+        names = [f"{record['variant']} on {record['workload']}" for record in records if record["reason"] == reason]
+        context.progress.note(f"instructions of {', '.join(names)}: {reason}")
+    context.folder.write_json(INSTRUCTIONS, records)
+
+
+def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
+    """Why a variant is not counted on a workload; None where it can be tried."""
+    if book is None:
+        return "the workload is not in this run"
+    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
+        return reason
+    if variant not in book.remaining().entered():
+        return "it is not measured on this workload"
+    if (seconds := book.call_ns.get(variant, 0.0) / 1e9) > MOST_CALL_SECONDS:
+        most = f"calls of up to {MOST_CALL_SECONDS:g} s are counted"
+        return f"a call takes {seconds:.2g} s, and callgrind makes it some 1,000 times slower: {most}"
+    return cannot_count(book.experiment.workload, variant, measurement.added)

@@ -1,0 +1,458 @@
+"""Instructions: what callgrind wrote is read, counts are judged, and the pass runs, once for real."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.cache import cache_directory
+from llama_workbench.commands.app import main
+from llama_workbench.datasets import geometries, workloads
+from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.reading import check_claim, load_claims
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.metrics.base import PassContext
+from llama_workbench.harness.metrics.instructions import counting, metric
+from llama_workbench.harness.metrics.instructions.callgrind import (
+    BINDING,
+    DISPATCH,
+    KERNELS,
+    LIBC,
+    OTHERS,
+    PYTHON,
+    CallgrindError,
+    Counted,
+    group_of,
+    parse,
+    read,
+)
+from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED, Wanted, cannot_count, count
+from llama_workbench.harness.metrics.instructions.metric import METRIC, run_instructions
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.parquet import NO_SAMPLES
+from llama_workbench.harness.store.schema import Verdict
+
+OUTSIDE = ROOT / "tests" / "outside_variants.py"
+PREFILL = "prefill-tiny-t16"
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+DUMP = """\
+# callgrind format
+version: 1
+creator: callgrind-3.19.0
+positions: line
+events: Ir
+summary: 1400
+
+
+ob=(1) /usr/lib/libpython3.11.so.1.0
+fl=(1) ceval.c
+fn=(1) _PyEval_EvalFrameDefault
+10 100
++2 50
+* 7
+cob=(2) /lib/torch/lib/libtorch_cpu.so
+cfi=(2) ???
+cfn=(2) mkl_blas_avx2_sgemm_kernel_nocopy_TN_b1
+calls=3 0
+-1 1000
++1 43
+
+ob=(2)
+fl=(2)
+fn=(2)
+0 1000
+fn=(3) at::TensorIteratorBase::build(at::TensorIteratorConfig&)
+0 150
+
+ob=(3) /usr/lib/x86_64-linux-gnu/libc.so.6
+fn=(4) malloc
+jcnd=1/2 5
+12
+5 30
+fi=(9) inlined.h
+6 20
+
+totals: 1400
+"""
+
+
+def test_a_dump_is_read_with_costs_where_they_were_spent() -> None:
+    """What a function caused in another, and lines about jumps, are no costs of its own."""
+    found = parse(DUMP.splitlines())
+    assert found == Counted(1400, {PYTHON: 200, DISPATCH: 150, KERNELS: 1000, LIBC: 50})
+
+
+def test_several_events_and_positions_have_columns() -> None:
+    text = "positions: instr line\nevents: Bc Ir\nfn=main\n0x10 3 5 70\n+4 * 1 30\n+4 +1 1\ntotals: 7 100\n"
+    assert parse(text.splitlines()) == Counted(100, {OTHERS: 100})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("totals: 1400\n", "", "cut off"),
+        ("events: Ir", "events: Dr", "does not count Ir"),
+        ("+2 50", "+2 51", "add up to 1401, not 1400"),
+        ("+2 50", "+2 fifty", "'fifty' where a count should stand"),
+    ],
+)
+def test_a_dump_that_is_damaged_says_so(old: str, new: str, said: str) -> None:
+    with pytest.raises(CallgrindError, match=said):
+        parse(DUMP.replace(old, new).splitlines())
+
+
+def test_a_dump_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CallgrindError, match=r"left no out\.17 \(No such file"):
+        read(tmp_path / "out.17")
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "group"),
+    [
+        ("/usr/bin/python3.11", "main", PYTHON),
+        ("libtorch_python.so", "THPVariable_matmul", BINDING),
+        ("libc10.so", "c10::TensorImpl::TensorImpl()", DISPATCH),
+        ("libtorch_cpu.so", "at::_ops::mm::call(at::Tensor const&)", DISPATCH),
+        ("libtorch_cpu.so", "Sleef_expf8_u10avx2", KERNELS),
+        ("libtorch_cpu.so", "at::native::AVX2::VectorizedLoop2d", KERNELS),
+        ("/lib/ld-linux-x86-64.so.2", "__tls_get_addr", LIBC),
+        ("libm.so.6", "expf", LIBC),
+        ("libcrypto.so.3", "sha256_block", OTHERS),
+        ("???", "0x0000", OTHERS),
+    ],
+)
+def test_whose_code_it_is(file: str, function: str, group: str) -> None:
+    assert group_of(file, function) == group
+
+
+# -- the verdict -----------------------------------------------------------------------------------------------------
+
+VERSIONS = {"torch": "2.13.0", "python": "3.11.7", "valgrind": "3.19.0"}
+
+
+def a_record(variant: str, instructions: float | None, **changed: Any) -> dict[str, Any]:
+    by = {} if instructions is None else {KERNELS: 800e6, PYTHON: instructions - 800e6}
+    record = {"workload": "w", "variant": variant, "instructions": instructions, "calls": 2, "again": None, "by": by}
+    return record | {"reason": None, "capability": "AVX2", "versions": VERSIONS} | changed
+
+
+def a_claim(**hypothesis: Any) -> Claim:
+    base = {"id": "c", "title": "t", "who": ["T"], "source": [{"document": "d", "section": "s"}], "statement": "s"}
+    part = {"metric": "instructions", "variant": "new", "baseline": "old", "workloads": ["w"]} | hypothesis
+    return check_claim(base | {"assumes": [], "decided_by": "d", "hypothesis": [part]}, "c.toml")
+
+
+def judged(folder: Path, *records: dict[str, Any], excluded: str = "", **hypothesis: Any) -> Verdict:
+    """The verdict on what lies in a run folder, read back as a run reads it."""
+    run = RunFolder(folder)
+    run.write_json("instructions.json", records)
+    fallen = [{"variant": excluded, "reason": "it fell out"}] if excluded else []
+    manifest = {"experiments": [{"workload": {"name": "w"}, "variants": ["new", "old"], "excluded": fallen}]}
+    evidence = evidence_from_manifest(manifest, NO_SAMPLES, passes={"instructions": METRIC.read(run)})
+    [verdict] = judge_claims([a_claim(**hypothesis)], evidence)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("expectation", "word"),
+    [
+        ({"above": 1}, "supported"),
+        ({"above": 5.01}, "inconclusive"),
+        ({"range": [100, 200]}, "refuted"),
+        ({"range": [4, 6]}, "supported"),
+        ({"at_most": 5.03}, "supported"),
+        ({"range": [-1, 1]}, "refuted"),
+    ],
+)
+def test_counts_are_judged(tmp_path: Path, expectation: dict[str, Any], word: str) -> None:
+    """The old side does 5 % more; both counts of it are the same, so that the interval is the least there is."""
+    verdict = judged(tmp_path, a_record("new", 1000e6), a_record("old", 1050e6, again=1050e6), **expectation)
+    assert verdict.verdict == word
+    [effect] = verdict.effects
+    assert (effect.ratio, effect.low, effect.high) == pytest.approx((5.0, 4.98, 5.02))
+    assert (effect.unit, effect.rounds, effect.baseline) == ("%", 2, "old")
+    assert f"most of the difference lies in {PYTHON} (+50,000,000 of the baseline)" in effect.warnings[-1]
+
+
+def test_counts_that_do_not_repeat_widen_the_interval(tmp_path: Path) -> None:
+    """The second count of any variant of the workload says how well counts repeat there."""
+    records = a_record("new", 1000e6), a_record("old", 1050e6), a_record("third", 2000e6, again=2100e6)
+    verdict = judged(tmp_path, *records, above=1)
+    assert (verdict.effects[0].low, verdict.effects[0].high) == pytest.approx((0.0, 10.0))
+    assert verdict.verdict == "inconclusive"
+
+
+def test_small_calls_have_wide_intervals(tmp_path: Path) -> None:
+    """Where memory lies changes a count by so many instructions, however short the call is."""
+    new = a_record("new", 1e7, by={})
+    verdict = judged(tmp_path, new, a_record("old", 1.02e7, again=1.02e7, by={}), above=1.6)
+    assert (verdict.effects[0].low, verdict.effects[0].high) == pytest.approx((1.0, 3.0))
+    assert verdict.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"capability": "AVX512"}, "torch computes with AVX512 for new, AVX2 for old"),
+        ({"versions": VERSIONS | {"torch": "2.12.0"}}, "torch 2.12.0 for new, 2.13.0 for old"),
+        ({"versions": VERSIONS | {"valgrind": "3.22.0"}}, "valgrind 3.22.0 for new, 3.19.0 for old"),
+        ({"instructions": None, "calls": 0, "reason": NOT_INSTALLED}, NOT_INSTALLED),
+        ({"instructions": None, "calls": 0, "reason": "hangs"}, "new: hangs"),
+        ({"variant": "another"}, "this run has not counted new"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    old = a_record("old", 1050e6, again=1050e6)
+    verdict = judged(tmp_path, a_record("new", 1000e6) | changed, old, above=1)
+    assert verdict.verdict == "not measurable here" and said in verdict.reason
+
+
+def test_what_was_counted_once_or_never_is_no_evidence(tmp_path: Path) -> None:
+    once = judged(tmp_path, a_record("new", 1000e6), a_record("old", 1050e6), above=1)
+    assert once.verdict == "not measurable here" and "no variant was counted a second time" in once.reason
+    assert "has not counted instructions" in judged(tmp_path, above=1).reason
+    both = a_record("new", 1000e6), a_record("old", 1050e6, again=1050e6)
+    fallen = judged(tmp_path, *both, excluded="old", above=1)
+    assert fallen.verdict == "not evidence" and "old: it fell out" in fallen.reason
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has the workload, variant of an earlier one"):
+        judged(tmp_path, a_record("new", 1000e6), a_record("new", 1050e6), above=1)
+
+
+def test_how_it_is_written_and_planned() -> None:
+    claim = a_claim(variant="fast", baseline="team006_before", workloads=[PREFILL], range=[-1, 1])
+    assert Claim.model_validate(claim.model_dump(mode="json")) == claim
+    [hypothesis] = claim.hypothesis
+    assert hypothesis.describe() == "the same work within ±1 %"
+    assert a_claim(above=1).hypothesis[0].describe() == "above 1 % more work in the baseline"
+    [experiment] = make_plan(Request(), [claim]).experiments
+    assert (experiment.variants, experiment.targets, experiment.controls) == (("fast", "team006_before"), (), ())
+    assert "--device cpu" in hypothesis.elsewhere("cuda")
+    with pytest.raises(ClaimError, match="expected exactly one of range, above, at_most"):
+        a_claim(above=1, at_most=2)
+
+
+def test_the_headline_claims_are_counted_too() -> None:
+    """On the sides that are timed; in a quick run on one short workload, for a count of a long one takes minutes."""
+    for claim in load_claims(ROOT / "claims"):
+        timed = {(one.variant, name) for one in claim.comparisons() for name in (one.baseline,)}
+        counted = [part for part in claim.hypothesis if part.metric == "instructions"]
+        assert [part.part for part in counted if part.quick] == ["work"] * claim.headline, claim.id
+        for part in counted:
+            assert part.part in ("work", "work, token by token") and part.variant_names() in timed, claim.id
+
+
+# -- the pass --------------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """Progress that is only remembered."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.steps: list[tuple[str, float, float]] = []
+
+    def phase(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        assert 0 <= done <= 1 and seconds_left >= 0
+        self.steps.append((text, done, seconds_left))
+
+
+def a_context(tmp_path: Path, *names: str, workload: str = PREFILL) -> PassContext:
+    """What the pass works with, of a run whose gates were not made."""
+    request = Request(compare=("team006_before", "fast"), workloads=(workload,))
+    plan = make_plan(request, [])
+    measurement = Measurement(
+        plan.experiments,
+        added={},
+        device="cpu",
+        folders={"tiny": tmp_path, "15m": tmp_path},
+        parameters={},
+        cache=tmp_path,
+        logs=tmp_path,
+        seed=0,
+        progress=Told(),
+    )
+    return PassContext(measurement, RunFolder.create(tmp_path / "run"), Told(), tmp_path, 0)
+
+
+def reasons_of(context: PassContext) -> dict[str, str]:
+    return {record["variant"]: record["reason"] for record in context.folder.records("instructions.json")}
+
+
+def test_without_valgrind_the_claim_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    context = a_context(tmp_path)
+    run_instructions(context, [(PREFILL, "fast"), (PREFILL, "team006_before")])
+    assert reasons_of(context) == dict.fromkeys(("fast", "team006_before"), NOT_INSTALLED)
+    assert context.progress.notes == [  # type: ignore[attr-defined]
+        f"instructions of fast on {PREFILL}, team006_before on {PREFILL}: {NOT_INSTALLED}"
+    ]
+
+
+def test_what_is_not_counted_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Wanted] = []
+
+    def remembered(wanted: Wanted, **_: Any) -> list[dict[str, Any]]:
+        asked.append(wanted)
+        return [counting.no_count(pair, "only asked for") for pair in wanted.pairs]
+
+    monkeypatch.setattr(metric, "count", remembered)
+    monkeypatch.setattr(metric, "lacks", lambda: None)
+    context = a_context(tmp_path)
+    [book] = context.measurement.books
+    book.excluded["fast"] = "gates failed"
+    run_instructions(context, [(PREFILL, "fast"), (PREFILL, "team006_before"), (PREFILL, "candle"), ("other", "fast")])
+    [wanted] = asked
+    assert wanted.pairs == ((PREFILL, "team006_before"),) and wanted.folder == tmp_path
+    records = {(one["workload"], one["variant"]): one["reason"] for one in context.folder.records("instructions.json")}
+    assert records == {
+        (PREFILL, "fast"): "gates failed",
+        (PREFILL, "candle"): "it is not measured on this workload",
+        ("other", "fast"): "the workload is not in this run",
+        (PREFILL, "team006_before"): "only asked for",
+    }
+    book.call_ns["team006_before"] = 2e9
+    run_instructions(context, [(PREFILL, "team006_before")])
+    assert len(asked) == 1 and "a call takes 2 s" in reasons_of(context)["team006_before"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant", "said"),
+    [
+        ("rope-t8", "fast", "one part of a layer"),
+        ("generate-tiny-t8-n6-b1", "fast", "a generation is not counted"),
+        (PREFILL, "candle_engine", "an engine is not counted"),
+        (PREFILL, "fast_compiled", "compiled code is not counted"),
+        (PREFILL, "fast", None),
+        (PREFILL, "mine", None),
+    ],
+)
+def test_what_callgrind_is_no_use_for(workload: str, variant: str, said: str | None) -> None:
+    reason = cannot_count(workloads.get(workload), variant, {"mine": "mine.py:mine"})
+    assert reason is None if said is None else said in str(reason)
+
+
+def test_more_threads_are_not_counted() -> None:
+    work = workloads.get(PREFILL).model_copy(update={"threads": 2})
+    assert "one thread at a time" in str(cannot_count(work, "fast", {}))
+
+
+def test_a_process_that_cannot_begin_leaves_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is called valgrind here ends at once; so might a valgrind that does not know the processor."""
+    for name in ("valgrind", "vgdb"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    wanted = Wanted(tmp_path, (workloads.get(PREFILL),), ((PREFILL, "fast"),), {}, 0)
+    [record] = count(wanted, cache=tmp_path, log=tmp_path / "log", step=Told().step)
+    assert record["instructions"] is None and record["reason"].startswith("the process that counts")
+
+
+def test_the_command_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["count", *arguments])
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    with monkeypatch.context() as without:
+        without.setenv("PATH", "")
+        assert NOT_INSTALLED in said("fast", "candle")
+    monkeypatch.setattr(counting, "lacks", lambda: None)
+    assert "name two variants" in said("fast", "fast")
+    assert "did you mean fast" in said("fats", "candle")
+    assert "there is no file" in said("fast", "nowhere.py:build")
+    assert "one part of a layer is not counted" in said("fast", "candle", "--workload", "rope-t8")
+
+
+def alive(mark: str) -> list[str]:
+    """Command lines that hold this text."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended since
+            lines.append(path.read_bytes().decode(errors="replace"))
+    return [line for line in lines if mark in line]
+
+
+NEEDS_VALGRIND = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
+
+
+@NEEDS_VALGRIND
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Signals) -> None:
+    command = [sys.executable, "-m", "llama_workbench.commands.app", "count", "fast", "candle", "-w", PREFILL]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as counting_process:
+        end = time.monotonic() + 60
+        while not (begun := alive(f"{tmp_path}/workbench-count-")) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert begun  # not asked again: a program that becomes another has no command line for a moment
+        counting_process.send_signal(by)
+    end = time.monotonic() + 10
+    while (left := alive(f"{tmp_path}/workbench-count-")) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not left
+
+
+@NEEDS_VALGRIND
+def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process under callgrind, with all that may become of its children."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cache = cache_directory()
+    folder = synthesize(geometries.get("tiny"), seed=0, cache=cache)
+    names = ("raises", "team005_proposal", "team005_proposal@copy", "team006_before", "hangs", "kills")
+    pairs = tuple((PREFILL, name) for name in names)
+    added = {name: f"{OUTSIDE}:{name}" for name in ("raises", "hangs", "kills")}
+    told = Told()
+    begun = time.monotonic()
+    records = count(
+        Wanted(folder, (workloads.get(PREFILL),), pairs, added, 0),
+        cache=cache,
+        log=tmp_path / "log",
+        step=told.step,
+        limits={(PREFILL, "hangs"): 5.0},
+    )
+    print(f"{time.monotonic() - begun:.0f} s for {len(records)} counts")
+    raised, ours, copy, other, hung, killed = records
+    assert [record["variant"] for record in records] == list(names)
+    for record in (ours, copy, other):
+        assert record["reason"] is None and record["calls"] > 0 and record["instructions"] > 100_000
+        assert sum(record["by"].values()) == pytest.approx(record["instructions"])
+        assert record["by"][PYTHON] > 0 and record["by"][KERNELS] > 0
+        assert record["capability"] and set(record["versions"]) == {"torch", "python", "valgrind"}
+    assert ours["again"] == pytest.approx(ours["instructions"], rel=2e-4)  # the first that has a count
+    assert copy["instructions"] == pytest.approx(ours["instructions"], rel=2e-4)
+    assert other["instructions"] > 1.001 * ours["instructions"] and other["again"] is None
+    for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
+        assert record["instructions"] is None and said in record["reason"]
+    assert told.steps[-1][1] == 1 and not alive(f"{tmp_path}/workbench-count-")
