@@ -26,7 +26,7 @@ PAIR = ("team006_before", "team006_after")
 
 
 def judged_and_asked(plan: Plan, tmp_path: Path) -> list[tuple[str, float, float]]:
-    """Verdict, level of the judge and level of the loop, of every part: the same rounds given to both."""
+    """Verdict, level of the judge and level of the loop, of every part that is timed: the same rounds given to both."""
     run = write_run(
         tmp_path,
         only=WORKLOADS,
@@ -40,8 +40,12 @@ def judged_and_asked(plan: Plan, tmp_path: Path) -> list[tuple[str, float, float
         for pair in rule.pairs[workload]:
             times = log_times(samples, workload=workload, clock=rule.clocks.of(workload, pair.variant, pair.baseline))
             rule.series[pair] = differences(times, baseline=pair.baseline, variant=pair.variant).values.tolist()
+    timed = [bool(list(part.targets())) for claim in plan.claims for part in claim.hypothesis] + [True] * len(
+        plan.ad_hoc
+    )
+    of_times = [verdict for verdict, is_timed in zip(verdicts, timed, strict=True) if is_timed]
     levels = [rule.alpha_of(part) for part in rule.parts]
-    return [(each.verdict, each.alpha, level) for each, level in zip(verdicts, levels, strict=True)]
+    return [(each.verdict, each.alpha, level) for each, level in zip(of_times, levels, strict=True)]
 
 
 def test_loop_and_judge_use_the_same_level(tmp_path: Path) -> None:

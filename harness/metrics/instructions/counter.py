@@ -31,6 +31,7 @@ from llama_workbench.datasets import geometries
 from llama_workbench.datasets.workloads import call_lengths, warmup_length
 from llama_workbench.variants import Variant
 
+from ...machine.lifeline import tied
 from ...worker.gates.small import small_weights
 from ...worker.runners import runner_of, variant_of
 from ...worker.state import Bench, Worker, open_workload
@@ -100,7 +101,7 @@ def _watch(request: Mapping[str, Any]) -> None:
     """Let callgrind watch from here on. Waits without sleeping: valgrind looks for messages while code runs."""
     command = [request["vgdb"], f"--vgdb-prefix={request['vgdb_prefix']}", f"--pid={os.getpid()}"]
     command += ["--max-invoke-ms=0", f"--cmd-time-out={ON_SECONDS:.0f}", "instrumentation", "on"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2) as asked:
+    with subprocess.Popen(tied(command), stdin=subprocess.DEVNULL, stdout=2) as asked:
         while asked.poll() is None:
             pass
     if asked.returncode:

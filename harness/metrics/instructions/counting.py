@@ -240,7 +240,9 @@ class _Session:
         if "failed" in message:
             self.end(message["failed"])
         elif "ready" in message:
-            valgrind = subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=False).stdout
+            valgrind = subprocess.run(
+                tied(["valgrind", "--version"]), capture_output=True, text=True, check=False
+            ).stdout
             versions = message["ready"]["versions"] | {"valgrind": valgrind.strip().removeprefix("valgrind-")}
             self.facts = message["ready"] | {"versions": versions}
             self.begun = now
