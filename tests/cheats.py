@@ -478,7 +478,7 @@ CAUGHT = {
     "right_then_zeros": "logits of a timed call off by",
     "never_computes": "logits",
     "in_a_thread": "computes in threads of its own since it passed its gate",
-    "in_a_process": "starts a process of its own",
+    "in_a_process": "starts a process of its own|computes in threads of its own",
     "helper_from_the_start": "has processes of its own compute|something else computes for it",
     "detached": "process",
     "clocks": "time.",
