@@ -32,9 +32,18 @@ PAGES = (  # file, path in the URL, title, icon, help
 
 
 def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPage:
-    """The page whose URL ends in `path`; the first is the one that the address alone leads to."""
+    """The page whose URL ends in `path`; the first is the one that the address alone leads to.
+
+    The folder is not called `pages`: Streamlit would take its files for the pages until this script has run once, and
+    say "Page not found" to the first visitor of one whose path is not its file's name.
+    """
     return st.Page(
-        f"pages/{file}.py", title=title, icon=f":material/{icon}:", url_path=path or None, default=not path, help=text
+        f"page_scripts/{file}.py",
+        title=title,
+        icon=f":material/{icon}:",
+        url_path=path or None,
+        default=not path,
+        help=text,
     )
 
 

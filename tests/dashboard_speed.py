@@ -126,7 +126,7 @@ def write_profile(run: RunFolder, frames: int) -> None:
 
 def pages() -> list[str]:
     """The scripts of the pages, as the app names them."""
-    return sorted(f"{path.parent.name}/{path.name}" for path in (APP.parent / "pages").glob("*.py"))
+    return sorted(f"{path.parent.name}/{path.name}" for path in (APP.parent / "page_scripts").glob("*.py"))
 
 
 def measure(results: Path, opened: Sequence[str], *, cold: int = 3, cached: int = 7) -> Iterator[Timing]:

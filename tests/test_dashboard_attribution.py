@@ -34,7 +34,7 @@ from llama_workbench.dashboard.views import attribution as grids
 from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import forest as forest_rows
 
-PAGE = ROOT / "dashboard" / "pages" / "attribution.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "attribution.py"
 CELLS = GRID.cells()
 ONLY = ("prefill-15m-t128", "decode-15m-c64")
 

@@ -31,7 +31,7 @@ from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
-PAGE = ROOT / "dashboard" / "pages" / "breakdown.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "breakdown.py"
 SHORT, LONG = "prefill-15m-t128", "prefill-7b-1layer-t128"
 BEFORE = "team006_before"
 

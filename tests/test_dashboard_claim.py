@@ -64,7 +64,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(sys, "argv", ["app.py"])
         app = AppTest.from_file(str(APP), default_timeout=30)
         if name != "verdicts":
-            app.run().switch_page(f"pages/{name}.py")
+            app.run().switch_page(f"page_scripts/{name}.py")
         for key, value in link.items():
             app.query_params[key] = value
         return app.run()
@@ -415,7 +415,7 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
     counted = page("claim", tmp_path, claim="a-count")
     assert detail in everything(counted) and not links(counted)
     share = page("claim", tmp_path, claim="a-share")
-    assert links(share) == {"breakdown": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
+    assert links(share) == {"where_time_goes": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
     assert "qkv" in everything(share) and not any("Paired rounds" in told for told in alts(share))
     trend = page("claim", tmp_path, claim="a-trend", row="2")
     assert links(trend)["scaling"] == {"run": ["one"]}, "this run timed these two at one length"

@@ -32,7 +32,7 @@ from llama_workbench.dashboard.figures import history as timeline
 from llama_workbench.dashboard.views import entries as entry_views
 from llama_workbench.dashboard.views import history as histories
 
-PAGE = ROOT / "dashboard" / "pages" / "history.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "history.py"
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 SLOWER = {"team005_proposal": 1.09 * 1.12}
 

@@ -27,7 +27,7 @@ from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import memory as sweeps
 from llama_workbench.harness.store.pass_schema import Memory
 
-PAGE = ROOT / "dashboard" / "pages" / "memory.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "memory.py"
 WORKLOAD = "prefill-15m-t128"
 
 

@@ -27,7 +27,7 @@ from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import scaling as crossovers
 from llama_workbench.harness.store.schema import Manifest
 
-PAGE = ROOT / "dashboard" / "pages" / "scaling.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "scaling.py"
 SIDES = ("new", "old", "cpu time")
 WIDTHS = (256, 512, 1024, 2048)
 

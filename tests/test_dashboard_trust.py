@@ -28,7 +28,7 @@ from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
-PAGE = ROOT / "dashboard" / "pages" / "trust.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "trust.py"
 
 
 def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: int = 0) -> pd.DataFrame:

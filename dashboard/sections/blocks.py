@@ -50,8 +50,8 @@ def table(
 
 
 def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> None:
-    """A link to another page (its file below pages/) with choices made; without a label by the name of the page."""
-    st.page_link(f"pages/{page}.py", label=label, icon=f":material/{icon}:", query_params=dict(query), help="")
+    """A link to another page (its file in page_scripts) with choices made; without a label by the name of the page."""
+    st.page_link(f"page_scripts/{page}.py", label=label, icon=f":material/{icon}:", query_params=dict(query), help="")
 
 
 def info(text: str) -> None:
