@@ -418,7 +418,7 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
     assert links(share) == {"where_time_goes": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
     assert "qkv" in everything(share) and not any("Paired rounds" in told for told in alts(share))
     trend = page("claim", tmp_path, claim="a-trend", row="2")
-    assert links(trend)["scaling"] == {"run": ["one"]}, "this run timed these two at one length"
+    assert links(trend)["crossover"] == {"run": ["one"]}, "this run timed these two at one length"
     assert any(told.startswith("Paired rounds") and "decode-15m-c64" in told for told in alts(trend))
     for app in (counted, share, trend):
         assert not app.exception
