@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "add-variant": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
         "a variant of yours, named after its build function; may be given several times"},
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
-        "no claim: is B faster or slower than A (the baseline) by more than 1 %%, or the same?"},
+        "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
     "budget": {"metavar": "SECONDS", "type": float, "help":
         "stop measuring after this many seconds (default 480; with --all 1400); open effects are inconclusive"},
     "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},

@@ -483,7 +483,7 @@ CAUGHT = {
     "detached": "process",
     "clocks": "time.",
     "writes_its_prompt": "logits of a timed call off by",
-    "steals": "logits",
+    "steals": "logits of a timed call off by|NaN or infinite logits in a timed call",
     "leaves_profiler": "changes the profiler (sys.setprofile)",
     "leaves_hook": "changes torch's hooks for all modules",
     "leaves_flush": "changes whether tiny numbers count as 0",

@@ -14,7 +14,7 @@ from scipy import stats
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.verdicts import shared_alpha
 from llama_workbench.harness.spec.regions import Region
-from llama_workbench.harness.stats.confidence import looks_reached
+from llama_workbench.harness.stats.confidence import looks_reached, running_interval
 
 ROUNDS = 300
 Noise = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
@@ -120,7 +120,16 @@ def wrong_verdicts(
     }
 
 
+def half_width(rounds: int, rng: np.random.Generator) -> float:
+    """Median half width on 300 normal series, in standard deviations of a round over the root of the rounds."""
+    intervals = [running_interval(d, ALPHA) for d in rng.standard_normal((300, rounds))]
+    return math.sqrt(rounds) * float(np.median([(each.high - each.low) / 2 for each in intervals]))
+
+
 def main(series: int) -> None:
+    rng = np.random.default_rng(1)
+    widths = ", ".join(f"{half_width(rounds, rng):.1f} after {rounds} rounds" for rounds in (12, 24, 72, 219))
+    print(f"half width over standard deviation, times the root of the rounds, at alpha = 0.01: {widths}", flush=True)
     rng = np.random.default_rng(1)
     print(f"any look of {ROUNDS} rounds misses the truth, at alpha = 0.01 and 0.001 ({series} series a row)")
     for name, noise in {**SYMMETRIC, **CORRELATED}.items():

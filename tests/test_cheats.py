@@ -51,7 +51,7 @@ def test_what_only_looks_fast_gains_nothing(tried, name):
 @pytest.fixture(scope="module")
 def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
     """A real run with several of them side by side."""
-    names = ("honest", "clocks_by_frame", "closes_files")
+    names = ("honest", "clocks_by_frame", "old_buffer", "closes_files")
     request = Request(
         variants=("candle", *names), added=tuple(f"{CHEATS}:{name}" for name in names), workloads=("prefill-tiny-t16",)
     )
@@ -63,6 +63,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
+        ("old_buffer", "logits of a timed call off by"),
         ("closes_files", "closes files that it did not open"),
         ("clocks_by_frame", "alone and timed from outside"),
     ],
@@ -70,7 +71,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
 def test_the_run_goes_on_without_it(cheated, name, said):
     """Nothing in the process can tell clocks that were found by way of the stack, but the parent reads other clocks."""
     reasons = {item["variant"]: item["reason"] for item in cheated.manifest["excluded"]}
-    assert reasons.keys() == {"closes_files", "clocks_by_frame"}
+    assert reasons.keys() == {"old_buffer", "closes_files", "clocks_by_frame"}
     assert said in reasons[name]
     verdicts = {verdict.title: verdict.verdict for verdict in cheated.verdicts}
     assert verdicts[f"{name} against candle"] == "not evidence"

@@ -80,3 +80,10 @@ def test_effects_share_alpha_once_they_lie_on_different_sides(gains: tuple[float
         rounds = np.random.default_rng(1).normal(gain, 0.002, 40)
         rule.series[target.comparison] = [] if math.isnan(gain) else rounds.tolist()
     assert rule.alpha_of(part) == alpha
+
+
+def test_the_lengths_of_a_trend_share_alpha_in_the_loop_too() -> None:
+    plan = make_plan(Request(claims=("mask-gain-scales",)), CLAIMS)
+    rule = stopping_rule(plan, {})
+    assert [rule.alpha_of(part) for part in rule.parts] == [0.01 / 4, 0.01 / 3, 0.01 / 2]
+    assert [len(targets) for targets in rule.parts.values()] == [4, 3, 2]

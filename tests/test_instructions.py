@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -45,8 +46,10 @@ from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED,
 from llama_workbench.harness.metrics.instructions.metric import METRIC, run_instructions
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
 from llama_workbench.harness.store.schema import Verdict
 
@@ -192,6 +195,17 @@ def test_counts_are_judged(tmp_path: Path, expectation: dict[str, Any], word: st
     assert (effect.ratio, effect.low, effect.high) == pytest.approx((5.0, 4.98, 5.02))
     assert (effect.unit, effect.rounds, effect.baseline) == ("%", 2, "old")
     assert f"most of the difference lies in {PYTHON} (+50,000,000 of the baseline)" in effect.warnings[-1]
+
+
+def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> None:
+    """Its interval is a bound from experience; two such verdicts beside each other do not hold "together"."""
+    verdict = judged(tmp_path, a_record("new", 1000e6), a_record("old", 1050e6, again=1050e6), above=1)
+    assert math.isnan(verdict.alpha) and not verdict.together
+    counted = {"instructions": METRIC.read(RunFolder(tmp_path))}
+    evidence = evidence_from_manifest({"experiments": []}, NO_SAMPLES, passes=counted)
+    both = plain(judge_claims([a_claim(above=1), a_claim(above=2)], evidence))
+    assert [(each["verdict"], each["alpha"], each["together"]) for each in both] == [("supported", None, False)] * 2
+    assert "Not so 2 that rest on counts of work" in " ".join(run_notes(both, {"alpha": 0.01}))
 
 
 def test_counts_that_do_not_repeat_widen_the_interval(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
         """
         import sys
         from tests.test_store import a_round
-        from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
+        from llama_workbench.harness.store.folder import RunFolder
         run = RunFolder.create(sys.argv[1])
         for number in range(10**9):
             run.append_round(a_round(number))
@@ -213,7 +213,7 @@ FILL = """
 import json, sys
 from tests.test_store import a_round
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
+from llama_workbench.harness.store.folder import RunFolder
 run = RunFolder(sys.argv[1])
 said = {}
 run.write_json("run.json", {"format": 1, "small": True})

@@ -67,10 +67,10 @@ def test_a_generation_is_a_sample_of_its_own() -> None:
 
 
 class Nothing(Runner):
+    """A side that computes nothing."""
+
     def __init__(self) -> None:
         """No model."""
-
-    """A side that computes nothing."""
 
 
 def test_sides_are_rebuilt_and_take_turns_in_random_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

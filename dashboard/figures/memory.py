@@ -193,4 +193,5 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
 
 def _byte_ticks(low: float, high: float, divisor: float) -> dict[float, str]:
     """Round ticks in the unit of `divisor`."""
-    return {divisor * tick: text for tick, text in linear_ticks(low / divisor, high / divisor).items()}
+    ticks = linear_ticks(low / divisor, high / divisor)
+    return {min(max(divisor * tick, low), high): text for tick, text in ticks.items()}

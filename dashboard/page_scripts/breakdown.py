@@ -188,8 +188,7 @@ def read_roofline(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]
 def show_roofline(opened: state.Opened) -> None:
     """A table, a row for each workload and variant, and what it means."""
     run = opened.run
-    alpha = min((claim.alpha for claim in run.claims), default=run.alpha)
-    reached = blocks.computed("The roofline cannot be read.", opened, read_roofline, alpha)
+    reached = blocks.computed("The roofline cannot be read.", opened, read_roofline, run.alpha)
     if reached is None:
         return
     rows, missing = reached
@@ -218,8 +217,8 @@ def show_roofline(opened: state.Opened) -> None:
         st.caption(
             "The roofline is the least time that a call's operations and bytes can take at the rates of two peak "
             "kernels, a matrix product and a read of memory, timed in the same rounds as the variants. At 100 % "
-            f"nothing is left to gain. Each interval holds with {words.percent(1 - alpha)} confidence. Times are this "
-            "machine's alone."
+            f"nothing is left to gain. Each interval holds with {words.percent(1 - run.alpha)} confidence. Times are "
+            "this machine's alone."
         )
     blocks.notes("Not measured", missing)
 

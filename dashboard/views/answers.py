@@ -143,6 +143,8 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     sure = f"{words.percent(1 - claim.alpha)} confidence{often}"
     if claim.verdict in GIVEN:
         sure += f"; the verdict is wrong with at most {words.percent(run.alpha)} probability"
+    if claim.metric is not None and not claim.metric.has_confidence:
+        return f"Counted {spread} times. The interval is a bound from experience and has no known probability."
     seconds = sum(effect.seconds or 0 for effect in known)
     spent = f", {duration_text(seconds)} of timing" if seconds else ""
     floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
@@ -173,10 +175,12 @@ def reproduce(run: data.Run, claim: data.Claim) -> str:
 def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
     """How a claim was measured: facts by name, empty where there is nothing to say."""
     count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
+    rate = f"{words.percent(claim.alpha)} for each interval, over all rounds and all looks"
+    has_rate = bool(count) and (claim.metric is None or claim.metric.has_confidence)
     seconds = sum(effect.seconds or 0 for effect in claim.effects)
     return {
         "Decided by": claim.decided_by,
-        "Error rate": f"{words.percent(claim.alpha)} for each interval, over all rounds and all looks" if count else "",
+        "Error rate": rate if has_rate else "",
         "Rounds": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
         "Time spent": duration_text(seconds) if seconds else "",
         "Noise": run.noise.line or "no controls in this run",

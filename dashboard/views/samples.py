@@ -122,7 +122,7 @@ def pair(run: data.Run, workload: str, variant: str, baseline: str, metric: Metr
 
 
 def versus(run: data.Run, baseline: str, variant: str) -> Versus:
-    """Judge two variants against each other: alpha of the report over the number of workloads that have both."""
+    """Judge two variants against each other, on every workload that has both."""
     whole = read_evidence(run, (variant, baseline))
     timed = whole.samples.groupby("workload", observed=True)["variant"].unique()
     # Who was excluded from a workload, or took part in another pass only, was not timed against anybody.

@@ -103,8 +103,9 @@ class StoppingRule:
     def alpha_of(self, part: str) -> float:
         """What the effects of a part are judged at: they share alpha once they lie on different sides."""
         targets = self.parts[part]
-        answers = {_answer(self._interval(target.comparison, self.alpha), target.regions) for target in targets}
-        return shared_alpha(self.alpha, len(targets)) if len(answers - {None}) > 1 else self.alpha
+        alpha = self.alpha / targets[0].at_once
+        answers = {_answer(self._interval(target.comparison, alpha), target.regions) for target in targets}
+        return shared_alpha(alpha, len(targets)) if len(answers - {None}) > 1 else alpha
 
     def _rounds_left(self, target: Target) -> float:
         """Rounds until the effect is settled and known well enough, those of a look; a guess at first, 0 when it is."""

@@ -10,6 +10,7 @@ it lies, and any of them may be wrong: there each is judged at alpha over their 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -54,10 +55,10 @@ def shared_alpha(alpha: float, answers: int) -> float:
 
 
 def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha: float) -> Verdict:
+    metric = metric_of(hypothesis.metric)
     if away := hypothesis.elsewhere(evidence.device):
         judged = Judged(NOT_MEASURABLE, away)
     else:
-        metric = metric_of(hypothesis.metric)
         judge = partial(metric.judge, hypothesis, evidence)
         alpha /= metric.intervals_at_once
         judged = judge(alpha=alpha)
@@ -72,7 +73,7 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
         statement=claim.statement,
         verdict=judged.verdict,
         reason=judged.reason,
-        alpha=alpha,
+        alpha=alpha if metric.has_confidence else math.nan,
         claimed=hypothesis.describe(),
         region=Ends(**hypothesis.region.to_json()),
         effects=judged.effects,
@@ -133,13 +134,13 @@ def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
 
 def _hold_together(parts: Sequence[Callable[[float], Verdict]], verdicts: Sequence[Verdict], alpha: float) -> set[int]:
     """Which verdicts hold all at once with probability 1 - alpha (Holm 1979): those that hold at alpha over the number
-    of all, then those that hold at alpha over the number of the others, and so on. A verdict alone is not marked."""
-    if len(parts) == 1:
-        return set()
-    open_ = {index for index, verdict in enumerate(verdicts) if verdict.verdict in GIVEN}
+    of all, then those that hold at alpha over the number of the others, and so on. A verdict alone is not marked, and
+    none that has no alpha."""
+    family = [index for index, verdict in enumerate(verdicts) if not math.isnan(verdict.alpha)]
+    open_ = {index for index in family if verdicts[index].verdict in GIVEN and len(family) > 1}
     together: set[int] = set()
     while open_:
-        level = alpha / (len(parts) - len(together))
+        level = alpha / (len(family) - len(together))
         standing = {index for index in open_ if parts[index](level).verdict == verdicts[index].verdict}
         if not standing:
             break

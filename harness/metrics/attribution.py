@@ -9,7 +9,7 @@ not assumed.
 
 Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up:
 minus the median, over the round's sub-rounds, of the log time of a call. Common drift cancels, because the signs sum to
-0. The series goes through the same confidence sequence as any other comparison. The estimates are those of least
+0. The series has an interval as any other comparison. The estimates are those of least
 squares on the log times (a test compares them with statsmodels); the intervals are not, because least squares takes
 residuals that share a round for independent, and allows one look only.
 

@@ -68,7 +68,8 @@ class Metric(ABC, Generic[H]):
     it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is about, in a
     sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked into.
     `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
-    `intervals_at_once`: how many intervals one answer needs; they share alpha.
+    `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`: whether its intervals
+    hold with a known probability; else they are bounds from experience.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -81,6 +82,7 @@ class Metric(ABC, Generic[H]):
     is_exact: ClassVar[bool] = False
     looks_once: ClassVar[bool] = False
     intervals_at_once: ClassVar[int] = 1
+    has_confidence: ClassVar[bool] = True
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:
@@ -137,7 +139,7 @@ class ValueMetric(Metric[V], Generic[V]):
 
 
 class IntervalMetric(ValueMetric[V], Generic[V]):
-    """A metric whose values come with an interval over rounds, which its part of alpha holds for."""
+    """A metric whose values come with an interval over rounds."""
 
     looks_once = True
 

@@ -1,7 +1,7 @@
 """How gains and times scale: whether a gain grows with size, how a time grows with the position in the context, and
 where over the width of a model an effect is lost.
 
-A trend starts from intervals that hold at once and spends no alpha of its own: whenever they hold, so does what is
+A trend needs the intervals of all its lengths to hold at once, so they share alpha: whenever they hold, so does what is
 concluded from them, however they depend on each other.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from ..evidence.evidence import Evidence
 from ..evidence.numbers import exp
+from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.regions import Region
 from ..stats.confidence import Interval, running_interval
@@ -203,6 +204,9 @@ class ScalingHypothesis(GainHypothesis):
     metric: Literal["trend"]
     workloads: Annotated[Names, Field(min_length=2, description="a list of two or more names without repeats")]
 
+    def targets(self) -> Iterator[Target]:
+        return (replace(target, at_once=len(self.workloads)) for target in super().targets())
+
 
 class ScalingMetric(Metric[ScalingHypothesis]):
     """Computed from timed effects; there is no pass."""
@@ -215,7 +219,6 @@ class ScalingMetric(Metric[ScalingHypothesis]):
 
     def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the gains on all workloads together."""
-        # A trend is true if all its gains are where they are said to be.
         gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha / len(hypothesis.workloads))
         if isinstance(gains, Judged):
             return gains

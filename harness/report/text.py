@@ -145,13 +145,16 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
 
 def _how_sure(verdicts: Sequence[Json], alpha: float) -> str:
     """How many of the verdicts may be wrong, and which of them hold all at once."""
-    given = [verdict for verdict in verdicts if verdict["verdict"] in GIVEN]
+    bounded = [verdict for verdict in verdicts if verdict["verdict"] in GIVEN and verdict.get("alpha") is None]
+    given = [verdict for verdict in verdicts if verdict["verdict"] in GIVEN and verdict.get("alpha") is not None]
     together = sum(bool(verdict.get("together")) for verdict in given)
     text = f"Each verdict is wrong with at most {100 * alpha:g} % probability"
     if len(given) > 1:
         text += f": of these {len(given)}, {alpha * len(given):.2g} on average at worst"
     if together:
         text += f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):g} % none of them is wrong"
+    if bounded:
+        text += f". Not so {len(bounded)} that rest on counts of work: their intervals are bounds from experience"
     return f"{text}."
 
 

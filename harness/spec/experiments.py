@@ -15,13 +15,14 @@ from .regions import Region
 class Target:
     """One effect that somebody waits for. regions: where it may lie; it is settled once one of them holds it or leaves
     it out. evidence: of what kind it is. part: of which part of which claim; its effects are judged together. headline:
-    whether it is measured before others."""
+    whether it is measured before others. at_once: how many effects one answer needs; they share alpha."""
 
     comparison: Comparison
     regions: tuple[Region, ...]
     evidence: str
     part: str = ""
     headline: bool = False
+    at_once: int = 1
 
 
 @dataclass(frozen=True)

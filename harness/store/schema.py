@@ -290,7 +290,7 @@ class Verdict:
     verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
     reason: Annotated[Text, says("why")]
     alpha: Annotated[
-        Alpha, null_is(math.nan), says("what each effect was judged at: 1 - alpha is the confidence of its interval")
+        Alpha, null_is(math.nan), says("what each effect was judged at; null: its interval is a bound from experience")
     ] = math.nan
     claimed: Annotated[Text, says("`region` in words")] = ""
     region: Ends | None = None

@@ -132,11 +132,10 @@ def _row(records: Sequence[Instructions], workload: str, names: tuple[str, str])
         row[side] = {"instructions": one.instructions, "again": one.again, "by": one.by}
     row |= {"capability": variant.capability, "versions": variant.versions}
     try:
-        found = difference(records, workload, names[1], names[0])
+        apart = difference(records, workload, names[1], names[0])
     except ValueError as error:
         return row | {"more_work_percent": None, "low": None, "high": None, "reason": str(error)}
-    ends = {"low": found.percent - found.half_width, "high": found.percent + found.half_width}
-    return row | {"more_work_percent": found.percent, **ends, "reason": None}
+    return row | {"more_work_percent": apart.percent, "low": apart.low, "high": apart.high, "reason": None}
 
 
 def _record(records: Sequence[Instructions], workload: str, variant: str) -> Instructions:

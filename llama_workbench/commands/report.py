@@ -106,8 +106,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
         from llama_workbench.harness.metrics.roofline.metric import all_reached
         from llama_workbench.harness.report.passes import roofline_markdown
 
-        of_each = min((verdict["alpha"] for verdict in verdicts), default=alpha)  # as the run was judged at
-        write(roofline_markdown(*all_reached(peaks, alpha=of_each), alpha=of_each))
+        write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
     everything = everything and not table.empty
     try:
         if profiling or everything:

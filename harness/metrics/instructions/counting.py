@@ -264,19 +264,19 @@ class _Session:
         if child in self.hung:
             reason = f"hangs: no count in {self.limits.get(pair, COUNT_SECONDS):.0f} s"
         try:
-            found = None if reason else read(self.scratch / f"out.{child}")
+            dump = None if reason else read(self.scratch / f"out.{child}")
         except CallgrindError as error:
-            found, reason = None, str(error)
-        if found is not None and found.instructions == 0:
-            found, reason = None, "callgrind counted nothing"
-        if found is None:
+            dump, reason = None, str(error)
+        if dump is not None and dump.instructions == 0:
+            dump, reason = None, "callgrind counted nothing"
+        if dump is None:
             if not known:
                 self.records[pair] = no_count(pair, str(reason))
         elif known:
-            record["again"] = found.instructions / COUNTED_CALLS
+            record["again"] = dump.instructions / COUNTED_CALLS
         else:
-            by = {group: spent / COUNTED_CALLS for group, spent in found.by_group.items()}
-            counted = {"instructions": found.instructions / COUNTED_CALLS, "calls": COUNTED_CALLS, "by": by}
+            by = {group: spent / COUNTED_CALLS for group, spent in dump.by_group.items()}
+            counted = {"instructions": dump.instructions / COUNTED_CALLS, "calls": COUNTED_CALLS, "by": by}
             self.records[pair] = no_count(pair, "") | counted | self.facts | {"reason": None}
 
     def _kill_overdue(self) -> None:

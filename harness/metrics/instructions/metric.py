@@ -54,6 +54,16 @@ class Difference:
     calls: int
     where: Mapping[str, float]
 
+    @property
+    def low(self) -> float:
+        """Lower end of its interval."""
+        return self.percent - self.half_width
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+        return self.percent + self.half_width
+
     def describe(self) -> str:
         """Both counts and where they differ most."""
         text = f"{self.variant:,.0f} instructions a call, {self.baseline:,.0f} of the baseline"
@@ -129,6 +139,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     about = "The instructions that a call executes, counted by callgrind. They are work and no time."
     inside = "nothing"
     looks_once = True
+    has_confidence = False
     hypothesis = InstructionsHypothesis
     title = "instructions: how much work a call is, counted and not timed"
 
@@ -149,12 +160,11 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
             records = evidence.passes.get("instructions")
             if not records:
                 raise ValueError("this run has not counted instructions")
-            found = difference(records, workload, hypothesis.variant, hypothesis.baseline)
+            apart = difference(records, workload, hypothesis.variant, hypothesis.baseline)
         except ValueError as error:
             return replace(effect, warnings=(str(error),))
-        low, high = found.percent - found.half_width, found.percent + found.half_width
-        effect = replace(effect, ratio=found.percent, low=low, high=high, rounds=found.calls)
-        return in_range(effect, hypothesis, found.describe())
+        effect = replace(effect, ratio=apart.percent, low=apart.low, high=apart.high, rounds=apart.calls)
+        return in_range(effect, hypothesis, apart.describe())
 
 
 METRIC = InstructionsMetric()

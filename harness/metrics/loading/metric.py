@@ -1,7 +1,7 @@
 """The loading pass: how long weights take from their file, in rounds of all loaders in random order, and what it means.
 
 Loaders are compared by wall time. Each load needs a process that has loaded nothing, and a page cache in a known state.
-A load of a large checkpoint takes seconds, too long for the rounds that a confidence sequence needs. So the number of
+A load of a large checkpoint takes seconds, too long for as many rounds as planned looks need. So the number of
 rounds is fixed before the first one, by what a load of each format costs, and an ordinary t interval holds.
 """
 
