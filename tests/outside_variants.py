@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 
 import torch
 from torch.nn import functional as F
@@ -96,6 +97,52 @@ def kills_later(config, weights, *, max_length):
 
 
 _CALLS = 0
+
+
+def _in_blocks(config, weights, max_length, do):
+    """Passes its gates, then does something in the process of a block, which is another one than the gates'."""
+
+    def after(logits, calls):
+        if os.getpid() != _GATED_IN:
+            do()
+        return logits
+
+    return _fast(config, weights, max_length, after)
+
+
+_GATED_IN = os.getpid()
+
+
+def hangs_in_blocks(config, weights, *, max_length):
+    """Never answers."""
+    return _in_blocks(config, weights, max_length, lambda: time.sleep(3600))
+
+
+def fails_in_blocks(config, weights, *, max_length):
+    """Raises."""
+    return _in_blocks(config, weights, max_length, lambda: [].pop())
+
+
+def kills_in_blocks(config, weights, *, max_length):
+    """Takes its process along."""
+    return _in_blocks(config, weights, max_length, lambda: os._exit(7))
+
+
+def noisy_in_blocks(config, weights, *, max_length):
+    """Writes into every pipe and file that is open."""
+
+    def shout():
+        for number in range(3, 400):
+            with suppress(OSError):
+                os.write(number, b"what is this?")
+
+    return _in_blocks(config, weights, max_length, shout)
+
+
+def wrong_in_blocks(config, weights, *, max_length):
+    """Answers wrongly."""
+    right = good(config, weights, max_length=max_length)
+    return _Around(right, lambda logits, calls: logits + (os.getpid() != _GATED_IN))
 
 
 def wrong_later(config, weights, *, max_length):

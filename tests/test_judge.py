@@ -808,6 +808,15 @@ def test_a_comparison_says_by_how_little_a_side_is_slower_and_how_long_an_open_o
     assert "lies on both sides of 1×" in found.reason
 
 
+def test_what_is_not_known_within_one_percent_may_be_within_two() -> None:
+    frame = samples(noisy(0, sd=0.018, old=0.0, new=0.0))
+    [effect] = judge_ad_hoc(
+        evidence_from_manifest(manifest(experiment("w", "old", "new")), frame), baseline="old", variant="new"
+    ).effects
+    assert max(effect.high, 1 / effect.low) > 1.01 and 1 / 1.02 <= effect.low < 1 < effect.high <= 1.02
+    assert (effect.verdict, effect.warnings[0]) == ("same", "within 2 %, not shown to be within 1 %")
+
+
 def test_a_comparison_on_nothing_is_no_evidence() -> None:
     frame = samples(noisy(1, old=0.0))
     found = judge_ad_hoc(evidence_from_manifest(manifest(experiment("w", "old")), frame), baseline="old", variant="new")

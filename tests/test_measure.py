@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
-from llama_workbench.harness.measure.measurement import Remaining, Stopping
 from llama_workbench.harness.measure.participants import Group
 from llama_workbench.harness.measure.processes import Answer, WorkerFailed
+from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.spec.experiments import Experiment
@@ -62,10 +63,9 @@ class Capped:
         self.rounds[finished.workload] += 1
         self.rule.add(finished)
 
-    def remaining(self, experiment: Experiment) -> Remaining:
-        if self.rounds[experiment.workload.name] >= self.most:
-            return Remaining((), False, 0.0, 0.0)
-        return self.rule.remaining(experiment)
+    def remaining(self, experiment: Experiment, is_apart: Any) -> Sequence[Remaining]:
+        done = self.rounds[experiment.workload.name] >= self.most
+        return [] if done else self.rule.remaining(experiment, is_apart)
 
 
 def run(tmp_path: Path, request: Request, *, most_rounds: int, **options: Any) -> tuple[session.Result, list[str]]:
@@ -273,7 +273,7 @@ class Pretended:
     def answer(self, verb: str, timeout_seconds: float, end: float) -> Any:
         if self.variant == "kills":
             raise WorkerFailed("kills its process (SIGKILL)")
-        return {"gate": {"passed": True, "cases": 1}, "call_ns": 1000, "own_threads": False}
+        return {"gate": {"passed": True, "cases": 1}, "call_ns": 1000, "own_threads": False, "cheap": True}
 
     def close(self) -> None:
         if self.open:
@@ -379,8 +379,8 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
         def add(self, finished):
             raise AssertionError("a round that tells nothing is kept")
 
-        def remaining(self, experiment):
-            return Remaining(("fast", "yardstick"), True, 1.0, 1.0)
+        def remaining(self, experiment, is_apart):
+            return [Remaining(("fast", "yardstick"), True, 1.0, 1.0)]
 
     process: Any = Endless("worker.log")
     group.process = process

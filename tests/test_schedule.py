@@ -12,8 +12,10 @@ from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
-from llama_workbench.harness.measure.measurement import Remaining, next_to_measure
-from llama_workbench.harness.measure.participants import ExperimentState
+from llama_workbench.harness.measure.apart import round_seconds
+from llama_workbench.harness.measure.measurement import next_to_measure
+from llama_workbench.harness.measure.participants import ExperimentState, Tally
+from llama_workbench.harness.measure.remaining import Remaining
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule
@@ -35,7 +37,7 @@ def plan() -> Plan:
 
 def book(name: str, seconds_a_round: float) -> ExperimentState:
     [experiment] = make_plan(Request(compare=VARIANTS, workloads=(name,)), []).experiments
-    return ExperimentState(experiment, None, rounds=10, seconds=11 * seconds_a_round, first_seconds=2 * seconds_a_round)
+    return ExperimentState(experiment, None, together=Tally(10, 11 * seconds_a_round, 2 * seconds_a_round))
 
 
 def early(rounds: float, effects: int = 1) -> Remaining:
@@ -49,30 +51,30 @@ def late(rounds: float) -> Remaining:
 def test_a_first_interval_comes_before_what_is_nearly_settled_the_cheapest_first() -> None:
     cheap, dear, known = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 0.1), strict=True))
     open_ = [(known, late(1)), (dear, early(10)), (cheap, early(20))]
-    assert next_to_measure(open_, 100) is cheap
-    assert next_to_measure(open_[:2], 100) is dear
+    assert next_to_measure(open_, 100)[0] is cheap
+    assert next_to_measure(open_[:2], 100)[0] is dear
 
 
 def test_a_dear_workload_that_many_effects_wait_for_comes_before_a_cheap_one_with_one() -> None:
     shared, lonely = book(NAMES[0], 4.0), book(NAMES[1], 1.0)
     open_ = [(lonely, early(28)), (shared, early(28, effects=12))]
-    assert next_to_measure(open_, 200) is shared
-    assert next_to_measure(open_, 100) is lonely
+    assert next_to_measure(open_, 200)[0] is shared
+    assert next_to_measure(open_, 100)[0] is lonely
 
 
 def test_headline_claims_come_first_but_not_twice_before_others_had_their_first() -> None:
     cheap, dear = book(NAMES[0], 1.0), book(NAMES[1], 5.0)
     asked = replace(early(10), headline=True)
-    assert next_to_measure([(cheap, early(10)), (dear, asked)], 100) is dear
-    assert next_to_measure([(cheap, early(10)), (dear, replace(late(1), headline=True))], 100) is cheap
-    assert next_to_measure([(cheap, late(1)), (dear, replace(late(10), headline=True))], 100) is dear
+    assert next_to_measure([(cheap, early(10)), (dear, asked)], 100)[0] is dear
+    assert next_to_measure([(cheap, early(10)), (dear, replace(late(1), headline=True))], 100)[0] is cheap
+    assert next_to_measure([(cheap, late(1)), (dear, replace(late(10), headline=True))], 100)[0] is dear
 
 
 def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
     hopeless, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
     open_ = [(hopeless, replace(late(101), headline=True)), (other, late(99))]
-    assert next_to_measure(open_, 100) is other
-    assert next_to_measure(open_, 200) is hopeless
+    assert next_to_measure(open_, 100)[0] is other
+    assert next_to_measure(open_, 200)[0] is hopeless
 
 
 def test_a_claim_says_that_it_is_a_headline(plan: Plan) -> None:
@@ -86,24 +88,25 @@ def test_a_claim_says_that_it_is_a_headline(plan: Plan) -> None:
 
 def test_the_first_round_is_no_measure_of_the_others() -> None:
     once = book(NAMES[0], 1.0)
-    once.rounds, once.seconds, once.first_seconds = 1, 9.0, 9.0
-    assert once.round_seconds() == 4.5
-    once.rounds, once.seconds = 4, 21.0
-    assert once.round_seconds() == 4.0
+    once.together = Tally()
+    once.together.add(9.0)
+    assert round_seconds(once) == 4.5
+    for _ in range(3):
+        once.together.add(4.0)
+    assert round_seconds(once) == 4.0
 
 
 def test_what_cannot_get_an_interval_any_more_keeps_nothing_from_being_settled() -> None:
     dear, known, dearer = (book(name, seconds) for name, seconds in zip(NAMES, (5.0, 0.1, 9.0), strict=True))
     open_ = [(dear, early(10)), (known, late(400)), (dearer, early(10))]
-    assert next_to_measure(open_, 49) is known
-    assert (
-        next_to_measure([open_[0], open_[2]], 49) is dear
-    )  # the estimate may be wrong, and nothing else wants the time
+    assert next_to_measure(open_, 49)[0] is known
+    # The estimate may be wrong, and nothing else wants the time.
+    assert next_to_measure([open_[0], open_[2]], 49)[0] is dear
 
 
 def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
     hopeless, soon = book(NAMES[0], 0.01), book(NAMES[1], 2.0)
-    assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10) is soon
+    assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10)[0] is soon
 
 
 def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[StoppingRule, Remaining]:
@@ -119,7 +122,7 @@ def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[S
             for place, name in enumerate(experiment.entered())
         ]
         rule.add(Round(experiment.workload.name, 1, index, tuple(samples)))
-    return rule, rule.remaining(experiment)
+    return rule, next(iter(rule.remaining(experiment, lambda pair: False)), Remaining((), False, 0.0, 0.0))
 
 
 def test_noise_does_not_keep_an_experiment_from_its_first_interval(plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -115,11 +116,16 @@ def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
 
 
 def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
-    """Median of each round (columns workload, variant, seconds, relative) of the yardstick or baseline over its own."""
+    """Median of each round (columns workload, variant, seconds, relative) over its own median, of the yardstick or the
+    baseline, whichever took part in more rounds."""
     rows = noise.rounds
     if rows.empty:
         return pd.DataFrame(columns=["workload", "variant", "seconds", "relative"])
-    wanted = dict(baselines) | dict.fromkeys(rows.loc[rows["variant"] == YARDSTICK, "workload"], YARDSTICK)
+    counts = Counter(zip(rows["workload"].astype(str), rows["variant"].astype(str), strict=True))
+    wanted = {
+        name: max((YARDSTICK, baselines.get(name, "")), key=lambda variant: counts[name, variant])
+        for name in rows["workload"].astype(str).unique()
+    }
     kept = rows[rows["variant"].astype(str) == rows["workload"].astype(str).map(wanted)].copy()
     kept["relative"] = kept["ns"] / kept.groupby(["workload", "variant"], observed=True)["ns"].transform("median")
     return kept.sort_values("seconds")[["workload", "variant", "seconds", "relative"]].reset_index(drop=True)

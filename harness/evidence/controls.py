@@ -20,16 +20,19 @@ def judge_controls(
     """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls.
 
     measured: workload → participants. rounds: the rounds of a comparison. A control fires where its interval leaves
-    out 0, and where its rounds contradict each other (an empty interval misses 0 as well).
+    out 0, and where its rounds contradict each other (an empty interval misses 0 as well). A copy that took part in no
+    round is none.
     """
     pairs = []
     for workload, variant in ((workload, variant) for workload, names in measured.items() for variant in names):
         name, _, kind = variant.partition("@")
         if kind in ("aa", "copy") and name in measured[workload]:
             pairs.append((Comparison(workload, variant, name), kind))
+    values = {pair: rounds(pair).values for pair, _ in pairs}
+    pairs = [(pair, kind) for pair, kind in pairs if kind == "aa" or len(values[pair])]
     controls = []
     for pair, kind in pairs:
-        interval = running_interval(rounds(pair).values, alpha / len(pairs))
+        interval = running_interval(values[pair], alpha / len(pairs))
         fired = interval.unstable or not interval.low <= 0 <= interval.high
         ends = interval.centre, interval.low, interval.high, interval.n
         controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..evidence.effect import ALPHA, decided, rounds_needed
-from ..measure.measurement import Remaining
+from ..measure.remaining import Remaining
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
@@ -27,7 +27,11 @@ ENOUGH_ROUNDS = 24
 """... or until it had this many rounds."""
 
 CONTROL_PRECISION = 0.02
-"""Identical copy and yardstick ride along until they are known this well; the A/A control always does."""
+"""Identical copy and yardstick take part until they are known this well; the A/A control always does in rounds of many
+variants, and in blocks of a pair as long as they do."""
+
+Apart = Callable[[Comparison], bool]
+"""Whether a pair is measured in blocks of its own."""
 
 
 class StoppingRule:
@@ -45,7 +49,7 @@ class StoppingRule:
         for experiment in experiments:
             workload = experiment.workload.name
             pairs = [target.comparison for target in experiment.targets]
-            pairs += [_control_pair(name, experiment) for name in experiment.controls]
+            pairs += [experiment.control_pair(name) for name in experiment.controls]
             self.pairs[workload] = list(dict.fromkeys(pairs))
             for target in experiment.targets:
                 self.parts.setdefault(target.part, []).append(target)
@@ -70,35 +74,85 @@ class StoppingRule:
         """t_baseline / t_variant of every comparison that has rounds: the median over them."""
         return {pair: math.exp(float(np.median(values))) for pair, values in self.series.items() if values}
 
-    def remaining(self, experiment: Experiment) -> Remaining:
-        """What the experiment still needs."""
-        left = {target: self._rounds_left(target) for target in experiment.targets}
-        waiting = {target.comparison: rounds for target, rounds in left.items() if rounds}
+    def remaining(self, experiment: Experiment, is_apart: Apart) -> list[Remaining]:
+        """What the experiment still needs: all that is measured together first, then each pair that is measured apart.
+        `is_apart`: whether a pair is."""
+        left = {target: rounds for target in experiment.targets if (rounds := self._rounds_left(target))}
+        together = {target: rounds for target, rounds in left.items() if not is_apart(target.comparison)}
+        apart: dict[Comparison, dict[Target, float]] = {}
+        for target, rounds in left.items():
+            if target not in together:
+                apart.setdefault(target.comparison, {})[target] = rounds
+        pairs = [self._apart(experiment, pair, of_pair, is_apart) for pair, of_pair in apart.items()]
+        return [*self._together(experiment, together), *pairs] or list(self._controls_left(experiment, is_apart))
+
+    def _apart(
+        self, experiment: Experiment, pair: Comparison, left: Mapping[Target, float], is_apart: Apart
+    ) -> Remaining:
+        """What the effects of one pair still need. A control is its third side until all of them are known."""
+        missing = self._missing(pair)
+        controls = self._controls(experiment, is_apart)
+        riding = [control.variant for control in controls if control.baseline in pair.sides]
+        return Remaining(
+            (pair.baseline, pair.variant, *riding[:1]),
+            missing > 0,
+            # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
+            float(missing) if missing > 0 else min(left.values()),
+            max(left.values()),
+            len(left),
+            any(target.headline for target in left),
+            pair,
+        )
+
+    def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
+        """The controls of pairs that are measured apart and are not known yet. They take part one after the other.
+
+        The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
+        and where each side has a process of its own, the copy would be nothing but A/A.
+        """
+        pairs = [experiment.control_pair(name) for name in experiment.controls if not name.endswith("@copy")]
+        return [
+            pair for pair in pairs if is_apart(pair) and not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION)
+        ]
+
+    def _controls_left(self, experiment: Experiment, is_apart: Apart) -> Iterator[Remaining]:
+        """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
+        which saved runs are compared."""
+        for pair in self._controls(experiment, is_apart):
+            if (missing := self._missing(pair)) > 0:
+                yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
+
+    def _missing(self, pair: Comparison) -> int:
+        """Rounds until the pair has its first interval."""
+        return first_interval(self.alpha) - len(self.series.get(pair, []))
+
+    def _together(self, experiment: Experiment, left: Mapping[Target, float]) -> Iterator[Remaining]:
+        """What these effects, and contrasts of many variants, still need in rounds of all of them."""
+        waiting = {target.comparison for target in left}
         _, logs = self.grids.get(experiment.workload.name, ((), []))
         alpha_of_grid = self.alpha / max(len(experiment.contrasts), 1)
         open_ = open_contrasts(experiment.contrasts, logs, alpha=alpha_of_grid)
-        rounds = [each for each in left.values() if each]
+        rounds = list(left.values())
         rounds += [
             max(rounds_needed(values, contrast.region, alpha=alpha_of_grid), next_look(len(values), alpha_of_grid))
             - len(values)
             for contrast, values in open_
         ]
         if not rounds:
-            return Remaining((), False, 0.0, 0.0)
+            return
         counts = [len(self.series.get(pair, [])) for pair in waiting] + [len(values) for _, values in open_]
         missing = first_interval(self.alpha) - min(counts)
         pairs = list(waiting)
         for name in experiment.controls:
-            pair = _control_pair(name, experiment)
+            pair = experiment.control_pair(name)
             if name.endswith("@aa") or not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION):
                 pairs.append(pair)
         wanted = {name for pair in pairs for name in (pair.baseline, pair.variant)}
         wanted |= set(experiment.grid) if open_ else set()
         participants = tuple(name for name in experiment.entered() if name in wanted)
-        # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
         settles = float(missing) if missing > 0 else min(rounds)
-        headline = any(target.headline for target, needed in left.items() if needed)
-        return Remaining(participants, missing > 0, settles, max(rounds), len(rounds), headline)
+        headline = any(target.headline for target in left)
+        yield Remaining(participants, missing > 0, settles, max(rounds), len(rounds), headline)
 
     def alpha_of(self, part: str) -> float:
         """What the effects of a part are judged at: they share alpha once they lie on different sides."""
@@ -151,9 +205,3 @@ def open_contrasts(
 
 def _is_known(interval: Interval, precision: float) -> bool:
     return (interval.high - interval.low) / 2 <= precision or interval.n >= ENOUGH_ROUNDS
-
-
-def _control_pair(name: str, experiment: Experiment) -> Comparison:
-    """What a control is measured against: `NAME@aa` with NAME, the yardstick with the experiment's baseline."""
-    original, _, control = name.partition("@")
-    return Comparison(experiment.workload.name, name, original if control else experiment.baseline)

@@ -22,7 +22,7 @@ from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis
-from ..spec.regions import ANSWERS, MARGIN_PERCENT
+from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
 from ..store.schema import Effect, Ends, Verdict
 
 
@@ -118,14 +118,18 @@ def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, 
 
 
 def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
-    """Faster or slower where the interval leaves out 1, else the same where it lies within the margin."""
-    faster, same = (compare_sides(evidence, pair, region, "operations", alpha) for region in ANSWERS)
+    """Faster or slower where the interval leaves out 1, else the same where it lies within a margin."""
+    wider = Region.same_within_percent(SECOND_MARGIN_PERCENT)
+    faster, same, nearly = (compare_sides(evidence, pair, region, "operations", alpha) for region in (*ANSWERS, wider))
     if faster.verdict in ("supported", "refuted"):
         little = (f"by less than {MARGIN_PERCENT:g} %",) if same.verdict == "supported" else ()
         word = "faster" if faster.verdict == "supported" else "slower"
         return replace(faster, verdict=word, warnings=little + faster.warnings)
     if same.verdict == "supported":
         return replace(same, verdict="same")
+    if nearly.verdict == "supported":
+        within = f"within {SECOND_MARGIN_PERCENT:g} %, not shown to be within {MARGIN_PERCENT:g} %"
+        return replace(nearly, verdict="same", warnings=(within, *nearly.warnings))
     return replace(faster, seconds_more=min(faster.seconds_more, same.seconds_more))
 
 

@@ -158,6 +158,8 @@ class Gating(Participants):
         book.call_ns[name] = result["call_ns"]
         if result["own_threads"] and name not in book.wall_variants:
             book.wall_variants.append(name)
+        if not result["cheap"] and name not in book.kept_together:
+            book.kept_together.append(name)
         if self.to_gate:
             done = sum(len(each.gates) for each in self.books) / self.to_gate
             self.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)

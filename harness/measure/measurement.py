@@ -10,60 +10,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from ..spec.experiments import Experiment
 from ..spec.sample import Round, Sample
+from .apart import block_seconds, choose_apart, is_sliced, pace_of, round_seconds
 from .gating import INTRUDES, Gating
 from .participants import ExperimentState, Group, MeasureError
-from .processes import WorkerFailed
+from .processes import WorkerFailed, WorkerProcess
+from .remaining import Open, Remaining, Stopping
 
 
-@dataclass(frozen=True)
-class Remaining:
-    """What an experiment still needs. `rounds_next`: until the next effect settles; `rounds_all`: until all do.
-
-    Both are estimates, infinite where nothing can be said. No variants: all is settled. `early`: too few rounds yet
-    for any interval of some effect; `rounds_next` is then until all have one, which is known. `effects`: how many are
-    not settled. `headline`: whether one of them is of a headline claim.
-    """
-
-    variants: tuple[str, ...]
-    early: bool
-    rounds_next: float
-    rounds_all: float
-    effects: int = 1
-    headline: bool = False
-
-
-class Stopping(Protocol):
-    """Decides what still needs rounds."""
-
-    def add(self, finished: Round) -> None:
-        """Take a finished round in."""
-
-    def remaining(self, experiment: Experiment) -> Remaining:
-        """Variants and pairs that still need rounds, and about how many."""
-
-
-def next_to_measure(open_: Sequence[tuple[ExperimentState, Remaining]], seconds_left: float) -> ExperimentState:
-    """Which experiment is measured next.
+def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
+    """What is measured next.
 
     First those without an interval, the least time for each effect first; then the one where an effect can be settled
     soonest. Of both, headline claims come before others. What the time that is left will not settle comes after that,
-    and last what can no longer get its first interval: its rounds would say nothing.
-    """
+    and last what can no longer get its first interval: its rounds would say nothing."""
 
-    def order(entry: tuple[ExperimentState, Remaining]) -> tuple[int, bool, float, float]:
+    def order(entry: Open) -> tuple[int, bool, float, float]:
         book, remaining = entry
-        seconds = remaining.rounds_next * book.round_seconds()
+        seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
         in_time = seconds <= seconds_left
         if remaining.early:
-            return 0 if in_time else 3, not remaining.headline, seconds / remaining.effects, book.seconds
+            return 0 if in_time else 3, not remaining.headline, seconds / max(remaining.effects, 1), book.seconds
         return 1 if in_time else 2, not remaining.headline, seconds, book.seconds
 
-    return min(open_, key=order)[0]
+    return min(open_, key=order)
 
 
 ROUND_SECONDS = 30.0
@@ -83,61 +55,94 @@ class Measurement(Gating):
         keep others waiting.
         """
         start = time.monotonic()
+        choose_apart(self.books, rule, seconds)
         group_of = {id(book): group for group in self.groups for book in group.books}
         while (total_left := seconds - (time.monotonic() - start)) > 0:
-            asked = [(book, rule.remaining(book.remaining())) for book in self.books]
-            open_ = [(book, remaining) for book, remaining in asked if remaining.variants]
+            open_ = [(book, each) for book in self.books for each in rule.remaining(book.remaining(), book.is_apart)]
             if not open_:
                 return
-            book = next_to_measure(open_, total_left)
-            needed = sum(min(remaining.rounds_all * book.round_seconds(), total_left) for book, remaining in open_)
-            left = min(total_left, needed)
+            book, chosen = next_to_measure(open_, total_left)
+            times = [each.rounds_all * round_seconds(book, each.pair) for book, each in open_]
+            left = min(total_left, sum(min(each, total_left) for each in times))
             elapsed = time.monotonic() - start
+            many = len({id(each) for each, _ in open_})
             self.progress.step(
-                f"{book.experiment.workload.name}, {len(open_)} of {len(self.books)} workloads open",
+                f"{book.experiment.workload.name}, {many} of {len(self.books)} workloads open",
                 elapsed / (elapsed + left),
                 left,
             )
-            self._slice(group_of[id(book)], book, rule, keep, min(SLICE_SECONDS, total_left))
+            pace = pace_of(open_, total_left)
+            end = time.monotonic() + min(SLICE_SECONDS, total_left)
+            while time.monotonic() < end:
+                self._measure_once(group_of[id(book)], book, chosen, rule, keep, pace)
+                again = rule.remaining(book.remaining(), book.is_apart)
+                still_open = [each for each in again if each.pair == chosen.pair]
+                if not still_open:
+                    break
+                [chosen] = still_open
 
-    def _slice(
-        self, group: Group, book: ExperimentState, rule: Stopping, keep: Callable[[Round], None], seconds: float
+    def _measure_once(
+        self,
+        group: Group,
+        book: ExperimentState,
+        chosen: Remaining,
+        rule: Stopping,
+        keep: Callable[[Round], None],
+        pace: float,
     ) -> None:
-        end = time.monotonic() + seconds
-        workload = book.experiment.workload
-        while time.monotonic() < end and (remaining := rule.remaining(book.remaining())).variants:
-            if group.process is None:
-                self.standing(group)
-                continue
-            begun = time.monotonic()
-            active = list(remaining.variants)
-            estimate = sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
-            try:
-                outputs = str(self.examination.file) if self.examination else ""
-                what = {"workload": workload.name, "round_index": book.rounds, "active": active, "outputs": outputs}
-                answer = group.process.ask("round", ROUND_SECONDS + 20 * 60 * estimate, **what)
-            except WorkerFailed as failure:
-                if failure.variant_index is None or failure.variant_index >= len(active):
-                    raise MeasureError(f"the measuring process {failure.reason} between variants") from failure
-                self.exclude(active[failure.variant_index], failure.reason, book)
-                self.end(group)
-                continue
-            bad = self._found_wrong(group, book, active, answer)
-            if any(self.is_outside(name) for name in bad):
-                self.end(group)  # what it left in the process need not be known in full
-            for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
-                self.exclude(name, reason, book)
-            if answer["elsewhere"] or any(self.is_outside(name) for name in answer["changed"]):
-                continue  # others may have felt it
-            samples = tuple(row for row in (Sample(*each) for each in answer["samples"]) if row.variant not in bad)
-            finished = Round(workload.name, group.processes, book.rounds, samples)
-            keep(finished)
-            rule.add(finished)
-            book.rounds += 1
-            book.sampled_seconds += sum(sample.wall_ns for sample in samples) / 1e9
-            book.seconds += (spent := time.monotonic() - begun)
-            if book.rounds == 1:
-                book.first_seconds = spent
+        """One round, or one block of a pair: measure, exclude what was wrong, keep the rest."""
+        if group.process is None:
+            self.standing(group)
+            return
+        begun = time.monotonic()
+        active = list(chosen.variants)
+        try:
+            sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
+            seconds = block_seconds(book, active, pace) if sliced else None
+            answer = self._asked(group.process, book, active, seconds)
+        except WorkerFailed as failure:
+            if failure.variant_index is None or failure.variant_index >= len(active):
+                raise MeasureError(f"the measuring process {failure.reason} between variants") from failure
+            self.exclude(active[failure.variant_index], failure.reason, book)
+            self.end(group)
+            return
+        bad = self._found_wrong(group, book, active, answer)
+        if any(self.is_outside(name) for name in bad):
+            self.end(group)  # what it left in the process need not be known in full
+        for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
+            self.exclude(name, reason, book)
+        if answer["elsewhere"] or any(self.is_outside(name) for name in answer["changed"]):
+            return  # others may have felt it
+        if sliced and not answer["samples"] and not bad:
+            book.lost_blocks += 1  # on a busy machine: no whole call of each side while all computed
+            return
+        samples = tuple(row for row in (Sample(*each) for each in answer["samples"]) if row.variant not in bad)
+        number = book.rounds + book.lost_blocks
+        finished = Round(book.experiment.workload.name, group.processes, number, samples)
+        keep(finished)
+        rule.add(finished)
+        tally = book.together if chosen.pair is None else book.apart
+        tally.add(spent := time.monotonic() - begun)
+        sampled = sum(sample.wall_ns for sample in samples) / 1e9
+        book.sampled_seconds += sampled
+        if sliced:
+            book.blocks += 1
+            book.beside_seconds = min(book.beside_seconds, max(spent - sampled, 0.0))
+
+    def _asked(
+        self, process: WorkerProcess, book: ExperimentState, active: Sequence[str], seconds: float | None
+    ) -> dict[str, Any]:
+        """The process's answer to a round, or to a block that samples for so many seconds."""
+        limit = ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
+        outputs = str(self.examination.file) if self.examination else ""
+        where = {
+            "workload": book.experiment.workload.name,
+            "round_index": book.rounds + book.lost_blocks,
+            "outputs": outputs,
+        }
+        if seconds is None:
+            return process.ask("round", limit, active=active, **where)
+        return process.ask("block", 2 * limit, sides=active, seconds=seconds, limit=limit, **where)
 
     def _found_wrong(
         self, group: Group, book: ExperimentState, active: Sequence[str], answer: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from llama_workbench import variants
 from llama_workbench.variants.presets import presets
 
+from ..spec.comparison import Comparison
 from ..spec.experiments import Experiment, without
 from .processes import Answer, Examination, WorkerProcess
 
@@ -36,8 +38,36 @@ class Progress(Protocol):
 
 
 @dataclass
+class Tally:
+    """How many rounds there were, and what they took."""
+
+    rounds: int = 0
+    seconds: float = 0.0
+    first_seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more round."""
+        self.rounds += 1
+        self.seconds += seconds
+        if self.rounds == 1:
+            self.first_seconds = seconds
+
+    def each(self, expected: float) -> float:
+        """About how many seconds a round takes: as those before, or as `expected`.
+
+        The first asks the system for all the memory that later ones find there, and takes longer.
+        """
+        if self.rounds > 1:
+            return (self.seconds - self.first_seconds) / (self.rounds - 1)
+        return self.first_seconds / 2 if self.rounds else expected
+
+
+@dataclass
 class ExperimentState:
-    """What is known of one experiment so far, by the names in run.json."""
+    """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
+    one pair each; pairs_apart: which pairs; blocks: how many of them were blocks. kept_together: variants that are too
+    dear to load for one pair. beside_seconds: the least that a block took beside its samples. lost_blocks: those in
+    which a side had no whole call while all computed; the next ones are longer."""
 
     experiment: Experiment
     folder: Path | None
@@ -46,10 +76,14 @@ class ExperimentState:
     trace_differences: list[dict[str, Any]] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
     wall_variants: list[str] = field(default_factory=list)
+    kept_together: list[str] = field(default_factory=list)
     call_ns: dict[str, float] = field(default_factory=dict)
-    rounds: int = 0
-    seconds: float = 0.0
-    first_seconds: float = 0.0
+    together: Tally = field(default_factory=Tally)
+    apart: Tally = field(default_factory=Tally)
+    blocks: int = 0
+    lost_blocks: int = 0
+    pairs_apart: frozenset[Comparison] = frozenset()
+    beside_seconds: float = math.inf
     sampled_seconds: float = 0.0
     device: str = "cpu"
     confirmations: list[dict[str, Any]] = field(default_factory=list)
@@ -64,6 +98,7 @@ class ExperimentState:
             "baseline": self.experiment.baseline,
             "clock": {"default": clock, "wall_variants": self.wall_variants},
             "rounds": self.rounds,
+            "blocks": self.blocks,
             "seconds": round(self.seconds, 3),
             "sampled_seconds": round(self.sampled_seconds, 3),
             "gates": self.gates,
@@ -73,14 +108,19 @@ class ExperimentState:
             "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
         }
 
-    def round_seconds(self) -> float:
-        """About how long a round takes: as those before, or a build, a warm-up and a sample of each variant.
+    @property
+    def rounds(self) -> int:
+        """Of both kinds."""
+        return self.together.rounds + self.apart.rounds
 
-        The first asks the system for all the memory that later ones find there, and takes longer.
-        """
-        if self.rounds > 1:
-            return (self.seconds - self.first_seconds) / (self.rounds - 1)
-        return self.first_seconds / 2 if self.rounds else 3 * sum(self.call_ns.values()) / 1e9
+    @property
+    def seconds(self) -> float:
+        """Of both kinds."""
+        return self.together.seconds + self.apart.seconds
+
+    def is_apart(self, pair: Comparison) -> bool:
+        """Whether the pair is measured in rounds of its own (see `measure.apart`)."""
+        return pair in self.pairs_apart
 
     def remaining(self) -> Experiment:
         """The experiment without what was excluded."""

@@ -1,7 +1,7 @@
 """Two runs from different days: has anything become slower?
 
 Absolute times of two sessions cannot be compared, so each variant is compared as its ratio to the frozen `yardstick`
-that both sessions timed in the same rounds. With d the log ratio t_yardstick / t_variant, the slow-down is
+that both sessions timed (see `standings`). With d the log ratio t_yardstick / t_variant, the slow-down is
 
     delta = d(base) - d(new),    between  low(base) - high(new)  and  high(base) - low(new),
 

@@ -1,4 +1,7 @@
-"""Relative times of a run: the time of each variant over that of the frozen yardstick, timed in the same rounds.
+"""Relative times of a run: the time of each variant over that of the frozen yardstick.
+
+Where both were timed in the same rounds, each round gives a ratio. Where pairs were measured apart, the variant was
+timed against the baseline and the baseline against the yardstick, and the two ratios are multiplied.
 
 These ratios, unlike times, can be compared over days (see `compare`). The samples behind them are large, so the judge
 writes them beside the run as `standings.json`, with digests of the run.json and samples that they were made from; where
@@ -38,12 +41,14 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     pairs = samples[["workload", "variant"]].drop_duplicates()
     present = set(pairs.astype(str).itertuples(index=False, name=None))
     results: dict[str, WorkloadResult] = {}
+    baselines: dict[str, str] = {}
     for experiment in manifest.get("experiments", ()):
         workload = experiment["workload"]
         weights = (manifest.get("checkpoints") or {}).get(workload.get("geometry")) or {}
         bias = evidence.bias(workload["name"])
         likely = (name for name in (YARDSTICK, experiment.get("baseline")) if (workload["name"], name) in present)
         reference = next(likely, None)
+        baselines.setdefault(workload["name"], experiment.get("baseline") or "")
         results.setdefault(workload["name"], WorkloadResult(workload, weights.get("digest"), reference, bias))
     taken_on = list(dict.fromkeys((workload, name) for workload, names in evidence.measured.items() for name in names))
     unmeasured = (key for key in taken_on if key not in present and key not in evidence.unusable)
@@ -59,7 +64,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         workloads=results,
         subjects=subjects,
         rows=tuple(
-            _relative_time(evidence, key, reference)
+            _relative_time(evidence, key, reference, baselines[key[0]])
             for key in subjects
             if (reference := results[key[0]].reference) and (workloads is None or key[0] in workloads)
         ),
@@ -92,18 +97,23 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
     return measure_standings(folder, workloads)
 
 
-def _relative_time(evidence: Evidence, key: Key, reference: str) -> RelativeTime:
+def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) -> RelativeTime:
     workload, variant = key
-    measured = evidence.differences(Comparison(workload, variant, reference))
-    interval = running_interval(measured.values, evidence.alpha)
+    steps = [Comparison(workload, variant, reference)]
+    if not len(evidence.differences(steps[0]).values):
+        apart = [Comparison(workload, variant, baseline), Comparison(workload, baseline, reference)]
+        steps = apart if all(len(evidence.differences(each).values) for each in apart) else steps
+    measured = [evidence.differences(each) for each in steps]
+    # Each interval misses the truth with its share of alpha: then no sum of their ends does more often than alpha.
+    intervals = [running_interval(each.values, evidence.alpha / len(steps)) for each in measured]
     return RelativeTime(
         workload=workload,
         variant=variant,
         clock=evidence.clocks.of(workload, variant, reference),
-        log_ratio=interval.centre,
-        low=interval.low,
-        high=interval.high,
-        rounds=interval.n,
-        unstable=interval.unstable,
-        faults=measured.faults_variant - measured.faults_baseline,
+        log_ratio=sum(each.centre for each in intervals),
+        low=sum(each.low for each in intervals),
+        high=sum(each.high for each in intervals),
+        rounds=min(each.n for each in intervals),
+        unstable=any(each.unstable for each in intervals),
+        faults=sum(each.faults_variant - each.faults_baseline for each in measured),
     )

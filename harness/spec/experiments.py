@@ -52,6 +52,11 @@ class Experiment:
         """The variants that its contrasts compare, all in the same rounds."""
         return self.contrasts[0].cells if self.contrasts else ()
 
+    def control_pair(self, name: str) -> Comparison:
+        """What a control is measured against: `NAME@aa` with NAME, the yardstick with the baseline."""
+        original, _, control = name.partition("@")
+        return Comparison(self.workload.name, name, original if control else self.baseline)
+
     def entered(self) -> tuple[str, ...]:
         """Everything that is built and timed."""
         return (*self.variants, *self.controls)

@@ -105,6 +105,9 @@ MARGIN_PERCENT = 1.0
 ANSWERS = (Region(0.0, math.inf), Region.same_within_percent(MARGIN_PERCENT))
 """What settles a comparison without a claim, whichever comes first: faster or slower at all, or the same."""
 
+SECOND_MARGIN_PERCENT = 2.0
+"""Where the time is over before that, they are called the same within this much."""
+
 
 @dataclass(frozen=True)
 class Range(Span):

@@ -115,7 +115,9 @@ def log_times_of_round(one: Round, *, clock: Clock, metric: Metric = "time", new
     """The same for a single round, as the measuring loop has it. Where only ratios count, `new_tokens` does not."""
     names = tuple(dict.fromkeys(sample.variant for sample in one.samples))
     codes = np.array([names.index(sample.variant) for sample in one.samples], dtype=np.intp)
-    numbers = np.array([sample[1:] for sample in one.samples], dtype=np.int64).reshape(len(codes), -1)
+    numbers = np.array([sample[1:] for sample in one.samples], dtype=np.int64).reshape(
+        len(codes), len(Sample._fields) - 1
+    )
     columns = dict(zip(Sample._fields[1:], numbers.T, strict=True))
     whole = {"process": np.full(len(codes), one.process), "round": np.full(len(codes), one.number)}
     return _array(columns | whole, codes, names, one.workload, clock, metric, new_tokens)

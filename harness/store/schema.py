@@ -123,6 +123,9 @@ class Experiment(Shape):
     baseline: Annotated[Text | None, JUDGED, says("what the variants are compared with")] = None
     clock: Clock = Clock()
     rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
+    blocks: Annotated[
+        Count, MAYBE, says("of these, how many were blocks: one pair in two processes that share a core")
+    ] = 0
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, MAYBE, says("of that, inside timed samples")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}

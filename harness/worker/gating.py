@@ -60,6 +60,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
             digest, kernels = subject.trace.digest, attention_kernels(subject.trace)
             answer["trace"] = {"digest": digest, "ops": len(subject.trace.ops), "attention_kernels": kernels}
         answer |= calibrate(worker, bench, subject, variant)
+        answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=f"raises {in_one_line(error)}"))}
     bench.subjects[variant] = subject

@@ -19,7 +19,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from . import gating, loops, rounds
+from . import blocks, gating, loops, rounds
 from .channel import Channel, serve
 from .state import Worker, open_workload
 
@@ -39,6 +39,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "differences": gating.differences,
     "freeze": freeze,
     "round": rounds.measure_round,
+    "block": blocks.measure_block,
     "loop": loops.loop,
     "stretch": loops.stretch,
     "stretch_outputs": loops.stretch_outputs,

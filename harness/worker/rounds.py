@@ -180,7 +180,7 @@ def measure_round(
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
     drawn = Drawn(2 if worker.watch.beside_foreign else 1)
-    this = _Round(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
+    this = Round(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
     with rebuilt(worker, rng, {name: index for index, name in enumerate(active)}, this.build) as built:
         this.note_rebuilding()
         for sub_round, length in enumerate(lengths):
@@ -199,7 +199,7 @@ def measure_round(
 
 
 @dataclass
-class _Round:
+class Round:
     """What a round has collected so far. places: see `output_places`."""
 
     worker: Worker

@@ -20,8 +20,8 @@ def command(
 ) -> None:
     """Has anything become slower from BASE to NEW?
 
-    Each variant is compared as its ratio to the frozen yardstick that both runs timed in the same rounds, so the
-    two may come from different days. On another machine, torch or device the answer is "cannot tell" at best.
+    Each variant is compared as its ratio to the frozen yardstick that both runs timed, so the two may come from
+    different days. On another machine, torch or device the answer is "cannot tell" at best.
 
     \b
     Exit codes:

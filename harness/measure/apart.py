@@ -1,0 +1,114 @@
+"""Which pairs are measured apart, in rounds or blocks of their own, and for how long a block samples.
+
+A pair alone varies less than the same pair among many variants, because its two samples follow each other. A block
+(`worker.blocks`) goes further and switches between the two within a call.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from ..spec.comparison import Comparison
+from .participants import ExperimentState
+from .remaining import Open, Stopping
+
+CAN_SLICE = hasattr(os, "fork") and hasattr(os, "sched_setaffinity")
+"""Elsewhere there are no blocks."""
+
+LEAST_CALL_NS, MOST_CALL_NS = 1_000_000, 400_000_000
+"""Calls of a block. The scheduler switches every few milliseconds: rounds of shorter calls are interleaved finely
+enough. Of longer ones a block would hold too few."""
+
+MOST_UNLIKE = 1.25
+"""Blocks are for pairs whose calls at the gates differ by less than this factor. Every switch leaves caches to the
+other side. Sides that are alike lose alike by that; where one needs more cache, rounds and blocks differ by some
+percent (METHODOLOGY has the table)."""
+
+TIME_SHARE = 0.6
+"""Of the time, for the first intervals of all pairs apart. More pairs than fit are measured together."""
+
+LEAST_BLOCK_SECONDS, MOST_BLOCK_SECONDS = 0.25, 4.0
+"""Of samples in a block of two; of three half as much more."""
+
+BLOCK_CALLS = 4
+BLOCK_SHARE = 3.0
+"""A block samples for so many times as long as it takes beside that."""
+
+
+def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
+    """Whether a pair can be measured alone. Short calls already are: their workloads have two variants. Engines and
+    compiled code are loaded anew for every round, which is too dear for one pair."""
+    workload = book.experiment.workload
+    return (
+        workload.kind in ("prefill", "decode")
+        and pair.metric == "time"
+        and not pair.sides & {*book.wall_variants, *book.kept_together}
+        and all(book.call_ns.get(name, 0.0) >= LEAST_CALL_NS for name in pair.sides)
+    )
+
+
+def is_sliced(book: ExperimentState, pair: Comparison) -> bool:
+    """Whether a pair that is measured apart is measured in blocks: both sides compute in one thread of this processor,
+    for calls that are alike, long enough to be cut up and short enough to come often."""
+    calls_ns = [book.call_ns.get(name, 0.0) for name in pair.sides]
+    return (
+        CAN_SLICE
+        and (book.device, book.experiment.workload.threads) == ("cpu", 1)
+        and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
+        and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
+    )
+
+
+def choose_apart(books: Sequence[ExperimentState], rule: Stopping, seconds: float) -> None:
+    """Decide before the first round, for all of a run, which pairs are measured apart.
+
+    A pair alone costs more than its part of a round of many, and varies much less. So all pairs are, as long as that
+    leaves time for the first interval of every one: those of headline claims first, and then the cheapest.
+    """
+    open_ = [
+        (not each.headline, each.rounds_next * round_seconds(book, each.pair), book, each.pair)
+        for book in books
+        for each in rule.remaining(book.remaining(), partial(can_be_apart, book))
+        if each.pair is not None
+    ]
+    chosen: dict[int, list[Comparison]] = {id(book): [] for book in books}
+    left = TIME_SHARE * seconds
+    for _, cost, book, pair in sorted(open_, key=lambda entry: entry[:2]):
+        if cost <= left or len(open_) == 1:
+            left -= cost
+            chosen[id(book)].append(pair)
+    for book in books:
+        pairs, still = chosen[id(book)], book.remaining()
+        controls = [still.control_pair(name) for name in still.controls if pairs]
+        book.pairs_apart = frozenset([*pairs, *(pair for pair in controls if can_be_apart(book, pair))])
+
+
+def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:
+    """About how long a round of many variants takes, or one of the pair: at first a build, a warm-up and samples of
+    each, or the shortest block."""
+    if pair is None:
+        return book.together.each(3 * sum(book.call_ns.values()) / 1e9)
+    if is_sliced(book, pair):
+        return book.apart.each(1.8 * block_seconds(book, pair.sides))
+    return book.apart.each(6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9)
+
+
+def block_seconds(book: ExperimentState, sides: Collection[str], pace: float = math.inf) -> float:
+    """How long the sides of a block are sampled: long against what it takes beside that, but at least some calls of
+    each. pace: how long the whole block may take, if that is more than the least."""
+    calls = BLOCK_CALLS * sum(book.call_ns.get(name, 0.0) for name in sides) / 1e9
+    least = max(LEAST_BLOCK_SECONDS * len(sides) / 2, calls) * (1 + min(book.lost_blocks, 3))
+    if not math.isfinite(book.beside_seconds):
+        return least
+    return max(least, min(BLOCK_SHARE * book.beside_seconds, MOST_BLOCK_SECONDS, pace - book.beside_seconds))
+
+
+def pace_of(open_: Sequence[Open], seconds_left: float) -> float:
+    """How long a block may take, so that all first intervals fit in half of the time that is left."""
+    early = [(book, each) for book, each in open_ if each.early and each.effects]
+    blocks = sum(each.rounds_next for _, each in early if each.pair is not None)
+    others = sum(each.rounds_next * round_seconds(book) for book, each in early if each.pair is None)
+    return max(seconds_left / 2 - others, 0.0) / blocks if blocks else math.inf

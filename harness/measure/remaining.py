@@ -1,0 +1,46 @@
+"""What still needs rounds, as the stopping rule says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..spec.comparison import Comparison
+from ..spec.experiments import Experiment
+from ..spec.sample import Round
+from .participants import ExperimentState
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """Effects that still need rounds, and what they need: those of one `pair` that is measured apart, or all others of
+    an experiment, which are measured together.
+
+    `rounds_next`: until the next effect settles; `rounds_all`: until all do. Both are estimates, infinite where nothing
+    can be said. `variants`: what takes part in the next round; of a pair that is its two sides, and a control while one
+    is not known well. `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have
+    one, which is known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`:
+    whether one of them is of a headline claim.
+    """
+
+    variants: tuple[str, ...]
+    early: bool
+    rounds_next: float
+    rounds_all: float
+    effects: int = 1
+    headline: bool = False
+    pair: Comparison | None = None
+
+
+class Stopping(Protocol):
+    """Decides what still needs rounds."""
+
+    def add(self, finished: Round) -> None:
+        """Take a finished round in."""
+
+    def remaining(self, experiment: Experiment, is_apart: Callable[[Comparison], bool]) -> Sequence[Remaining]:
+        """What still needs rounds, and about how many. `is_apart`: whether a pair is measured in blocks of its own."""
+
+
+Open = tuple[ExperimentState, Remaining]

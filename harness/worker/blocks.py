@@ -1,0 +1,262 @@
+"""The verb `block`: a pair of variants in two processes that take turns on one core, a few milliseconds each.
+
+A machine's noise changes within milliseconds to seconds. Where one variant is sampled after the other, that gets into
+their ratio. The scheduler switches between two busy processes on one core every few milliseconds, so that both meet
+nearly the same noise. A control may be a third. For each block all are forked from this process, which has torch and
+the checkpoint loaded, and build their variants anew, as a round does.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import mmap
+import os
+import random
+import select
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import choice, randbelow, token_hex  # not the run's seed, which a variant could know
+from time import perf_counter_ns, sleep  # bound before any foreign code is imported
+from typing import Any, NamedTuple, NoReturn
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from llama_workbench.datasets.workloads import call_lengths, warmup_length
+
+from ..machine.lifeline import end_with
+from ..spec.sample import Sample
+from .channel import in_one_line
+from .round_loop import rebuilt
+from .rounds import Drawn, Round, Shape, shape_of_round
+from .state import Worker
+
+WAIT_SECONDS = 0.0005
+"""Between two looks whether the others are ready."""
+
+JUDGED_BLOCKS = 4
+"""Judging an output takes longer than computing it, and our own code passed its gates."""
+
+PIPE_NUMBER = 300
+"""The answer's pipe gets a number from here on, which code that counts through file numbers does not reach soon."""
+
+
+class Timed(NamedTuple):
+    """A sample, and the wall clock at its beginning and end (ns)."""
+
+    begun: int
+    ended: int
+    sample: Sample
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the processes answers. prompts: how many it used. The rest as in the answer of a round."""
+
+    samples: list[Timed]
+    prompts: int
+    drawn: list[dict[str, Any]]
+    changed: dict[str, str]
+    elsewhere: dict[str, str]
+
+
+class Child(NamedTuple):
+    """A process of a block, and the pipe by which it answers with one line that begins with its token."""
+
+    name: str
+    pid: int
+    pipe: int
+    token: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block before it begins. order: its variants at random; ready: a byte for each, set once it is warm."""
+
+    worker: Worker
+    workload: str
+    round_index: int
+    order: Sequence[str]
+    seconds: float
+    core: int
+    outputs: str
+    ready: mmap.mmap
+
+    def begin(self, place: int) -> Child:
+        """Fork the process of one side."""
+        read, write = os.pipe()
+        parent, token = os.getpid(), token_hex(16)
+        if child := os.fork():
+            os.close(write)
+            return Child(self.order[place], child, read, token)
+        end_with(parent)
+        self._live(place, write, token)
+
+    def _live(self, place: int, pipe: int, token: str) -> NoReturn:
+        try:
+            os.dup2(pipe, number := PIPE_NUMBER + place, inheritable=False)
+            os.sched_setaffinity(0, {self.core})
+            answer: Any = self.side(place).__dict__
+        except BaseException as error:
+            answer = f"raises {in_one_line(error)}"
+        rest = f"{token} {json.dumps(answer)}".encode()
+        while rest:
+            rest = rest[os.write(number, rest) :]
+        os._exit(0)
+
+    def side(self, place: int) -> Side:
+        """Build the variant, wait for the others, and sample until the time is over."""
+        worker, bench, name = self.worker, self.worker.benches[self.workload], self.order[place]
+        worker.watch.accept()  # this process is another one, on one core
+        worker.watch.beside_foreign = any(map(worker.is_outside, self.order))
+        call_ns = {each: bench.subjects[each].call_ns for each in self.order}
+        repeats = shape_of_round(
+            bench.workload, call_ns, once=bench.once, sample_ns=worker.device.sample_ns, rebuild_ns=0.0
+        ).repeats
+        [length] = call_lengths(bench.workload, round_index=self.round_index, count=1, seed=bench.seed)
+        drawn, first_prompt = Drawn(1), bench.take(0)
+        warm = warmup_length(bench.workload, lengths=[length])
+        this = Round(worker, bench, [name], Shape(1, repeats, prime=False), drawn, warm)
+        samples: list[Timed] = []
+        with rebuilt(worker, random.Random(f"{name} {self.round_index}"), {name: -1}, this.build) as built:
+            self.ready[place] = 1
+            while not all(self.ready[:]):
+                sleep(WAIT_SECONDS)
+            end = perf_counter_ns() + int(self.seconds * 1e9)
+            while (begun := perf_counter_ns()) < end and not this.changed:
+                this.sample(len(samples), length, built)
+                samples.append(Timed(begun, perf_counter_ns(), this.samples[-1]))
+            this.places.clear()
+            gc.freeze()  # this process ends: nobody needs what collecting garbage would give back
+        return Side(
+            samples=samples,
+            prompts=bench.take(0) - first_prompt,
+            drawn=drawn.write(Path(f"{self.outputs}.{place}")) if self.outputs else [],
+            changed=this.changed,
+            elsewhere=worker.watch.elsewhere(frozenset(worker.wall_variants)),
+        )
+
+
+def measure_block(
+    worker: Worker, workload: str, round_index: int, sides: Sequence[str], seconds: float, limit: float, outputs: str
+) -> dict[str, Any]:
+    """Run variants against each other for so many seconds. The answer is that of a round with one sample of each:
+    the calls that lie in the time in which all computed.
+
+    A side whose process dies, or has not answered after `limit` seconds, is named under "changed".
+    """
+    bench = worker.benches[workload]
+    rng = random.Random(f"block {bench.seed} {workload} {worker.process} {round_index}")
+    order, core = rng.sample(list(sides), len(sides)), rng.choice(sorted(os.sched_getaffinity(0)))
+    with mmap.mmap(-1, len(order)) as ready:
+        block = Block(worker, workload, round_index, order, seconds, core, outputs, ready)
+        answers = _answers([block.begin(place) for place in range(len(order))], ready, seconds + limit)
+    right = {name: each for name, each in answers.items() if isinstance(each, Side)}
+    failed = {name: each for name, each in answers.items() if isinstance(each, str)}
+    bench.take(max((side.prompts for side in right.values()), default=0))
+    return {
+        "samples": in_common([side.samples for side in right.values()]) if len(right) == len(order) else [],
+        "wrong": {},
+        "drawn": _joined(outputs, [answers[name] for name in order], _judged(worker, right)) if outputs else [],
+        "changed": failed | _merged(side.changed for side in right.values()),
+        "elsewhere": _merged(side.elsewhere for side in right.values()),
+        "leaks": {},
+    }
+
+
+Answer = Side | str | None
+"""What a process found, or why it found nothing; None where that is the other's fault."""
+
+
+def _answers(children: Sequence[Child], ready: mmap.mmap, limit: float) -> dict[str, Answer]:
+    """By variant, the answer of its process. All processes have ended then."""
+    content = dict.fromkeys(children, b"")
+    end = perf_counter_ns() + int(limit * 1e9)
+    with ExitStack() as pipes:
+        for child in children:
+            pipes.callback(os.close, child.pipe)
+        open_ = {child.pipe: child for child in children}
+        while open_ and (left := (end - perf_counter_ns()) / 1e9) > 0:
+            for pipe in select.select(list(open_), [], [], left)[0]:
+                if chunk := os.read(pipe, 1 << 20):
+                    content[open_[pipe]] += chunk
+                else:
+                    ready[children.index(open_.pop(pipe))] = 1  # the other must not wait for one that died
+        hanging = [place for place, child in enumerate(children) if child.pipe in open_]
+        # One that waits for the other to get ready does not hang.
+        guilty = [place for place in hanging if not ready[place]] or hanging
+        for place in hanging:
+            os.kill(children[place].pid, signal.SIGKILL)
+    answers = {child.name: _answer(child, content[child]) for child in children}
+    stopped = {place: f"hangs: no answer in {limit:.0f} s" if place in guilty else None for place in hanging}
+    return answers | {children[place].name: reason for place, reason in stopped.items()}
+
+
+def _answer(child: Child, content: bytes) -> Answer:
+    """What the process found, or why it did not; waits until it has ended."""
+    _, status = os.waitpid(child.pid, 0)
+    if not content:
+        code = os.waitstatus_to_exitcode(status)
+        return (
+            f"kills its process ({signal.Signals(-code).name})" if code < 0 else f"ends its process (exit code {code})"
+        )
+    token, _, text = content.partition(b" ")
+    if token != child.token.encode():
+        return "writes into the pipe by which its process answers"
+    answer = json.loads(text)
+    if isinstance(answer, str):
+        return answer
+    samples = [Timed(begun, ended, Sample(*sample)) for begun, ended, sample in answer.pop("samples")]
+    return Side(samples=samples, **answer)
+
+
+def in_common(sides: Sequence[Sequence[Timed]]) -> list[Sample]:
+    """Of each side the sum of its samples that lie in the time in which all sides sampled; none where a side has none.
+
+    Calls are summed, and not their median taken, so that a slow stretch counts for all as long as it lasted. The wall
+    time is without what the others computed meanwhile.
+    """
+    if not all(sides):
+        return []
+    begun, ended = max(side[0].begun for side in sides), min(side[-1].ended for side in sides)
+    inside = [[each.sample for each in side if each.begun >= begun and each.ended <= ended] for side in sides]
+    if not all(inside):
+        return []
+    cpu_ns = [sum(sample.cpu_ns for sample in side) for side in inside]
+    sums = []
+    for position, side in enumerate(inside):
+        repeats, wall_ns, faults = (sum(getattr(s, name) for s in side) for name in ("repeats", "wall_ns", "faults"))
+        wall_ns = max(wall_ns - (sum(cpu_ns) - cpu_ns[position]), cpu_ns[position])
+        sums.append(Sample(side[0].variant, 0, position, side[0].tokens, repeats, cpu_ns[position], wall_ns, faults))
+    return sums
+
+
+def _judged(worker: Worker, names: Iterable[str]) -> set[str]:
+    """Whose outputs are judged: of all foreign code, and in one of JUDGED_BLOCKS blocks of one side of any kind."""
+    every = sorted(names)
+    foreign = {name for name in every if worker.is_outside(name)}
+    return foreign | ({choice(every)} if every and not randbelow(JUDGED_BLOCKS) else set())
+
+
+def _joined(outputs: str, sides: Iterable[Answer], judged: set[str]) -> list[dict[str, Any]]:
+    """Put the outputs of `judged` into one file, in their order; what the examiner must know of them."""
+    tensors: dict[str, Tensor] = {}
+    drawn: list[dict[str, Any]] = []
+    for place, side in enumerate(sides):
+        file = Path(f"{outputs}.{place}")
+        if isinstance(side, Side) and judged & {each["variant"] for each in side.drawn}:
+            for key, tensor in load_file(file).items():
+                number, _, part = key.partition(".")
+                tensors[f"{len(drawn) + int(number)}.{part}"] = tensor
+            drawn += side.drawn
+        file.unlink(missing_ok=True)
+    save_file(tensors, outputs)
+    return drawn
+
+
+def _merged(reasons: Iterable[dict[str, str]]) -> dict[str, str]:
+    return {name: reason for each in reasons for name, reason in each.items()}
