@@ -44,7 +44,12 @@ def _run_list(results: Path) -> entries.RunList:
 
 def all_entries() -> Sequence[entries.Entry]:
     """Every folder that might be a run, newest first. The list itself sees what changes."""
-    return _run_list(entries.results_folder(sys.argv[1:])).entries()
+    return _run_list(results()).entries()
+
+
+def results() -> Path:
+    """The folder in which the runs lie."""
+    return entries.results_folder(sys.argv[1:])
 
 
 @st.cache_resource(max_entries=32, show_spinner="Reading the run …")

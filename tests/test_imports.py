@@ -31,6 +31,7 @@ ORDER = (
     "harness.plan",
     "harness.judge",
     "harness.report",
+    "harness.calibrate",
     "harness",
     "dashboard",
     "commands",

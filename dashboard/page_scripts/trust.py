@@ -12,9 +12,11 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import rounds as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import data, forest, gates, noise
+from llama_workbench.dashboard.views import calibration, data, forest, gates, noise
+from llama_workbench.harness.calibrate.record import CalibrationError
 
 CONTROLS_COMMAND = "pytest --benchmark"
+CALIBRATE_COMMAND = "workbench calibrate"
 MOST_NAMED = 4
 NUMBER = re.compile(r"\d[\d.,]*( (?:ms|s|min|h)\b)?")
 
@@ -57,9 +59,38 @@ def main() -> None:
         facts["memory"] = words.size(memory)
     blocks.facts({title: fact or "cannot be read here" for title, fact in facts.items()})
     blocks.environment(run.environment, "All that was recorded")
+    show_calibration()
+
+
+def show_calibration() -> None:
+    st.header("How often verdicts are wrong", anchor="calibration")
+    st.caption("By measurement on this machine. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
+    try:
+        read = calibration.read(state.results())
+    except CalibrationError as error:
+        blocks.warn(str(error))
+        return
+    if read is None:
+        st.text("There are no comparisons of known outcome yet. This command makes some, in a minute:")
+        blocks.command(CALIBRATE_COMMAND)
+        return
+    blocks.say(read.sentence)
+    rows = [
+        {
+            "trials of": one.name,
+            "trials": one.trials,
+            "false verdicts": str(one.false),
+            "intervals with the truth": str(one.covered),
+            "verdicts given": str(one.decided),
+            "half of them within, seconds": one.seconds,
+        }
+        for one in read.rows
+    ]
+    blocks.table(rows, "Rates of comparisons whose outcome was known")
     st.caption(
-        "How often these rules give a wrong verdict, on identical code and on planted differences, is in "
-        "METHODOLOGY.md, with the way to find it out."
+        "Made by workbench calibrate, not by this run: a model against itself, and against itself with more calls of "
+        "the same forward. Each goes through gates, measuring, stopping and judging. Rates have exact 95 % intervals. "
+        f"Made on {read.machine}."
     )
 
 
@@ -111,10 +142,10 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
     text = figures.drift_text(frame)
     blocks.plot(figures.drift(frame, state.colours()), text, "drift")
     blocks.caption(
-        f"{text} A point is one round: the median time of a call of the yardstick (of the "
-        "baseline where a workload has none) over its own median. A step is a machine that changed its speed, a "
-        "cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it cancels. "
-        f"All in all there are {measured.samples:,} samples."
+        f"{text} A point is one round: the median time of a call of the yardstick or the "
+        "baseline, whichever took part in more rounds, over its own median. A step is a machine that changed its "
+        "speed, a cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it "
+        f"cancels. All in all there are {measured.samples:,} samples."
     )
 
 

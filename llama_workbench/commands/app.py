@@ -20,8 +20,8 @@ import typer
 from .shared import Failure, OutputLost, write
 
 VERBS = (
-    "claims", "variants", "workloads", "runs", "compare", "baseline", "judge", "report", "count", "doctor",
-    "speedscope",
+    "claims", "variants", "workloads", "runs", "compare", "baseline", "judge", "report", "count", "calibrate",
+    "doctor", "speedscope",
 )  # fmt: skip
 """Modules beside this one, in the order of the help."""
 
@@ -38,6 +38,7 @@ Examples:
   workbench judge results/runs/ID          judge a run again, also one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
   workbench count BASE NEW                 how many instructions a call of each executes
+  workbench calibrate                      how often verdicts are wrong on this machine
   workbench runs                           the runs on this disk
   workbench baseline save RUN main         keep a run to compare with
   workbench doctor                         is this machine fit to measure?

@@ -1,0 +1,87 @@
+"""What trials say: the rates of false verdicts, of intervals that hold the truth, and of verdicts given in time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scipy.stats import binomtest
+
+from .record import Trial
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Rate:
+    """So many of so many, with the exact (Clopper-Pearson) interval of the rate; all of them where there are none."""
+
+    count: int
+    of: int
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Its 95 % interval, between 0 and 1."""
+        if not self.of:
+            return 0.0, 1.0
+        found = binomtest(self.count, self.of).proportion_ci(CONFIDENCE, method="exact")
+        return float(found.low), float(found.high)
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "none yet"
+        low, high = self.ends
+        return f"{100 * self.count / self.of:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Trials of one kind. false: wrong verdicts. covered: intervals that hold the truth. decided: trials with a
+    verdict; seconds: how long half of these took at most, None without one."""
+
+    name: str
+    trials: int
+    false: Rate
+    covered: Rate
+    decided: Rate
+    seconds: float | None
+
+
+def row(name: str, trials: Sequence[Trial]) -> Row:
+    """Sum up trials."""
+    covered = [each.is_covered for each in trials if each.is_covered is not None]
+    decided = [each.seconds for each in trials if each.is_decided]
+    return Row(
+        name,
+        len(trials),
+        Rate(sum(each.is_false for each in trials), len(trials)),
+        Rate(sum(covered), len(covered)),
+        Rate(len(decided), len(trials)),
+        statistics.median(decided) if decided else None,
+    )
+
+
+def rows(trials: Sequence[Trial]) -> list[Row]:
+    """All trials, then by what else ran, by method, and by the work that was planted."""
+    kinds: list[tuple[str, Callable[[Trial], bool]]] = [
+        ("all", lambda each: True),
+        ("quiet", lambda each: not each.busy),
+        ("busy neighbours", lambda each: each.busy),
+        ("blocks of a pair", lambda each: each.method == "blocks"),
+        ("rounds", lambda each: each.method == "rounds"),
+    ]
+    for percent in sorted({each.percent for each in trials}):
+        name = f"{percent} % more work" if percent else "identical code"
+        kinds.append((name, lambda each, percent=percent: each.percent == percent))  # type: ignore[misc]
+    return [row(name, [each for each in trials if is_kind(each)]) for name, is_kind in kinds]
+
+
+def in_a_sentence(trials: Sequence[Trial]) -> str:
+    """The rate of false verdicts in words, for people."""
+    busy, found = sum(each.busy for each in trials), row("all", trials)
+    return (
+        f"Of {len(trials):,} comparisons whose outcome was known ({busy:,} beside busy neighbours), "
+        f"{found.false.count} got a wrong verdict: {found.false} (95 % interval). "
+        f"{found.covered} of the intervals held the truth, and {found.decided} of the comparisons got a verdict."
+    )
