@@ -64,7 +64,7 @@ def command(
     \b
     Examples:
       workbench calibrate                   a minute of trials
-      workbench calibrate --trials 1000     an hour; may be stopped (Ctrl-C) and continued
+      workbench calibrate --trials 1000     some two hours; may be stopped (Ctrl-C) and continued
     """
     from llama_workbench.harness.calibrate.rates import in_a_sentence, rows
     from llama_workbench.harness.calibrate.record import CalibrationError
