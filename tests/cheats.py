@@ -558,6 +558,8 @@ def main(names: list[str], workload: str, method: str) -> None:
             reason = bad.get(name)
             if reason:
                 break
+            if not found["samples"]:  # a block in which a side had no whole call
+                continue
             clock = attrgetter("wall_ns" if name in worker.wall_variants else "cpu_ns")
             cpu_ns = {
                 side: [clock(sample) / sample.repeats for sample in found["samples"] if sample.variant == side]
