@@ -45,6 +45,7 @@ from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval
 from llama_workbench.harness.worker.blocks import Timed, in_common
+from tests.test_measure import Quiet
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 WORKLOAD = workloads.get("prefill-tiny-t16")
@@ -303,16 +304,6 @@ def test_a_round_in_which_nothing_could_be_timed_tells_nothing() -> None:
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
-
-
-class Quiet:
-    """Progress that nobody sees."""
-
-    def phase(self, text: str) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def step(self, text: str, done: float, seconds_left: float) -> None: ...
 
 
 def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

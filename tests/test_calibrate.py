@@ -16,7 +16,7 @@ from llama_workbench.commands.shared import Failure
 from llama_workbench.harness.calibrate import trials as calibrate
 from llama_workbench.harness.calibrate.rates import Rate, row, rows
 from llama_workbench.harness.calibrate.record import CalibrationError, Trial, append, read_trials
-from tests.test_blocks import Quiet
+from tests.test_measure import Quiet
 
 
 def trial(number: int = 0, percent: int = 0, answer: str = "same", **changes: Any) -> Trial:
@@ -101,6 +101,15 @@ def test_a_file_is_continued_and_a_line_that_was_cut_off_is_made_again(tmp_path:
     file.write_text(whole[:-20])
     facts, known = read_trials(file)
     assert facts == {"cores": 2} and [each.number for each in known] == [0, 1]
+    append(file, [trial(2).model_dump_json()])
+    assert file.read_text() == whole
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(Failure, match=r"taken.*; name another --file") as told:
+        verb.command(trials=1, seconds=1.0, file=tmp_path / "taken" / "trials.jsonl")
+    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize("text", ["", "nothing\n", '{"machine": 3}\n', '{"machine": {}}\n{"number": 1}\n', "\0\xff\n"])

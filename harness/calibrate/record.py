@@ -88,9 +88,11 @@ def read_trials(path: Path) -> tuple[dict[str, Any], list[Trial]]:
 
 
 def append(path: Path, lines: Sequence[str]) -> None:
-    """Add whole lines to a file, on the disk when this returns."""
+    """Add whole lines to a file, on the disk when this returns. A last line that was cut off is dropped."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+    with path.open("a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.writelines(f"{line}\n".encode() for line in lines)
         file.flush()
         os.fsync(file.fileno())

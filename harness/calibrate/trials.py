@@ -129,7 +129,7 @@ class Trials:
                 measurement.pass_gates()
                 [book] = measurement.books
                 if book.excluded:
-                    raise CalibrationError(f"cannot calibrate here: {book.excluded}")
+                    raise CalibrationError(_left_out(book))
                 yield cls(measurement, book)
 
     def one(self, number: int, seconds: float) -> Trial:
@@ -152,7 +152,7 @@ class Trials:
             self.book.experiment = whole
         took = time.monotonic() - begun
         if self.book.excluded:
-            raise CalibrationError(f"a planted variant was left out: {self.book.excluded}")
+            raise CalibrationError(_left_out(self.book))
         evidence = Evidence(samples=_frame(rounds), measured={WORKLOAD: sides})
         [effect] = judge_ad_hoc(evidence, baseline=pair.baseline, variant=pair.variant).effects
         work = math.log1p(percent / 100)
@@ -169,6 +169,11 @@ class Trials:
             rounds=effect.rounds,
             seconds=round(took, 2),
         )
+
+
+def _left_out(book: ExperimentState) -> str:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in book.excluded.items())
+    return f"cannot calibrate here, variants of known work were left out ({reasons})"
 
 
 def _frame(rounds: Sequence[Round]) -> pd.DataFrame:

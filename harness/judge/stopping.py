@@ -31,7 +31,7 @@ CONTROL_PRECISION = 0.02
 variants, and in blocks of a pair as long as they do."""
 
 Apart = Callable[[Comparison], bool]
-"""Whether a pair is measured in blocks of its own."""
+"""Whether a pair is measured alone."""
 
 
 class StoppingRule:

@@ -40,7 +40,7 @@ class Stopping(Protocol):
         """Take a finished round in."""
 
     def remaining(self, experiment: Experiment, is_apart: Callable[[Comparison], bool]) -> Sequence[Remaining]:
-        """What still needs rounds, and about how many. `is_apart`: whether a pair is measured in blocks of its own."""
+        """What still needs rounds, and about how many. `is_apart`: whether a pair is measured alone."""
 
 
 Open = tuple[ExperimentState, Remaining]

@@ -66,8 +66,10 @@ def command(
       workbench calibrate                   a minute of trials
       workbench calibrate --trials 1000     some two hours; may be stopped (Ctrl-C) and continued
     """
+    from llama_workbench.cache import CacheError
     from llama_workbench.harness.calibrate.rates import in_a_sentence, rows
     from llama_workbench.harness.calibrate.record import CalibrationError
+    from llama_workbench.harness.measure.participants import MeasureError
     from llama_workbench.harness.report.markdown import ReadmeError, update_file
 
     try:
@@ -78,8 +80,10 @@ def command(
         except KeyboardInterrupt:
             interrupted = True
             sys.stderr.write(f"interrupted: {len(known)} trials are kept in {file}\n")
-    except CalibrationError as error:
+    except (CalibrationError, CacheError, MeasureError) as error:
         raise Failure(str(error)) from error
+    except OSError as error:
+        raise Failure(f"{error.filename or file}: {error.strerror}; name another --file, or make room") from error
     summed = rows(known)
     if as_json:
         print_json({"format": 1, "file": str(file), "machine": facts, "rows": [asdict(each) for each in summed]})
