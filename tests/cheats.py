@@ -534,6 +534,8 @@ def main(names: list[str], workload: str, method: str) -> None:
     atexit.register(shutil.rmtree, _RemembersOnDisk.folder, ignore_errors=True)
     outputs = str(Path(scratch.name) / "outputs.safetensors")
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as in a measuring process: what is started shows as a child
+    gc.collect()
+    gc.freeze()  # as there, too: each round ends with a collection
     passed: dict[Any, Any] = {}
     for name in names:
         added = {name: f"{Path(__file__).resolve()}:{name}"}

@@ -22,10 +22,10 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from llama_workbench import variants
 from llama_workbench.variants import Variant
@@ -33,6 +33,7 @@ from llama_workbench.variants.outside import import_copy, with_private_source
 from llama_workbench.variants.phase_map import LIBRARY_MODEL, MAPS, MAY_RUN, MUST_RUN, OTHER, PHASES, VIEWS
 
 from ...machine.places import place
+from ...worker.gates.op_trace import noting
 from .marking import CLOCK, COMMENT, MARK, Marker, PhaseError
 
 Clock = Callable[[], int]
@@ -161,17 +162,6 @@ def instrument(variant: Variant, tag: str) -> Instrumented:
         sys.meta_path.remove(finder)
 
 
-class _OpsOfPhases(TorchDispatchMode):
-    def __init__(self, log: Log) -> None:
-        super().__init__()
-        self.log = log
-        self.ops: dict[str, Counter[str]] = defaultdict(Counter)
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.ops[PHASES[self.log[-1][0]]][func.overloadpacket.__name__] += 1
-        return func(*args, **(kwargs or {}))
-
-
 def ops_of_phases(made: Instrumented, call: Callable[[], Tensor]) -> tuple[Mapping[str, Mapping[str, int]], Tensor]:
     """ATen ops that `call` (of a model built outside inference mode) dispatches, and what it gives.
 
@@ -179,10 +169,14 @@ def ops_of_phases(made: Instrumented, call: Callable[[], Tensor]) -> tuple[Mappi
     """
     made.set_clock(lambda: 0)
     made.start(0)
-    recorder = _OpsOfPhases(made.log)
-    with torch.inference_mode(False), torch.no_grad(), recorder:
+    ops: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def note(func: Any, *_: object) -> None:
+        ops[PHASES[made.log[-1][0]]][func.overloadpacket.__name__] += 1
+
+    with torch.inference_mode(False), torch.no_grad(), noting(note):
         out = call()
-    return dict(recorder.ops), out
+    return dict(ops), out
 
 
 def check_ops(ops: Mapping[str, Mapping[str, int]]) -> None:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class _Recorder(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.ops: list[str] = []
+def noting(note: Callable[[Any, Sequence[Any], Mapping[str, Any]], None]) -> TorchDispatchMode:
+    """A dispatch mode that runs each operation, after it gave it to `note` with its positional and named arguments.
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.ops.append(f"{func}({', '.join(_shown(value) for value in (*args, *(kwargs or {}).values()))})")
-        return func(*args, **(kwargs or {}))
+    torch has every mode import its compiler at the first operation, so that it can be told to leave the handler alone:
+    1.7 s of a processor in each process. Here that is done only where the compiler is loaded already.
+    """
+
+    class Noting(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:  # asked once, when the class is made
+            return "torch._dynamo" in sys.modules
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            note(func, args, kwargs or {})
+            return func(*args, **(kwargs or {}))
+
+    return Noting()
 
 
 def _shown(value: object) -> str:
@@ -46,10 +57,14 @@ def trace(call: Callable[[], object]) -> Trace:
     """Record what `call` dispatches, with gradients and inference mode off: in inference mode composite operations stay
     whole, and a trace would not show which kernel scaled_dot_product_attention chose.
     """
-    recorder = _Recorder()
-    with torch.inference_mode(False), torch.no_grad(), recorder:
+    ops: list[str] = []
+
+    def note(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        ops.append(f"{func}({', '.join(_shown(value) for value in (*args, *kwargs.values()))})")
+
+    with torch.inference_mode(False), torch.no_grad(), noting(note):
         call()
-    return Trace(tuple(recorder.ops))
+    return Trace(tuple(ops))
 
 
 def trace_difference(baseline: Trace, variant: Trace) -> str | None:
