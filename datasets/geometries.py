@@ -9,6 +9,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -160,9 +161,14 @@ def geometries(path: Path = GEOMETRIES_FILE) -> dict[str, Geometry]:
     return {name: Geometry(name, table.config(), table.description, table.source) for name, table in tables.items()}
 
 
+@cache
+def _shipped() -> Mapping[str, Geometry]:
+    return geometries()
+
+
 def get(name: str) -> Geometry:
     """One geometry. Raises `DataError` with the nearest name if there is none of that name."""
-    return named(geometries(), name, f"{shown(GEOMETRIES_FILE)}: no geometry")
+    return named(_shipped(), name, f"{shown(GEOMETRIES_FILE)}: no geometry")
 
 
 class _Table(Shape):

@@ -10,6 +10,7 @@ import io
 import random
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 LARGEST_VOCABULARY = 8192  # the text is 0.5 MB: more words than this would each be seen a handful of times
 
 FILE = "tokenizer.json"
+
+_SPECIAL = ["<s>", "</s>"]
 
 _BELONGS = "put the tokenizer.json that belongs to this checkpoint into its folder"
 
@@ -47,27 +50,32 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
     Kept in `cache` (default: `cache_directory()`). Raises `TokenizerError` for a vocabulary smaller than the 256 bytes
     and two special tokens.
     """
-    from tokenizers import Tokenizer, __version__, decoders, models, pre_tokenizers, trainers
+    from tokenizers import __version__
 
     size = min(vocab_size, LARGEST_VOCABULARY)
-    special = ["<s>", "</s>"]
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    if size < (least := len(alphabet) + len(special)):
+    if size < (least := 256 + len(_SPECIAL)):
         raise TokenizerError(f"vocab_size = {vocab_size}, expected at least {least} (256 bytes, <s>, </s>)")
     file = (cache or cache_directory()) / "tokenizers" / f"{size}-{_text_digest()}-{__version__}.json"
     with suppress(OSError):
         return read_bytes(file, at_most=TOKENIZER_BYTES).decode("utf-8")
+    content = _trained(size)
+    keep(file, content.encode())
+    return content
+
+
+@cache
+def _trained(size: int) -> str:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=_SPECIAL, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(text(), trainer)
-    content = tokenizer.to_str(pretty=True)
-    keep(file, content.encode())
-    return content
+    return tokenizer.to_str(pretty=True)
 
 
 DRAWN = 4

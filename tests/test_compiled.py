@@ -60,7 +60,7 @@ def captured_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("geometry", ["grouped", "plain"])
 @pytest.mark.parametrize("name", ["fast_compiled", "gpt_fast_compiled"])
 def test_every_kind_of_call_is_captured_and_is_the_librarys_in_float64(name: str, geometry: str) -> None:
-    config = small_geometries()[geometry]
+    config = replace(small_geometries()[geometry], num_hidden_layers=1)  # each layer takes as long to capture
     weights, cases = small_weights(config, torch.float64), small_cases(config)
     expected, found = (
         run_cases(variants.get(each).build(config, weights, max_length=SMALL_LENGTH), cases)
@@ -75,7 +75,7 @@ def test_every_kind_of_call_is_captured_and_is_the_librarys_in_float64(name: str
 @needs_compiler
 @pytest.mark.parametrize("name", ["fast", "gpt_fast"])
 def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
-    config = replace(GROUPED.config, num_hidden_layers=1)  # each layer takes the compiler as long
+    config = replace(GROUPED.config, num_hidden_layers=1)
     weights = small_weights(config, torch.float32)
     tokens = torch.arange(13)[None]
     with torch.inference_mode():

@@ -135,10 +135,27 @@ def test_long_parts_are_left_out_unless_named_or_all_is_asked_for() -> None:
     def parts(request: Request) -> int:
         return sum(len(claim.hypothesis) for claim in make_plan(request, CLAIMS).claims)
 
-    quick = sum(hypothesis.quick for claim in CLAIMS for hypothesis in claim.hypothesis)
+    quick = sum(bool(hypothesis.quick) for claim in CLAIMS for hypothesis in claim.hypothesis)
     assert parts(Request()) == quick < parts(Request(everything=True))
     named = make_plan(Request(claims=("qkv-61",)), CLAIMS)
     assert len(named.claims[0].hypothesis) == 3
+
+
+def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
+    [claim] = [claim for claim in CLAIMS if claim.id == "single-file-faster"]
+    some, every = ("prefill-15m-t8", "decode-15m-c64"), claim.hypothesis[0].workload_names()
+    for request, measured in (
+        (Request(), some),
+        (Request(everything=True), every),
+        (Request(claims=("single-file-faster",)), every),
+        (Request(workloads=("decode-7b-1layer-c1",)), ("decode-7b-1layer-c1",)),
+    ):
+        [planned] = [each for each in make_plan(request, CLAIMS).claims if each.id == "single-file-faster"]
+        assert planned.hypothesis[0].workload_names() == measured
+        assert planned.hypothesis[0].has_more_workloads == (measured == some)
+    table = claim.hypothesis[0].model_dump(exclude_defaults=True) | {"quick": ["prefill-tiny-t16"]}
+    with pytest.raises(ClaimError, match="quick names prefill-tiny-t16, which workloads does not"):
+        a_claim(**table)
 
 
 def test_a_share_is_planned_as_a_pass_and_takes_no_rounds() -> None:

@@ -10,10 +10,11 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from llama_workbench import __version__
@@ -90,14 +91,19 @@ def evidence_png(run: data.Run, claim: data.Claim) -> bytes:
     return png
 
 
-def evidence_html(run: data.Run, claim: data.Claim) -> str:
-    """One HTML page with all that the verdict rests on: figure, numbers, checks, environment, and the command."""
+@cache
+def _template() -> Template:
     loader = FileSystemLoader(Path(__file__).parent)
     jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     jinja.filters |= {"breakable": _breakable, "one_line": words.one_line}
+    return jinja.get_template("evidence.html")
+
+
+def evidence_html(run: data.Run, claim: data.Claim) -> str:
+    """One HTML page with all that the verdict rests on: figure, numbers, checks, environment, and the command."""
     colours = _variables()
     known = {experiment.workload.name for experiment in run.manifest.experiments}
-    page = jinja.get_template("evidence.html").render(
+    page = _template().render(
         run=run,
         claim=claim,
         look=words.look(claim.verdict),

@@ -25,6 +25,8 @@ from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
 from ..store.schema import Effect, Ends, Verdict
 
+MORE_WITH_ALL = " (--all measures more workloads)"
+
 
 def judge_claims(
     claims: Sequence[Claim], evidence: Evidence, *, ad_hoc: Iterable[tuple[str, str]] = ()
@@ -72,7 +74,7 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
         title=claim.title,
         statement=claim.statement,
         verdict=judged.verdict,
-        reason=judged.reason,
+        reason=judged.reason + (MORE_WITH_ALL if hypothesis.has_more_workloads else ""),
         alpha=alpha if metric.has_confidence else math.nan,
         claimed=hypothesis.describe(),
         region=Ends(**hypothesis.region.to_json()),

@@ -11,6 +11,7 @@ from llama_workbench import variants
 
 from ..claims.model import Claim
 from ..claims.reading import select
+from ..spec.hypotheses import Hypothesis
 
 
 class PlanError(ValueError):
@@ -70,20 +71,26 @@ def check_evidence(name: str, evidence: str, where: str, added: Mapping[str, str
 def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """The claims asked for, each cut down to the workloads and variants asked for.
 
-    A claim that is named has all its parts; of the others only the quick ones are taken, unless everything is asked
-    for.
+    A claim that is named has all its parts on all their workloads; of the others only what is quick is taken, unless
+    everything is asked for. Workloads that are named count as asked for.
     """
     chosen = []
     for claim in select(claims, request.claims or None):
         parts = tuple(
             part
             for hypothesis in claim.hypothesis
-            if hypothesis.quick or request.everything or request.claims
-            if (part := hypothesis.selected(request.variants, request.workloads, named=bool(request.claims)))
+            if (measured := _asked_for(hypothesis, request))
+            if (part := measured.selected(request.variants, request.workloads, named=bool(request.claims)))
         )
         if parts:
             chosen.append(claim.model_copy(update={"hypothesis": parts}))
     return tuple(chosen)
+
+
+def _asked_for(hypothesis: Hypothesis, request: Request) -> Hypothesis | None:
+    if request.everything or request.claims or (hypothesis.quick and request.workloads):
+        return hypothesis
+    return hypothesis.in_quick_set()
 
 
 def ad_hoc_pairs(request: Request, chosen: Sequence[Claim], added: Sequence[str]) -> tuple[tuple[str, str], ...]:

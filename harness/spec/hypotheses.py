@@ -61,8 +61,17 @@ class Hypothesis(BaseModel):
 
     part: Annotated[Text | None, Field(description="a short label")] = None
     metric: str
-    quick: Annotated[bool, Field(strict=True, description="true or false")] = True
+    quick: Annotated[
+        Annotated[bool, Field(strict=True)] | Names,
+        Field(description="true, false, or a list of some of its workloads: what is measured without --all"),
+    ] = True
     device: Annotated[Device | None, Field(description='"cpu" or "cuda"')] = None
+
+    @model_validator(mode="after")
+    def _quick_ones_are_among_its_workloads(self) -> Self:
+        if isinstance(self.quick, tuple) and (other := set(self.quick) - set(self.workload_names())):
+            raise ValueError(f"quick names {', '.join(sorted(other))}, which workloads does not")
+        return self
 
     # -- what it says ------------------------------------------------------------------------------------------------
 
@@ -122,6 +131,17 @@ class Hypothesis(BaseModel):
     def contrasts(self) -> tuple[Contrast, ...]:
         """What the measuring loop must settle among many variants at once, on each of its workloads."""
         return ()
+
+    def in_quick_set(self) -> Self | None:
+        """What of it is measured where nobody asked for it by name or for everything; None for nothing."""
+        if isinstance(self.quick, tuple):
+            return self.model_copy(update={"workloads": self.quick})
+        return self if self.quick else None
+
+    @property
+    def has_more_workloads(self) -> bool:
+        """Whether this is what `in_quick_set` left of a longer list of workloads."""
+        return isinstance(self.quick, tuple) and set(self.workload_names()) == set(self.quick)
 
     def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.

@@ -53,5 +53,7 @@ def _describe(hypothesis: Hypothesis) -> str:
     count = len(hypothesis.workload_names())
     where = f" ({count} workload{'s' * (count != 1)})" if count else ""
     needs = "" if hypothesis.quick else ", with --all only"
+    if isinstance(hypothesis.quick, tuple):
+        needs = f", without --all on {', '.join(hypothesis.quick)}"
     needs += f", with --device {hypothesis.device} only" if hypothesis.device else ""
     return text + where + needs
