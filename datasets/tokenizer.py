@@ -55,16 +55,17 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
     size = min(vocab_size, LARGEST_VOCABULARY)
     if size < (least := 256 + len(_SPECIAL)):
         raise TokenizerError(f"vocab_size = {vocab_size}, expected at least {least} (256 bytes, <s>, </s>)")
-    file = (cache or cache_directory()) / "tokenizers" / f"{size}-{_text_digest()}-{__version__}.json"
+    digest = _text_digest()
+    file = (cache or cache_directory()) / "tokenizers" / f"{size}-{digest}-{__version__}.json"
     with suppress(OSError):
         return read_bytes(file, at_most=TOKENIZER_BYTES).decode("utf-8")
-    content = _trained(size)
+    content = _trained(size, digest)
     keep(file, content.encode())
     return content
 
 
 @cache
-def _trained(size: int) -> str:
+def _trained(size: int, _digest_of_text: str) -> str:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.formula.api as smf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -131,6 +130,8 @@ def test_contrasts_are_balanced_orthogonal_and_add_up() -> None:
 
 
 def test_estimates_are_those_of_least_squares() -> None:
+    import statsmodels.formula.api as smf  # takes a second, which no other test should wait for
+
     gains = {"layout": 0.02, "ops": 0.3, "mask:ops": -0.05, "layout:cache:mask": 0.01}
     samples = frame(log_times(gains, rounds=24, sub_rounds=1))
     found = attribute(evidence(samples), "w", alpha=ALPHA)

@@ -57,8 +57,7 @@ def captured_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("captured_only")
-@pytest.mark.parametrize("geometry", ["grouped", "plain"])
-@pytest.mark.parametrize("name", ["fast_compiled", "gpt_fast_compiled"])
+@pytest.mark.parametrize(("name", "geometry"), [("fast_compiled", "grouped"), ("gpt_fast_compiled", "plain")])
 def test_every_kind_of_call_is_captured_and_is_the_librarys_in_float64(name: str, geometry: str) -> None:
     config = replace(small_geometries()[geometry], num_hidden_layers=1)  # each layer takes as long to capture
     weights, cases = small_weights(config, torch.float64), small_cases(config)

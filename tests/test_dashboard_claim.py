@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -28,7 +29,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
-from llama_workbench.dashboard.views import answers, data, gates, samples
+from llama_workbench.dashboard.views import answers, beside, data, gates, samples
 from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
@@ -496,3 +497,40 @@ def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path, name:
         assert not re.search(r"<(?!br>)", bare), "a bare < could open a tag"
     if name != "compare":
         assert HOSTILE in everything(app) and MARKUP in everything(app)
+
+
+# -- time beside work --------------------------------------------------------------------------------------------------
+
+
+def test_what_clocks_say_stands_beside_what_is_counted(page: Any, tmp_path: Path) -> None:
+    work = {"part": "work", "metric": "instructions", "workloads": ["prefill-15m-t128"], "above": 1}
+    claim = runs.a_claim(
+        "mask-caching-helps",
+        {"part": "caching", "workloads": ["prefill-15m-t128"], "ratio": [2, 3]},
+        work,
+    )
+    del claim["hypothesis"][1]["evidence"]  # which only a time needs
+    folder = runs.write_run(tmp_path / "runs" / "counted", rounds=12, only=SHORT, claims=[claim], judged=False)
+    one = {"workload": "prefill-15m-t128", "calls": 2, "versions": {"torch": "2"}, "capability": "AVX2"}
+    counts = {"team006_before": 2_000_900_000, "team006_after": 2_000_000_000}
+    folder.write_json(
+        "instructions.json",
+        [one | {"variant": name, "instructions": count, "again": count} for name, count in counts.items()],
+    )
+    verdicts, manifest = rejudge(folder)
+    folder.write_json("verdicts.json", verdicts)
+    folder.write_json("run.json", manifest)
+    for part in ("caching", "work"):
+        text = everything(page("claim", tmp_path, run="counted", claim="mask-caching-helps", part=part))
+        assert re.search(r"Time: refuted, \S+× to \S+×; work: refuted, \+0.025 to \+0.065 % more in the baseline", text)
+
+
+def test_an_open_time_says_how_far_and_equal_work_within_what() -> None:
+    work = data.Hypothesis(metric="instructions", part="work")
+    timed = a_claim(an_effect(low=0.98, high=1.02), id="a", part="time", verdict="inconclusive")
+    counted = a_claim(an_effect(unit="%", value=0.0, low=-0.02, high=0.02), id="a", part="work", hypothesis=work)
+    other = a_claim(an_effect(), id="b")
+    found = beside.parts([counted, other, timed], timed)
+    assert [part.kind for part in found] == ["time", "work"]
+    assert beside.sentence(found) == "Time: open at ±2 % (0.980× to 1.020×); work: refuted, equal within 0.02 %"
+    assert beside.parts([counted, other, timed], other) == beside.parts([timed, other], timed) == []

@@ -14,7 +14,7 @@ from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, sides
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import answers, data, gates, scaling
+from llama_workbench.dashboard.views import answers, beside, data, gates, scaling
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.store.files import FINDINGS as FINDINGS_FILE
 from llama_workbench.harness.store.folder import RunFolder
@@ -36,6 +36,7 @@ def main() -> None:
     if claim.effects:
         section.show_forest(claim, run.floors)
         show_numbers(run, claim)
+    show_time_and_work(opened, claim)
     show_elsewhere(opened, claim)
     if rows := to_look_inside(claim):
         show_inside(opened, claim, rows)
@@ -98,6 +99,28 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
     with st.expander("The same as a table"):
         blocks.table(rows, "Effects of the claim, one row for each workload and baseline", formats)
     blocks.notes("Notes", claim.notes)
+
+
+def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
+    """Of a claim with both: what the clocks say and what the count says, one line for each part."""
+    found = beside.parts(opened.run.claims, claim)
+    if not found:
+        return
+    st.header("Time and work", anchor="work")
+    st.markdown(f"**{words.markdown(beside.sentence(found))}**")
+    st.caption("Work: the instructions that a call executes. No other program changes their number; they are no time.")
+    rows = [
+        {
+            "part": part.claim.part or part.kind,
+            "verdict": words.look(part.claim.verdict).word,
+            "workload": effect.workload,
+            "value": effect.text,
+            "claimed": part.claim.claimed,
+        }
+        for part in found
+        for effect in part.claim.effects
+    ]
+    blocks.table(rows, "Time and work of this claim, one row for each part and workload", {})
 
 
 def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:

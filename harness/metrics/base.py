@@ -69,7 +69,8 @@ class Metric(ABC, Generic[H]):
     sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked into.
     `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
     `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`: whether its intervals
-    hold with a known probability; else they are bounds from experience.
+    hold with a known probability; else they are bounds from experience. `beside_times`: what its values are called
+    where a page shows them beside times; empty where they are not.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -83,6 +84,7 @@ class Metric(ABC, Generic[H]):
     looks_once: ClassVar[bool] = False
     intervals_at_once: ClassVar[int] = 1
     has_confidence: ClassVar[bool] = True
+    beside_times: ClassVar[str] = ""
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:

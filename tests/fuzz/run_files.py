@@ -51,6 +51,7 @@ def claims() -> list[dict[str, Any]]:
         _reading("loading", quantity="gguf", of="warm", above=1),
         _reading("roofline", above=1, variant=AFTER),
         _reading("memory", quantity="masks_of_weights", at_most=50, variant=AFTER),
+        _reading("instructions", above=1, variant=AFTER, baseline=BEFORE),
     ]
 
 
@@ -107,6 +108,16 @@ def roofline() -> list[dict[str, Any]]:
     ]
 
 
+def instructions() -> list[dict[str, Any]]:
+    """The work of both variants, counted twice."""
+    same = {"workload": WORKLOAD, "calls": 2, "capability": "AVX2", "versions": {"torch": "2.13.0"}}
+    parts = {"by": {"python": 10**6, "kernels": 10**9}}
+    return [
+        same | parts | {"variant": name, "instructions": count, "again": count + 1000}
+        for name, count in ((AFTER, 1_001_000_000), (BEFORE, 1_001_900_000))
+    ]
+
+
 def sweep() -> dict[str, Any]:
     """What a variant holds after 1 and 2 lengths."""
     held = {"kv": 10**6, "rope": 10**4, "mask": 10**5, "repacked": 0, "other": 0}
@@ -141,6 +152,7 @@ def _add_passes(run: RunFolder) -> None:
     run.write_json("phases.json", [pair | {"rounds": 4, "reason": None, "clock": "thread CPU", "lines": lines}])
     run.write_json("loading.json", loading())
     run.write_json("roofline.json", roofline())
+    run.write_json("instructions.json", instructions())
     run.write_json("memory_sweep.json", [sweep()])
     run.write_json("findings.json", [finding()])
     sizes = {"peak_transient_bytes": 3 * 10**6, "parameter_bytes": 6 * 10**7, "cache_bytes": 7 * 10**6, "reason": None}
@@ -343,6 +355,7 @@ READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "findings.json": lambda run: [_judged(run), run.records("findings.json")],
     "loading.json": read_loading,
     "roofline.json": read_roofline,
+    "instructions.json": _judged,
     "memory.json": read_memory,
     "memory_sweep.json": read_sweep,
     "phases.json": read_phase_facts,

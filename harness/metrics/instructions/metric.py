@@ -140,6 +140,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     inside = "nothing"
     looks_once = True
     has_confidence = False
+    beside_times = "work"
     hypothesis = InstructionsHypothesis
     title = "instructions: how much work a call is, counted and not timed"
 

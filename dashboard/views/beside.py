@@ -1,0 +1,57 @@
+"""A claim's time beside its work: the time is what was claimed, the work is what no other program can change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .. import words
+from . import data
+
+TIME = "time"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a claim on a line. kind: "time", or what its metric calls its values beside times ("work")."""
+
+    claim: data.Claim
+    kind: str
+    said: str
+
+
+def parts(claims: Sequence[data.Claim], claim: data.Claim) -> list[Part]:
+    """The timed and the counted parts of the claim that `claim` is a part of, timed ones first; empty unless it has
+    both and is one of them."""
+    same = [each for each in claims if each.id == claim.id and each.effects and _kind(each)]
+    found = [Part(each, _kind(each), _said(each)) for each in same]
+    if claim not in same or len({part.kind for part in found}) < 2:
+        return []
+    return sorted(found, key=lambda part: part.kind != TIME)
+
+
+def sentence(found: Sequence[Part]) -> str:
+    """All parts in one line: "Time: open at ±2 %; work: refuted, equal within 0.06 %"."""
+    text = "; ".join(f"{part.kind}: {part.said}" for part in found)
+    return text[:1].upper() + text[1:]
+
+
+def _kind(claim: data.Claim) -> str:
+    if claim.metric is None:
+        return "" if claim.unit else TIME
+    return claim.metric.beside_times
+
+
+def _said(claim: data.Claim) -> str:
+    word = words.look(claim.verdict).word.lower()
+    known = [effect for effect in claim.effects if effect.low is not None and effect.high is not None]
+    if not known:
+        return f"{word}, nothing was measured"
+    lows, highs = [effect.low or 0.0 for effect in known], [effect.high or 0.0 for effect in known]
+    if not claim.unit:
+        widest = max(50 * (high / low - 1) for low, high in zip(lows, highs, strict=True) if low > 0)
+        range_ = f"{min(lows):.3f}× to {max(highs):.3f}×"
+        return f"open at ±{widest:.2g} % ({range_})" if claim.verdict == "inconclusive" else f"{word}, {range_}"
+    if all(low <= 0 <= high for low, high in zip(lows, highs, strict=True)):
+        return f"{word}, equal within {max(*(-low for low in lows), *highs):.2g} {claim.unit}"
+    return f"{word}, {min(lows):+.3g} to {max(highs):+.3g} {claim.unit} more in the baseline"
