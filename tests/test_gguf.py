@@ -38,7 +38,7 @@ GEOMETRIES = {geometry.name: geometry for geometry in gguf_checks.gguf_geometrie
 
 @pytest.fixture(scope="module", autouse=True)
 def _a_tenth_of_the_text() -> Iterator[None]:
-    """Words are learnt from it and prompts are cut from it: the whole takes ten times as long and finds no more here."""
+    """Words are learnt from it and prompts are cut from it: the whole takes ten times as long, and finds no more."""
     whole = tokenizer.text
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokenizer, "text", lambda: whole()[::10])
