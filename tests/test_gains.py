@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from llama_workbench.harness.metrics.inflation import Quotient, inflation, quotient
+from llama_workbench.harness.metrics.inflation import InflationHypothesis, Quotient, inflation, quotient
 from llama_workbench.harness.metrics.scaling import trend
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
@@ -148,3 +148,14 @@ def test_a_size_without_an_interval_leaves_the_trend_open() -> None:
     for wrong in (ends[:1], [ends[0], ends[0]], [sized(0, 1, 1, 1), ends[0]]):
         with pytest.raises(ValueError, match="different sizes above 0"):
             trend(wrong, GROWS)
+
+
+def test_measuring_goes_on_until_a_gain_is_inside_or_outside_of_what_the_factors_say() -> None:
+    asked = InflationHypothesis(
+        metric="inflation", variant="new", baseline="old", workloads=("w",), claimed=(2.0, 3.0), range=(20.0, 50.0)
+    )
+    [target] = asked.targets()
+    [region] = target.regions
+    assert (math.expm1(region.low), math.expm1(region.high)) == pytest.approx((0.02, 0.05))
+    assert inflation(asked.claimed, 0.97, 1.0199, (20, 50))[0] == "refuted"
+    assert inflation(asked.claimed, 0.97, 1.0201, (20, 50))[0] == "inconclusive"

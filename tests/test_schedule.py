@@ -45,7 +45,7 @@ def early(rounds: float, effects: int = 1) -> Remaining:
 
 
 def late(rounds: float) -> Remaining:
-    return Remaining(VARIANTS, False, rounds, rounds)
+    return Remaining(VARIANTS, False, rounds, rounds, verdicts=((),))
 
 
 def test_a_first_interval_comes_before_what_is_nearly_settled_the_cheapest_first() -> None:
@@ -107,6 +107,28 @@ def test_what_cannot_get_an_interval_any_more_keeps_nothing_from_being_settled()
 def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
     hopeless, soon = book(NAMES[0], 0.01), book(NAMES[1], 2.0)
     assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10)[0] is soon
+
+
+def test_what_completes_a_verdict_soonest_comes_first() -> None:
+    """However soon an effect is settled: a verdict that also waits for a dear one comes later, or never."""
+    quick, dear, alone = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 2.0), strict=True))
+    both = tuple((Comparison(name, *VARIANTS), rounds) for name, rounds in zip(NAMES[:2], (3.0, 10.0), strict=True))
+    open_ = [
+        (quick, replace(late(3), verdicts=(both,))),
+        (dear, replace(late(10), verdicts=(both,))),
+        (alone, late(20)),
+    ]
+    assert next_to_measure(open_, 100)[0] is alone
+    assert next_to_measure(open_[:2], 100)[0] is quick
+    assert next_to_measure([(quick, replace(late(3), verdicts=(both, both[:1]))), *open_[1:]], 100)[0] is quick
+
+
+def test_wide_intervals_of_known_verdicts_come_after_open_ones_and_controls() -> None:
+    wide, control, open_ = (book(name, 1.0) for name in NAMES)
+    known, asked = replace(late(1), verdicts=()), early(5, effects=0)
+    assert next_to_measure([(wide, known), (control, asked), (open_, late(50))], 100)[0] is open_
+    assert next_to_measure([(wide, known), (control, asked), (open_, late(150))], 100)[0] is control
+    assert next_to_measure([(wide, known), (open_, late(150))], 100)[0] is wide
 
 
 def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[StoppingRule, Remaining]:
@@ -176,3 +198,20 @@ def test_an_effect_that_moved_while_it_was_measured_keeps_no_other_waiting(plan:
     moved = [0.3 + 0.001 * (index % 3) for index in range(40)] + [0.4 + 0.001 * (index % 3) for index in range(200)]
     assert running_interval(moved, ALPHA).unstable
     assert of_series(plan, moved, Region.faster_than_percent(1.0)) == float("inf")
+
+
+def test_a_verdict_waits_for_its_open_effects_until_it_is_known(plan: Plan) -> None:
+    rule, region = stopping_rule(plan, {}), Region.faster_than_percent(1.0)
+    targets = [Target(Comparison(name, "new", "old"), (region,), "operations", "part") for name in NAMES]
+    rule.parts["part"] = targets
+
+    def waits_for(*log_ratios: float) -> list[tuple[str, ...]]:
+        rule.intervals.clear()  # they are kept by the number of rounds
+        for target, value in zip(targets, log_ratios, strict=True):
+            rule.series[target.comparison] = [value + 0.001 * (index % 5 - 2) for index in range(40)]
+        return [tuple(pair.workload for pair, _ in verdict) for verdict in rule._verdicts(targets)]
+
+    edge = region.low
+    assert waits_for(edge, 0.5, edge) == [(NAMES[0], NAMES[2])]
+    assert waits_for(edge, 0.5, -0.5) == []  # it depends, whatever the first is
+    assert waits_for(0.5, 0.5, 0.5) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,7 @@ class StoppingRule:
             len(left),
             any(target.headline for target in left),
             pair,
+            self._verdicts(left),
         )
 
     def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
@@ -121,6 +122,18 @@ class StoppingRule:
         for pair in self._controls(experiment, is_apart):
             if (missing := self._missing(pair)) > 0:
                 yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
+
+    def _verdicts(self, left: Iterable[Target]) -> tuple[tuple[tuple[Comparison, float], ...], ...]:
+        """For each part with one of these effects whose verdict is not known: all its open effects, and the rounds
+        until each is settled. A part with two different answers depends, whatever the others are."""
+        found = []
+        for part in dict.fromkeys(target.part for target in left):
+            alpha, targets = self.alpha_of(part), self.parts[part]
+            answers = {each: _answer(self._interval(each.comparison, alpha), each.regions) for each in targets}
+            open_ = [each for each, answer in answers.items() if answer is None]
+            if open_ and len({*answers.values()} - {None}) < 2:
+                found.append(tuple((each.comparison, self._rounds_left(each)) for each in open_))
+        return tuple(found)
 
     def _missing(self, pair: Comparison) -> int:
         """Rounds until the pair has its first interval."""
@@ -152,7 +165,8 @@ class StoppingRule:
         participants = tuple(name for name in experiment.entered() if name in wanted)
         settles = float(missing) if missing > 0 else min(rounds)
         headline = any(target.headline for target in left)
-        yield Remaining(participants, missing > 0, settles, max(rounds), len(rounds), headline)
+        verdicts = (*self._verdicts(left), *((),) * bool(open_))  # a contrast waits for nothing else
+        yield Remaining(participants, missing > 0, settles, max(rounds), len(rounds), headline, verdicts=verdicts)
 
     def alpha_of(self, part: str) -> float:
         """What the effects of a part are judged at: they share alpha once they lie on different sides."""

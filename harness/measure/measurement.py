@@ -23,17 +23,36 @@ from .remaining import Open, Remaining, Stopping
 def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     """What is measured next.
 
-    First those without an interval, the least time for each effect first; then the one where an effect can be settled
-    soonest. Of both, headline claims come before others. What the time that is left will not settle comes after that,
-    and last what can no longer get its first interval: its rounds would say nothing."""
+    First what has no interval yet, the least time for each effect first. Then what completes a verdict soonest: with
+    all other effects that this verdict waits for. Then the intervals of controls, and those of settled effects that are
+    still wide. What the time that is left will not settle comes after that, and last what can no longer get its first
+    interval: its rounds would say nothing. Where two are alike, headline claims come before others.
+    """
+    book_of = {book.experiment.workload.name: book for book, _ in open_}
+
+    def verdict_seconds(remaining: Remaining) -> float:
+        """Until the first verdict that waits for these effects is known."""
+        return min(
+            sum(
+                rounds * round_seconds(book, pair if book.is_apart(pair) else None)
+                for pair, rounds in waits_for
+                if (book := book_of.get(pair.workload))
+            )
+            for waits_for in remaining.verdicts
+        )
 
     def order(entry: Open) -> tuple[int, bool, float, float]:
         book, remaining = entry
         seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
-        in_time = seconds <= seconds_left
-        if remaining.early:
-            return 0 if in_time else 3, not remaining.headline, seconds / max(remaining.effects, 1), book.seconds
-        return 1 if in_time else 2, not remaining.headline, seconds, book.seconds
+        in_time, later = seconds <= seconds_left, not remaining.headline
+        if remaining.early and remaining.effects:
+            return 0 if in_time else 5, later, seconds / remaining.effects, book.seconds
+        if not remaining.effects:
+            return 2 if in_time else 5, later, seconds, book.seconds
+        if not remaining.verdicts:
+            return 3, later, seconds, book.seconds
+        whole = max(seconds, verdict_seconds(remaining))
+        return 1 if whole <= seconds_left else 4, later, whole, seconds
 
     return min(open_, key=order)
 

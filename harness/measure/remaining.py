@@ -31,6 +31,7 @@ class Remaining:
     effects: int = 1
     headline: bool = False
     pair: Comparison | None = None
+    verdicts: tuple[tuple[tuple[Comparison, float], ...], ...] = ()
 
 
 class Stopping(Protocol):

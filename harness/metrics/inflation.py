@@ -5,6 +5,7 @@ own.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
@@ -12,7 +13,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ..evidence.evidence import Evidence
 from ..evidence.verdict import reasons
+from ..spec.experiments import Target
 from ..spec.hypotheses import rising
+from ..spec.regions import Region
 from ..store.schema import Effect
 from .base import GainHypothesis, Judged, Metric, measured_gains, no_value
 
@@ -110,6 +113,17 @@ class InflationHypothesis(GainHypothesis):
         Field(description="[low, high] with 1 < low < high, the ratios t_old / t_new that were promised"),
         AfterValidator(rising),
     ]
+
+    def targets(self) -> Iterator[Target]:
+        """The gain must be known to lie inside or outside of what the lower end of the promise gives over the factors.
+
+        The upper end's gains are higher, and settled with it wherever there is hardly any gain.
+        """
+        low, high = self.range or (0.0, math.inf)
+        gain = self.claimed[0] - 1
+        region = Region(math.log1p(gain / high), math.log1p(gain / low) if low > 0 else math.inf)
+        for comparison in self.comparisons():
+            yield Target(comparison, (region,), "operations")
 
     @model_validator(mode="after")
     def _has_factors(self) -> Self:

@@ -131,7 +131,7 @@ def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str
     got, expected = component.read(component.run()).double(), component.expected().double()
     result = judge_component(got, expected)
     if result.passed:
-        subject.expected = expected
+        subject.expected = expected.float()  # as calls give it
     return result
 
 

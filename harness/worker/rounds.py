@@ -307,7 +307,7 @@ def _wrong_components(bench: Bench, runners: Mapping[str, Runner]) -> dict[str, 
         subject = bench.subjects[name]
         assert isinstance(runner, ComponentRunner)
         if subject.expected is not None and subject.last is not None:
-            error = component_error(runner.component.read(subject.last).double(), subject.expected)
+            error = component_error(runner.component.read(subject.last).float(), subject.expected)
             if not error <= 2 * TOLERANCE:
                 wrong[name] = f"a timed call is off by {error:.1e} of the largest value"
         subject.last = None

@@ -164,7 +164,7 @@ def component_error(got: Tensor, expected: Tensor) -> float:
     """Largest error as a share of the largest finite value; infinite where infinite values are not the same."""
     if got.shape != expected.shape:
         return math.inf
-    finite = torch.isfinite(expected)
-    if not bool((got[~finite] == expected[~finite]).all()):
-        return math.inf
-    return float((got[finite] - expected[finite]).abs().max() / expected[finite].abs().max().clamp_min(1e-30))
+    # No indexing by a mask: it took 0.3 s for the 8 million scores of 512 tokens, most of a round.
+    error = float((got - expected).masked_fill_(got == expected, 0.0).abs_().max())
+    largest = float(expected.abs().masked_fill_(expected.isinf(), 0.0).max())
+    return error / max(largest, 1e-30) if math.isfinite(error) else math.inf
