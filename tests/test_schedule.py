@@ -205,13 +205,21 @@ def test_a_verdict_waits_for_its_open_effects_until_it_is_known(plan: Plan) -> N
     targets = [Target(Comparison(name, "new", "old"), (region,), "operations", "part") for name in NAMES]
     rule.parts["part"] = targets
 
-    def waits_for(*log_ratios: float) -> list[tuple[str, ...]]:
+    def waits_for(*log_ratios: float, rounds: int = 40) -> list[tuple[str, ...]]:
         rule.intervals.clear()  # they are kept by the number of rounds
         for target, value in zip(targets, log_ratios, strict=True):
-            rule.series[target.comparison] = [value + 0.001 * (index % 5 - 2) for index in range(40)]
+            rule.series[target.comparison] = [value + 0.001 * (index % 5 - 2) for index in range(rounds)]
         return [tuple(pair.workload for pair, _ in verdict) for verdict in rule._verdicts(targets)]
 
     edge = region.low
     assert waits_for(edge, 0.5, edge) == [(NAMES[0], NAMES[2])]
     assert waits_for(edge, 0.5, -0.5) == []  # it depends, whatever the first is
     assert waits_for(0.5, 0.5, 0.5) == []
+    first = first_interval(ALPHA)
+    assert first < first_interval(ALPHA / 3)  # one on each side, each known at its share of alpha
+    assert [{*verdict} for verdict in waits_for(edge, 0.5, -0.5, rounds=first)] == [{NAMES[1], NAMES[2]}]
+
+
+def test_blocks_are_long_only_where_the_first_interval_will_not_do() -> None:
+    assert early(12).needs_precision and not replace(early(12), rounds_all=12.0).needs_precision
+    assert late(3).needs_precision

@@ -124,16 +124,29 @@ class StoppingRule:
                 yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
 
     def _verdicts(self, left: Iterable[Target]) -> tuple[tuple[tuple[Comparison, float], ...], ...]:
-        """For each part with one of these effects whose verdict is not known: all its open effects, and the rounds
-        until each is settled. A part with two different answers depends, whatever the others are."""
+        """For each part with one of these effects whose verdict is not known: what it waits for, and the rounds until
+        each of that is settled. These are all its open effects; or, where its effects lie on different sides, so that
+        the part depends, one on each side: which others there are changes nothing."""
         found = []
         for part in dict.fromkeys(target.part for target in left):
-            alpha, targets = self.alpha_of(part), self.parts[part]
-            answers = {each: _answer(self._interval(each.comparison, alpha), each.regions) for each in targets}
-            open_ = [each for each, answer in answers.items() if answer is None]
-            if open_ and len({*answers.values()} - {None}) < 2:
+            targets, alpha = self.parts[part], self.alpha_of(part)
+            first = self._answers(targets, self.alpha / targets[0].at_once)
+            now = self._answers(targets, alpha)
+            if len({*first.values()} - {None}) < 2:
+                open_ = [each for each in targets if now[each] is None]
+            else:
+                settled = {*now.values()} - {None}
+                soonest = sorted(targets, key=self._rounds_left)
+                open_ = [
+                    next(each for each in soonest if first[each] == answer)
+                    for answer in {*first.values()} - {None} - settled
+                ]
+            if open_:
                 found.append(tuple((each.comparison, self._rounds_left(each)) for each in open_))
         return tuple(found)
+
+    def _answers(self, targets: Iterable[Target], alpha: float) -> dict[Target, tuple[int, bool] | None]:
+        return {each: _answer(self._interval(each.comparison, alpha), each.regions) for each in targets}
 
     def _missing(self, pair: Comparison) -> int:
         """Rounds until the pair has its first interval."""
@@ -172,8 +185,8 @@ class StoppingRule:
         """What the effects of a part are judged at: they share alpha once they lie on different sides."""
         targets = self.parts[part]
         alpha = self.alpha / targets[0].at_once
-        answers = {_answer(self._interval(target.comparison, alpha), target.regions) for target in targets}
-        return shared_alpha(alpha, len(targets)) if len(answers - {None}) > 1 else alpha
+        answers = {*self._answers(targets, alpha).values()} - {None}
+        return shared_alpha(alpha, len(targets)) if len(answers) > 1 else alpha
 
     def _rounds_left(self, target: Target) -> float:
         """Rounds until the effect is settled and known well enough, those of a look; a guess at first, 0 when it is."""

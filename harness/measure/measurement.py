@@ -117,7 +117,7 @@ class Measurement(Gating):
         active = list(chosen.variants)
         try:
             sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
-            seconds = block_seconds(book, active, pace) if sliced else None
+            seconds = block_seconds(book, active, pace if chosen.needs_precision else 0.0) if sliced else None
             answer = self._asked(group.process, book, active, seconds)
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):

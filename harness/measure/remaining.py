@@ -33,6 +33,11 @@ class Remaining:
     pair: Comparison | None = None
     verdicts: tuple[tuple[tuple[Comparison, float], ...], ...] = ()
 
+    @property
+    def needs_precision(self) -> bool:
+        """Whether the first interval will probably settle less than all: then longer blocks are worth their time."""
+        return not self.early or self.rounds_all > self.rounds_next
+
 
 class Stopping(Protocol):
     """Decides what still needs rounds."""
