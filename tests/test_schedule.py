@@ -205,19 +205,29 @@ def test_a_verdict_waits_for_its_open_effects_until_it_is_known(plan: Plan) -> N
     targets = [Target(Comparison(name, "new", "old"), (region,), "operations", "part") for name in NAMES]
     rule.parts["part"] = targets
 
-    def waits_for(*log_ratios: float, rounds: int = 40) -> list[tuple[str, ...]]:
+    def waits_for(*log_ratios: float) -> list[tuple[str, ...]]:
         rule.intervals.clear()  # they are kept by the number of rounds
         for target, value in zip(targets, log_ratios, strict=True):
-            rule.series[target.comparison] = [value + 0.001 * (index % 5 - 2) for index in range(rounds)]
+            rule.series[target.comparison] = [value + 0.001 * (index % 5 - 2) for index in range(40)]
         return [tuple(pair.workload for pair, _ in verdict) for verdict in rule._verdicts(targets)]
 
     edge = region.low
     assert waits_for(edge, 0.5, edge) == [(NAMES[0], NAMES[2])]
     assert waits_for(edge, 0.5, -0.5) == []  # it depends, whatever the first is
     assert waits_for(0.5, 0.5, 0.5) == []
-    first = first_interval(ALPHA)
-    assert first < first_interval(ALPHA / 3)  # one on each side, each known at its share of alpha
-    assert [{*verdict} for verdict in waits_for(edge, 0.5, -0.5, rounds=first)] == [{NAMES[1], NAMES[2]}]
+
+
+def test_a_part_that_depends_waits_for_one_effect_on_each_side(plan: Plan) -> None:
+    """Each must be known at its share of alpha, for which there are too few rounds here."""
+    rule, region = stopping_rule(plan, {}), Region.faster_than_percent(1.0)
+    pairs = [Comparison(NAMES[0], f"new{number}", "old") for number in range(10)]
+    targets = [Target(pair, (region,), "operations", "part") for pair in pairs]
+    rule.parts["part"], rounds = targets, first_interval(ALPHA)
+    assert rounds < first_interval(ALPHA / 10)
+    for pair, value in zip(pairs, [0.5, -0.5] + [region.low] * 8, strict=True):
+        rule.series[pair] = [value + 0.001 * (index % 5 - 2) for index in range(rounds)]
+    [waits_for] = rule._verdicts(targets)
+    assert {pair for pair, _ in waits_for} == {*pairs[:2]}
 
 
 def test_blocks_are_long_only_where_the_first_interval_will_not_do() -> None:

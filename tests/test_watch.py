@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
+import pytest
 import torch
 
 from llama_workbench.harness.worker import devices
-from llama_workbench.harness.worker.watch import OWN_THREADS_NS, Watch
+from llama_workbench.harness.worker.watch import OWN_THREADS_NS, Watch, queued_ns
 
 MS = 1_000_000
 
@@ -147,6 +152,8 @@ def test_waiting_in_every_call_is_told_and_a_busy_machine_is_not_taken_for_it() 
     watch = Watch()
     watch.spent("waits", calls=10, process_ns=2 * MS, others_ns=0, wall_ns=30 * MS, waits=10)
     watch.spent("preempted", calls=10, process_ns=10 * MS, others_ns=0, wall_ns=30 * MS, waits=1)
+    # In a block of three, with a wait for the disk in each call.
+    watch.spent("queued", calls=4, process_ns=10 * MS, others_ns=0, wall_ns=32 * MS, waits=4, queued_ns=20 * MS)
     assert watch.elsewhere(frozenset()) == {
         "waits": "waits for 93% of its time, in every call: something else computes for it"
     }
@@ -162,3 +169,21 @@ def test_a_thread_that_burns_while_another_is_timed_is_its_owner_s() -> None:
     assert watch.elsewhere(frozenset()) == {"burner": "has threads of its own that compute while other is timed"}
     over.set()
     thread.join()
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system does not count it")
+def test_time_without_a_processor_is_no_waiting() -> None:
+    """Two processes on one core: half of the time of each is the other's."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            before, end = queued_ns(), time.monotonic() + 60
+            while queued_ns() - before < 20 * MS:
+                assert time.monotonic() < end
+        finally:
+            other.kill()
+            other.wait()
+    finally:
+        os.sched_setaffinity(0, cores)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from .watch import waits
+from .watch import queued_ns, waits
 
 NS_PER_MS = 1_000_000
 
@@ -36,7 +36,8 @@ class Spent(NamedTuple):
     """One sample: the output of its last call, and nanoseconds over all its calls.
 
     cpu_ns: CPU time of the calling thread. process_ns: of all threads; others_ns: of all but the calling one.
-    device_ns: 0 on a CPU. waits: how often the calling thread waited. around_ns: wall time around all.
+    device_ns: 0 on a CPU. waits: how often the calling thread waited. around_ns: wall time around all;
+    queued_ns: of it, that in which the calling thread waited for a processor and for nothing else.
     """
 
     out: Tensor
@@ -47,6 +48,7 @@ class Spent(NamedTuple):
     others_ns: int = 0
     waits: int = 0
     around_ns: int = 0
+    queued_ns: int = 0
 
 
 def _calls(callee: Callee, count: int, kept: Sequence[Tensor]) -> Tensor:
@@ -75,7 +77,7 @@ class Cpu:
         The clocks that tell whether other threads computed are read outside those of the process: on a busy machine
         CPU time is charged between two readings too (half a millisecond was), and must not pass for another thread's.
         """
-        waited = waits()
+        waited, queued = waits(), queued_ns()
         around, mine = perf_counter_ns(), thread_time_ns()
         process = process_time_ns()
         wall = perf_counter_ns()
@@ -85,7 +87,8 @@ class Cpu:
         wall = perf_counter_ns() - wall
         process = process_time_ns() - process
         mine, around = thread_time_ns() - mine, perf_counter_ns() - around
-        return Spent(out, cpu, wall, 0, process, max(process - mine, 0), waits() - waited, around)
+        others = max(process - mine, 0)
+        return Spent(out, cpu, wall, 0, process, others, waits() - waited, around, queued_ns() - queued)
 
     def call_ns(self, callee: Callee) -> int:
         """Wall time of one call."""

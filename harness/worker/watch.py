@@ -49,6 +49,7 @@ OF_OURS = 1 << 62
 
 CLOSED = "closes files that it did not open"
 
+_open, _read, _close = os.open, os.read, os.close  # bound before any foreign code is imported
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _TINY = float.fromhex("0x1p-1060")
 _HOOKS = [table for name, table in vars(modules).items() if name.startswith("_global_") and name.endswith("hooks")]
@@ -154,6 +155,7 @@ class Turn:
     others_ns: int = 0
     wall_ns: int = 0
     waits: int = 0
+    queued_ns: int = 0
 
 
 @dataclass
@@ -267,14 +269,18 @@ class Watch:
         known = self._weights.setdefault(id(weights), sums)
         return sums != known
 
-    def spent(self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int) -> None:
-        """Note what a sample of `name` used: CPU time of the process and of its other threads, wall time, waits."""
+    def spent(
+        self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int, queued_ns: int = 0
+    ) -> None:
+        """Note what a sample of `name` used: CPU time of the process and of its other threads, wall time, waits, and
+        the time in which it was ready and others had the processor."""
         turn = self.turns.setdefault(name, Turn())
         turn.calls += calls
         turn.process_ns += process_ns
         turn.others_ns += others_ns
         turn.wall_ns += wall_ns
         turn.waits += waits
+        turn.queued_ns += queued_ns
 
     def elsewhere(self, by_wall: frozenset[str]) -> dict[str, str]:
         """Variant → how it computed outside what its clock measures, in its last samples.
@@ -284,7 +290,7 @@ class Watch:
         reasons: dict[str, str] = {}
         for name, turn in self.turns.items():
             process_ns, others_ns, wall_ns = turn.process_ns, turn.others_ns, turn.wall_ns
-            waited_ns = wall_ns - process_ns
+            waited_ns = wall_ns - process_ns - turn.queued_ns
             if name in by_wall:
                 if process_ns > MOST_CORES * wall_ns + OWN_THREADS_NS:
                     cores = process_ns / wall_ns
@@ -318,6 +324,21 @@ def _changed_setting(settings: Iterable[tuple[Setting, Any]]) -> str | None:
 def waits() -> int:
     """How often the calling thread gave up its processor in order to wait."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+def queued_ns() -> int:
+    """How long the calling thread was ready and had no processor, because others had it; 0 where nobody counts that.
+
+    It is no waiting: in a block all sides share one core, and on a busy machine others take it away.
+    """
+    try:
+        file = _open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        return int(_read(file, 100).split()[1])
+    finally:
+        _close(file)
 
 
 def _listed(what: str) -> list[str]:
