@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.warm import Server
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -21,6 +26,25 @@ def pytest_collection_finish() -> None:
     """What collecting imported, torch among it, lives as long as the session: garbage collections need not walk it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def warm_server() -> Iterator[Server]:
+    """A process with torch imported, which forks those that tests measure in."""
+    from tests import warm
+
+    with warm.server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def warm(warm_server: Server) -> Iterator[None]:
+    """Measuring processes of this module's tests are forked: see `tests.warm`."""
+    from llama_workbench.harness.measure import processes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "begin", warm_server.begin)
+        yield
 
 
 @pytest.fixture(scope="session")

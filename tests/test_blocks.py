@@ -47,6 +47,8 @@ from llama_workbench.harness.stats.confidence import first_interval
 from llama_workbench.harness.worker.blocks import Timed, in_common
 from tests.test_measure import Quiet
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 WORKLOAD = workloads.get("prefill-tiny-t16")
 ADDED = ("good", "kills_in_blocks", "hangs_in_blocks", "fails_in_blocks", "wrong_in_blocks", "noisy_in_blocks")

@@ -18,6 +18,8 @@ from llama_workbench.harness.calibrate.rates import Rate, row, rows
 from llama_workbench.harness.calibrate.record import CalibrationError, Trial, append, read_trials
 from tests.test_measure import Quiet
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 
 def trial(number: int = 0, percent: int = 0, answer: str = "same", **changes: Any) -> Trial:
     """The variant has more work, so that it is slower."""

@@ -16,6 +16,8 @@ from llama_workbench.harness.plan.selection import Request
 from tests import cheats
 from tests.test_measure import run
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 CHEATS = ROOT / "tests" / "cheats.py"
 
 

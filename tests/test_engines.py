@@ -30,6 +30,8 @@ from llama_workbench.variants.presets import LLAMA_CPP, MISTRAL_RS, Engine
 from tests.runs import a_claim
 from tests.test_measure import run
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 ENGINES = [name for name in variants.names() if variants.get(name).engine is not None]
 
 

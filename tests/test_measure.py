@@ -33,6 +33,8 @@ from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 
 

@@ -52,6 +52,8 @@ from llama_workbench.variants.memory_policy import (
 )
 from llama_workbench.variants.presets import CANDLE, presets
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 T16 = "prefill-tiny-t16"
 

@@ -34,6 +34,8 @@ from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 TOKENS = torch.arange(2 * 24).view(2, 24) * 7 % 500
 
 ONE_OF_EACH = (

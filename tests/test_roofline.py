@@ -44,6 +44,8 @@ from llama_workbench.harness.store.parquet import NO_SAMPLES
 from llama_workbench.harness.store.schema import Verdict
 from llama_workbench.harness.worker.gates.small import small_weights
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 TINY = geometries.get("tiny").config
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from llama_workbench.datasets.workloads import Workload
 
@@ -64,18 +64,9 @@ class WorkerProcess:
         log_file = self._opened.enter_context(log.open("ab"))
         read, write = os.pipe()
         self._opened.callback(os.close, write)  # the lifeline
-        # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
-        command = [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"]
+        environment = worker_environment(threads, device)
         try:
-            self._process = subprocess.Popen(
-                tied(command, lifeline=read),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log_file,
-                env=worker_environment(threads, device),
-                pass_fds=[marker.fileno(), read],
-                start_new_session=True,
-            )
+            self._process = begin(module, log_file, environment, marker=marker.fileno(), lifeline=read)
         finally:
             os.close(read)
         self._buffer = b""
@@ -210,6 +201,24 @@ class WorkerProcess:
         if code == CUT_OFF:
             return "closes files that it did not open, the pipe by which its process answers among them"
         return f"ends its process (exit code {code})"
+
+
+def begin(
+    module: str, log: IO[bytes], environment: Mapping[str, str], *, marker: int, lifeline: int
+) -> subprocess.Popen[bytes]:
+    """A fresh process that runs a module of the harness, with pipes to it. `marker` and `lifeline`: descriptors that it
+    gets under the same numbers."""
+    # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
+    command = [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"]
+    return subprocess.Popen(
+        tied(command, lifeline=lifeline),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=environment,
+        pass_fds=[marker, lifeline],
+        start_new_session=True,
+    )
 
 
 def worker_environment(threads: int, device: str) -> dict[str, str]:
