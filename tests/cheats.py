@@ -478,7 +478,7 @@ CAUGHT = {
     "right_then_zeros": "logits of a timed call off by",
     "never_computes": "logits",
     "in_a_thread": "computes in threads of its own since it passed its gate",
-    "in_a_process": "starts a process of its own|computes in threads of its own",
+    "in_a_process": "starts a process of its own|computes in threads of its own|something else computes for it",
     "helper_from_the_start": "has processes of its own compute|something else computes for it",
     "detached": "process",
     "clocks": "time.",
@@ -496,7 +496,7 @@ CAUGHT = {
     "burns": "threads of its own",
     "writes_weights": "writes into the weights",
 }
-"""Falls out, and what is said of it; with | between two reasons of which it depends on the machine who comes first."""
+"""Falls out, and what is said of it; with | between reasons of which it depends on the machine who comes first."""
 
 ROUNDS, HARMLESS_ROUNDS = 12, 5
 
@@ -512,7 +512,8 @@ HARMLESS = (
 """Gains nothing: its time is that of the honest variant, or more."""
 
 
-BLOCK_SECONDS = 0.1
+BLOCK_SECONDS = 0.3
+"""On a busy machine, too, a side makes more calls in it than GATED."""
 
 
 def main(names: list[str], workload: str, method: str) -> None:

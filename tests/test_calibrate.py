@@ -84,10 +84,11 @@ def test_rows_sum_up_by_kind() -> None:
     ]
     found = {each.name: each for each in rows(made)}
     assert [*found] == [
-        "all", "quiet", "busy neighbours", "blocks of a pair", "rounds", "identical code", "5 % more work",
+        "all", "no neighbours of ours", "busy neighbours", "blocks of a pair", "rounds", "identical code",
+        "5 % more work",
     ]  # fmt: skip
     assert (found["all"].trials, found["all"].false, found["all"].decided) == (4, Rate(1, 4), Rate(3, 4))
-    assert (found["busy neighbours"].false, found["quiet"].false) == (Rate(1, 2), Rate(0, 2))
+    assert (found["busy neighbours"].false, found["no neighbours of ours"].false) == (Rate(1, 2), Rate(0, 2))
     assert found["all"].seconds == 4.0 and found["5 % more work"].seconds == 6.0
     assert row("none", []).seconds is None
 

@@ -144,7 +144,7 @@ def test_what_a_process_began_dies_with_the_parent_too(tmp_path):
     ) as parent:  # fmt: skip
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"1\n"
-        assert "sleep 60" in marked(mark)  # what the child began
+        assert wait_for(lambda: "sleep 60" in marked(mark)), marked(mark)  # what the child began
         parent.kill()
     assert wait_for(lambda: not marked(mark)), marked(mark)
 

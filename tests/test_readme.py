@@ -6,7 +6,11 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from llama_workbench import ROOT
+from llama_workbench.harness.calibrate.rates import in_a_sentence
+from llama_workbench.harness.calibrate.record import read_trials
 from llama_workbench.harness.store.folder import RunFolder
 
 COMMAND = ("-m", "llama_workbench.commands.app", "judge", "reference", "--write", "README.md", "--write", "VERDICTS.md")
@@ -27,6 +31,12 @@ def test_the_committed_run_names_no_folder_of_a_machine() -> None:
         if path.suffix in (".json", ".folded"):
             assert not re.search(r"[\"(\s=]/[A-Za-z]", path.read_text(encoding="utf-8")), path.name
     assert run.read_manifest()["status"] == "complete"
+
+
+def test_the_rate_of_wrong_verdicts_is_that_of_the_committed_trials() -> None:
+    _, trials = read_trials(ROOT / "results" / "calibration.jsonl")
+    assert sum(trial.busy for trial in trials) == pytest.approx(len(trials) / 2, rel=0.05)
+    assert in_a_sentence(trials) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:

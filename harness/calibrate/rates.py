@@ -66,7 +66,7 @@ def rows(trials: Sequence[Trial]) -> list[Row]:
     """All trials, then by what else ran, by method, and by the work that was planted."""
     kinds: list[tuple[str, Callable[[Trial], bool]]] = [
         ("all", lambda each: True),
-        ("quiet", lambda each: not each.busy),
+        ("no neighbours of ours", lambda each: not each.busy),
         ("busy neighbours", lambda each: each.busy),
         ("blocks of a pair", lambda each: each.method == "blocks"),
         ("rounds", lambda each: each.method == "rounds"),
