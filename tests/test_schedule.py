@@ -129,6 +129,8 @@ def test_wide_intervals_of_known_verdicts_come_after_open_ones_and_controls() ->
     assert next_to_measure([(wide, known), (control, asked), (open_, late(50))], 100)[0] is open_
     assert next_to_measure([(wide, known), (control, asked), (open_, late(150))], 100)[0] is control
     assert next_to_measure([(wide, known), (open_, late(150))], 100)[0] is wide
+    endless = replace(late(float("inf")), verdicts=())
+    assert next_to_measure([(wide, endless), (open_, late(150))], 100)[0] is open_
 
 
 def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[StoppingRule, Remaining]:
@@ -215,6 +217,7 @@ def test_a_verdict_waits_for_its_open_effects_until_it_is_known(plan: Plan) -> N
     assert waits_for(edge, 0.5, edge) == [(NAMES[0], NAMES[2])]
     assert waits_for(edge, 0.5, -0.5) == []  # it depends, whatever the first is
     assert waits_for(0.5, 0.5, 0.5) == []
+    assert waits_for(edge, 0.5, edge) and rule._verdicts(targets[1:2]) == ()  # nothing waits for what is settled
 
 
 def test_a_part_that_depends_waits_for_one_effect_on_each_side(plan: Plan) -> None:

@@ -32,7 +32,10 @@ def parts(claims: Sequence[data.Claim], claim: data.Claim) -> list[Part]:
 
 def sentence(found: Sequence[Part]) -> str:
     """All parts in one line: "Time: open at ±2 %; work: refuted, equal within 0.06 %"."""
-    text = "; ".join(f"{part.kind}: {part.said}" for part in found)
+    kinds = [part.kind for part in found]
+    text = "; ".join(
+        f"{part.kind}{f' ({part.claim.part})' if kinds.count(part.kind) > 1 else ''}: {part.said}" for part in found
+    )
     return text[:1].upper() + text[1:]
 
 

@@ -80,8 +80,10 @@ def rows(trials: Sequence[Trial]) -> list[Row]:
 def in_a_sentence(trials: Sequence[Trial]) -> str:
     """The rate of false verdicts in words, for people."""
     busy, found = sum(each.busy for each in trials), row("all", trials)
+    given = Rate(found.false.count, found.decided.count)
     return (
         f"Of {len(trials):,} comparisons whose outcome was known ({busy:,} beside busy neighbours), "
         f"{found.false.count} got a wrong verdict: {found.false} (95 % interval). "
-        f"{found.covered} of the intervals held the truth, and {found.decided} of the comparisons got a verdict."
+        f"{found.decided} of them got a verdict at all; of these verdicts, {given} were wrong. "
+        f"{found.covered} of the intervals held the truth."
     )

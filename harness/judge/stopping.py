@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,9 +123,9 @@ class StoppingRule:
             if (missing := self._missing(pair)) > 0:
                 yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
 
-    def _verdicts(self, left: Iterable[Target]) -> tuple[tuple[tuple[Comparison, float], ...], ...]:
-        """For each part with one of these effects whose verdict is not known: what it waits for, and the rounds until
-        each of that is settled. These are all its open effects; or, where its effects lie on different sides, so that
+    def _verdicts(self, left: Collection[Target]) -> tuple[tuple[tuple[Comparison, float], ...], ...]:
+        """For each verdict that waits for one of these effects: all that it waits for, and the rounds until each of
+        that is settled. These are all its open effects; or, where its effects lie on different sides, so that
         the part depends, one on each side: which others there are changes nothing."""
         found = []
         for part in dict.fromkeys(target.part for target in left):
@@ -141,7 +141,7 @@ class StoppingRule:
                     next(each for each in soonest if first[each] == answer)
                     for answer in {*first.values()} - {None} - settled
                 ]
-            if open_:
+            if any(each in open_ for each in left):
                 found.append(tuple((each.comparison, self._rounds_left(each)) for each in open_))
         return tuple(found)
 

@@ -25,8 +25,6 @@ from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
 from ..store.schema import Effect, Ends, Verdict
 
-MORE_WITH_ALL = " (--all measures more workloads)"
-
 
 def judge_claims(
     claims: Sequence[Claim], evidence: Evidence, *, ad_hoc: Iterable[tuple[str, str]] = ()
@@ -74,12 +72,18 @@ def _judge_part(claim: Claim, hypothesis: Hypothesis, evidence: Evidence, alpha:
         title=claim.title,
         statement=claim.statement,
         verdict=judged.verdict,
-        reason=judged.reason + (MORE_WITH_ALL if hypothesis.has_more_workloads else ""),
+        reason=judged.reason,
         alpha=alpha if metric.has_confidence else math.nan,
-        claimed=hypothesis.describe(),
+        claimed=hypothesis.describe() + _on_fewer(hypothesis),
         region=Ends(**hypothesis.region.to_json()),
         effects=judged.effects,
     )
+
+
+def _on_fewer(hypothesis: Hypothesis) -> str:
+    """How many of its workloads the quick set measures, where these are not all."""
+    some = len(hypothesis.workload_names())
+    return f" (on {some} of its {some + hypothesis.left_out} workloads; --all has all)" if hypothesis.left_out else ""
 
 
 # -- pairs without a claim ---------------------------------------------------------------------------------------------

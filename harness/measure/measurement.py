@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..spec.comparison import Comparison
 from ..spec.sample import Round, Sample
 from .apart import block_seconds, choose_apart, is_sliced, pace_of, round_seconds
 from .gating import INTRUDES, Gating
@@ -32,14 +33,18 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
 
     def verdict_seconds(remaining: Remaining) -> float:
         """Until the first verdict that waits for these effects is known."""
-        return min(
-            sum(
-                rounds * round_seconds(book, pair if book.is_apart(pair) else None)
-                for pair, rounds in waits_for
-                if (book := book_of.get(pair.workload))
-            )
-            for waits_for in remaining.verdicts
-        )
+        return min(map(seconds_for, remaining.verdicts))
+
+    def seconds_for(waits_for: Sequence[tuple[Comparison, float]]) -> float:
+        apart, together = 0.0, dict[str, float]()  # by workload: a round of many serves all pairs of its workload
+        for pair, rounds in waits_for:
+            if book := book_of.get(pair.workload):
+                if book.is_apart(pair):
+                    apart += rounds * round_seconds(book, pair)
+                else:
+                    seconds = rounds * round_seconds(book)
+                    together[pair.workload] = max(together.get(pair.workload, 0.0), seconds)
+        return apart + sum(together.values())
 
     def order(entry: Open) -> tuple[int, bool, float, float]:
         book, remaining = entry
@@ -50,7 +55,7 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
         if not remaining.effects:
             return 2 if in_time else 5, later, seconds, book.seconds
         if not remaining.verdicts:
-            return 3, later, seconds, book.seconds
+            return 3 if in_time else 5, later, seconds, book.seconds
         whole = max(seconds, verdict_seconds(remaining))
         return 1 if whole <= seconds_left else 4, later, whole, seconds
 

@@ -21,7 +21,9 @@ class Remaining:
     can be said. `variants`: what takes part in the next round; of a pair that is its two sides, and a control while one
     is not known well. `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have
     one, which is known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`:
-    whether one of them is of a headline claim.
+    whether one of them is of a headline claim. `verdicts`: for each verdict that waits for one of these effects, all
+    that it waits for, and the rounds until each of that is settled; an empty one waits for nothing else. None at all:
+    every verdict is known, and only intervals are still wide.
     """
 
     variants: tuple[str, ...]

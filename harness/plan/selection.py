@@ -89,7 +89,7 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
 
 def _asked_for(hypothesis: Hypothesis, request: Request) -> Hypothesis | None:
     if request.everything or request.claims or (hypothesis.quick and request.workloads):
-        return hypothesis
+        return hypothesis.as_a_whole()
     return hypothesis.in_quick_set()
 
 

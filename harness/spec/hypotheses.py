@@ -65,6 +65,7 @@ class Hypothesis(BaseModel):
         Annotated[bool, Field(strict=True)] | Names,
         Field(description="true, false, or a list of some of its workloads: what is measured without --all"),
     ] = True
+    left_out: Annotated[int, Field(ge=0, description="0: a run notes here how many workloads only --all measures")] = 0
     device: Annotated[Device | None, Field(description='"cpu" or "cuda"')] = None
 
     @model_validator(mode="after")
@@ -135,13 +136,13 @@ class Hypothesis(BaseModel):
     def in_quick_set(self) -> Self | None:
         """What of it is measured where nobody asked for it by name or for everything; None for nothing."""
         if isinstance(self.quick, tuple):
-            return self.model_copy(update={"workloads": self.quick})
+            left_out = len(self.workload_names()) - len(self.quick)
+            return self.model_copy(update={"workloads": self.quick, "quick": True, "left_out": left_out})
         return self if self.quick else None
 
-    @property
-    def has_more_workloads(self) -> bool:
-        """Whether this is what `in_quick_set` left of a longer list of workloads."""
-        return isinstance(self.quick, tuple) and set(self.workload_names()) == set(self.quick)
+    def as_a_whole(self) -> Self:
+        """The same where it was asked for: its list of quick workloads means nothing any more."""
+        return self.model_copy(update={"quick": True}) if isinstance(self.quick, tuple) else self
 
     def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.
