@@ -141,7 +141,7 @@ class Trials:
         target = Target(pair, ANSWERS, "operations", part="trial")
         self.book.experiment = replace(whole, variants=sides, baseline=sides[0], controls=(), targets=(target,))
         self.book.kept_together = [] if method == "apart" else list(sides)
-        blocks = self.book.blocks
+        self.book.forget_rounds()
         rounds: list[Round] = []
         rule = StoppingRule([self.book.experiment], Clocks(), ALPHA)
         begun = time.monotonic()
@@ -160,7 +160,7 @@ class Trials:
         return Trial(
             number=number,
             percent=percent,
-            method="blocks" if self.book.blocks > blocks else "rounds",
+            method="blocks" if self.book.blocks else "rounds",
             busy=busy,
             log_ratio=work if turned else -work,
             answer=effect.verdict,

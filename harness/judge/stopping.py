@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..evidence.effect import ALPHA, decided, rounds_needed
-from ..measure.remaining import Remaining
+from ..measure.remaining import Remaining, WaitsFor
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
@@ -123,10 +123,10 @@ class StoppingRule:
             if (missing := self._missing(pair)) > 0:
                 yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
 
-    def _verdicts(self, left: Collection[Target]) -> tuple[tuple[tuple[Comparison, float], ...], ...]:
-        """For each verdict that waits for one of these effects: all that it waits for, and the rounds until each of
-        that is settled. These are all its open effects; or, where its effects lie on different sides, so that
-        the part depends, one on each side: which others there are changes nothing."""
+    def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
+        """For each verdict that waits for one of these effects: all that it waits for. These are all its open effects;
+        or, where its effects lie on different sides, so that the part depends, one on each side: which others there
+        are changes nothing."""
         found = []
         for part in dict.fromkeys(target.part for target in left):
             targets, alpha = self.parts[part], self.alpha_of(part)

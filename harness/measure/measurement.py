@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..spec.comparison import Comparison
 from ..spec.sample import Round, Sample
 from .apart import block_seconds, choose_apart, is_sliced, pace_of, round_seconds
 from .gating import INTRUDES, Gating
 from .participants import ExperimentState, Group, MeasureError
 from .processes import WorkerFailed, WorkerProcess
-from .remaining import Open, Remaining, Stopping
+from .remaining import Open, Remaining, Stopping, WaitsFor
 
 
 def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
@@ -35,7 +34,7 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
         """Until the first verdict that waits for these effects is known."""
         return min(map(seconds_for, remaining.verdicts))
 
-    def seconds_for(waits_for: Sequence[tuple[Comparison, float]]) -> float:
+    def seconds_for(waits_for: WaitsFor) -> float:
         apart, together = 0.0, dict[str, float]()  # by workload: a round of many serves all pairs of its workload
         for pair, rounds in waits_for:
             if book := book_of.get(pair.workload):

@@ -118,6 +118,12 @@ class ExperimentState:
         """Of both kinds."""
         return self.together.seconds + self.apart.seconds
 
+    def forget_rounds(self) -> None:
+        """As if none had been measured; what the gates found stays."""
+        self.together, self.apart = Tally(), Tally()
+        self.blocks = self.lost_blocks = 0
+        self.beside_seconds, self.sampled_seconds = math.inf, 0.0
+
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""
         return pair in self.pairs_apart

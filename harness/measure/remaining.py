@@ -11,6 +11,9 @@ from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from .participants import ExperimentState
 
+WaitsFor = tuple[tuple[Comparison, float], ...]
+"""Effects that a verdict waits for, and the rounds until each is settled."""
+
 
 @dataclass(frozen=True)
 class Remaining:
@@ -22,8 +25,8 @@ class Remaining:
     is not known well. `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have
     one, which is known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`:
     whether one of them is of a headline claim. `verdicts`: for each verdict that waits for one of these effects, all
-    that it waits for, and the rounds until each of that is settled; an empty one waits for nothing else. None at all:
-    every verdict is known, and only intervals are still wide.
+    that it waits for; an empty one waits for nothing else. None at all: every verdict is known, and only intervals are
+    still wide.
     """
 
     variants: tuple[str, ...]
@@ -33,7 +36,7 @@ class Remaining:
     effects: int = 1
     headline: bool = False
     pair: Comparison | None = None
-    verdicts: tuple[tuple[tuple[Comparison, float], ...], ...] = ()
+    verdicts: tuple[WaitsFor, ...] = ()
 
     @property
     def needs_precision(self) -> bool:

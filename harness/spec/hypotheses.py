@@ -70,8 +70,11 @@ class Hypothesis(BaseModel):
 
     @model_validator(mode="after")
     def _quick_ones_are_among_its_workloads(self) -> Self:
-        if isinstance(self.quick, tuple) and (other := set(self.quick) - set(self.workload_names())):
-            raise ValueError(f"quick names {', '.join(sorted(other))}, which workloads does not")
+        if isinstance(self.quick, tuple):
+            if other := set(self.quick) - set(self.workload_names()):
+                raise ValueError(f"quick names {', '.join(sorted(other))}, which workloads does not")
+            if len(self.quick) < self.least_workloads:
+                raise ValueError(f"quick has {len(self.quick)} workloads, expected at least {self.least_workloads}")
         return self
 
     # -- what it says ------------------------------------------------------------------------------------------------

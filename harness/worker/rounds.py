@@ -32,8 +32,8 @@ LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 within a round and between rounds then costs at most twice what the best split would."""
 
 COMPONENT_FACTOR = 3
-"""Parts of a layer are sampled so many times as long: between rounds they hardly vary (the spread of rounds at 512
-tokens, 4 to 5 %, was that of the mean of their samples), and rebuilding one is dear."""
+"""Parts of a layer are sampled so many times as long: their rounds spread no more than the mean of so many samples
+does, and rebuilding one is dear."""
 
 SHORT_SAMPLE_NS = 60_000_000
 """Samples shorter than this come at least three to a round. Their median leaves out what a busy neighbour does to one

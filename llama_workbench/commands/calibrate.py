@@ -139,7 +139,7 @@ def _measure(file: Path, known: list[Trial], wanted: int | None, seconds: float)
 
 def _what(trial: Trial) -> str:
     planted = f"{trial.percent} % more work" if trial.percent else "identical code"
-    return f"{planted}, {trial.method}, {'busy' if trial.busy else 'quiet'}"
+    return f"{planted}, {trial.method}, {'busy neighbours' if trial.busy else 'no neighbours of ours'}"
 
 
 def _shown(file: Path, facts: dict[str, Any], summed: Sequence[Row]) -> list[Any]:
