@@ -143,15 +143,38 @@ def timed(name: str, *times: tuple[int, int, int]) -> list[Timed]:
     return [Timed(b, e, Sample(name, n, 0, 16, 2, cpu, e - b, 1)) for n, (b, e, cpu) in enumerate(times)]
 
 
-def test_only_calls_of_the_time_in_which_both_computed_count() -> None:
+def test_only_the_time_in_which_both_computed_counts() -> None:
     one = timed("one", (0, 10, 9), (10, 20, 5), (20, 30, 5), (30, 40, 5))
-    other = timed("other", (12, 18, 3), (18, 28, 5), (28, 41, 6))
-    a, b = in_common([one, other])
-    assert (a.variant, a.repeats, a.cpu_ns, a.faults) == ("one", 4, 10, 2)
-    assert (b.variant, b.repeats, b.cpu_ns, b.faults) == ("other", 4, 8, 2)
-    assert (a.wall_ns, b.wall_ns) == (20 - 8, 16 - 8), "less what the other side computed"
+    other = timed("other", (12, 18, 3), (18, 28, 5), (28, 40, 6))
+    a, b = in_common([one, other])  # from 12 to 40: 0.8 of the first's second sample, and no more of its first
+    calls, cpu, wall, faults = 2 * 2.8, 5 * 2.8, 10 * 2.8, 2.8
+    assert (a.variant, a.repeats, a.cpu_ns) == ("one", 6, round(cpu * 6 / calls))
+    assert (a.wall_ns, a.faults) == (round((wall - 14) * 6 / calls), round(faults * 6 / calls)), "less the other's time"
+    assert (b.variant, b.repeats, b.cpu_ns, b.wall_ns, b.faults) == ("other", 6, 14, 28 - 14, 3)
     assert in_common([one, timed("other", (41, 50, 9))]) == []
+    assert in_common([one, timed("other", (0, 4, 4), (4, 400, 300))]) != []
+    assert in_common([one, timed("other", (32, 150, 100))]) == [], "less than a call of either"
     assert in_common([one, []]) == []
+
+
+def test_noise_at_the_ends_of_a_block_meets_both_sides_alike() -> None:
+    """One machine, at times twice as slow, and two sides that take turns on it, with calls of other lengths: both
+    compute half of the time, so the ratio of their times must be that of their work."""
+
+    def side(name: str, work: float, offset: int) -> list[Timed]:
+        samples, at = list[Timed](), offset
+        while at < 4000:
+            left, end = work, at
+            while left > 0:
+                left -= 0.25 if end // 500 % 2 else 0.5
+                end += 1
+            samples.append(Timed(at, end, Sample(name, len(samples), 0, 16, 1, (end - at) // 2, end - at, 0)))
+            at = end
+        return samples
+
+    for offset in range(0, 400, 40):
+        a, b = in_common([side("one", 100, 0), side("other", 120, offset)])
+        assert b.cpu_ns / b.repeats / (a.cpu_ns / a.repeats) == pytest.approx(1.2, rel=0.02)
 
 
 # -- which pairs, and for how long -------------------------------------------------------------------------------------
@@ -216,7 +239,7 @@ def test_a_block_is_long_against_what_it_takes_beside_its_samples() -> None:
     assert block_seconds(book(), PAIR.sides) == LEAST_BLOCK_SECONDS
     assert block_seconds(book(), [*PAIR.sides, "yardstick"]) == 1.5 * LEAST_BLOCK_SECONDS
     assert block_seconds(book(beside_seconds=0.3), PAIR.sides) == pytest.approx(0.9)
-    assert block_seconds(book(200.0), PAIR.sides) == pytest.approx(1.6), "four calls of each side"
+    assert block_seconds(book(200.0), PAIR.sides) == pytest.approx(1.2), "three calls of each side"
     assert block_seconds(book(beside_seconds=9.0), PAIR.sides) == MOST_BLOCK_SECONDS
 
 

@@ -15,7 +15,7 @@ from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.apart import round_seconds
 from llama_workbench.harness.measure.measurement import next_to_measure
 from llama_workbench.harness.measure.participants import ExperimentState, Tally
-from llama_workbench.harness.measure.remaining import Remaining
+from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule
@@ -63,11 +63,12 @@ def test_a_dear_workload_that_many_effects_wait_for_comes_before_a_cheap_one_wit
 
 
 def test_headline_claims_come_first_but_not_twice_before_others_had_their_first() -> None:
-    cheap, dear = book(NAMES[0], 1.0), book(NAMES[1], 5.0)
+    cheap, dear = book(NAMES[0], 1.0), book(NAMES[1], 1.9)
     asked = replace(early(10), headline=True)
     assert next_to_measure([(cheap, early(10)), (dear, asked)], 100)[0] is dear
     assert next_to_measure([(cheap, early(10)), (dear, replace(late(1), headline=True))], 100)[0] is cheap
-    assert next_to_measure([(cheap, late(1)), (dear, replace(late(10), headline=True))], 100)[0] is dear
+    assert next_to_measure([(cheap, late(10)), (dear, replace(late(10), headline=True))], 100)[0] is dear
+    assert next_to_measure([(cheap, late(9)), (dear, replace(late(10), headline=True))], 100)[0] is cheap
 
 
 def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
@@ -112,7 +113,9 @@ def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
 def test_what_completes_a_verdict_soonest_comes_first() -> None:
     """However soon an effect is settled: a verdict that also waits for a dear one comes later, or never."""
     quick, dear, alone = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 2.0), strict=True))
-    both = tuple((Comparison(name, *VARIANTS), rounds) for name, rounds in zip(NAMES[:2], (3.0, 10.0), strict=True))
+    both = tuple(
+        Wait(Comparison(name, *VARIANTS), rounds, 0) for name, rounds in zip(NAMES[:2], (3.0, 10.0), strict=True)
+    )
     open_ = [
         (quick, replace(late(3), verdicts=(both,))),
         (dear, replace(late(10), verdicts=(both,))),
@@ -121,6 +124,19 @@ def test_what_completes_a_verdict_soonest_comes_first() -> None:
     assert next_to_measure(open_, 100)[0] is alone
     assert next_to_measure(open_[:2], 100)[0] is quick
     assert next_to_measure([(quick, replace(late(3), verdicts=(both, both[:1]))), *open_[1:]], 100)[0] is quick
+
+
+def test_a_verdict_that_always_needs_a_little_more_gives_way_to_one_that_had_little() -> None:
+    """An effect that lies on its limit seems to be nearly settled at any time."""
+    edge, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
+
+    def waiting(name: str, done: int, rounds: float) -> Remaining:
+        return replace(late(rounds), verdicts=((Wait(Comparison(name, *VARIANTS), rounds, done),),))
+
+    assert next_to_measure([(edge, waiting(NAMES[0], 12, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is edge
+    assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is other
+    # Not if the other is hopeless in the time that is left.
+    assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 19)[0] is edge
 
 
 def test_wide_intervals_of_known_verdicts_come_after_open_ones_and_controls() -> None:
@@ -211,7 +227,7 @@ def test_a_verdict_waits_for_its_open_effects_until_it_is_known(plan: Plan) -> N
         rule.intervals.clear()  # they are kept by the number of rounds
         for target, value in zip(targets, log_ratios, strict=True):
             rule.series[target.comparison] = [value + 0.001 * (index % 5 - 2) for index in range(40)]
-        return [tuple(pair.workload for pair, _ in verdict) for verdict in rule._verdicts(targets)]
+        return [tuple(wait.pair.workload for wait in verdict) for verdict in rule._verdicts(targets)]
 
     edge = region.low
     assert waits_for(edge, 0.5, edge) == [(NAMES[0], NAMES[2])]
@@ -230,7 +246,7 @@ def test_a_part_that_depends_waits_for_one_effect_on_each_side(plan: Plan) -> No
     for pair, value in zip(pairs, [0.5, -0.5] + [region.low] * 8, strict=True):
         rule.series[pair] = [value + 0.001 * (index % 5 - 2) for index in range(rounds)]
     [waits_for] = rule._verdicts(targets)
-    assert {pair for pair, _ in waits_for} == {*pairs[:2]}
+    assert {wait.pair for wait in waits_for} == {*pairs[:2]}
 
 
 def test_blocks_are_long_only_where_the_first_interval_will_not_do() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..evidence.effect import ALPHA, decided, rounds_needed
-from ..measure.remaining import Remaining, WaitsFor
+from ..measure.remaining import Remaining, Wait, WaitsFor
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
@@ -142,7 +142,12 @@ class StoppingRule:
                     for answer in {*first.values()} - {None} - settled
                 ]
             if any(each in open_ for each in left):
-                found.append(tuple((each.comparison, self._rounds_left(each)) for each in open_))
+                found.append(
+                    tuple(
+                        Wait(each.comparison, self._rounds_left(each), len(self.series.get(each.comparison, [])))
+                        for each in open_
+                    )
+                )
         return tuple(found)
 
     def _answers(self, targets: Iterable[Target], alpha: float) -> dict[Target, tuple[int, bool] | None]:

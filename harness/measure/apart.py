@@ -33,7 +33,7 @@ TIME_SHARE = 0.6
 LEAST_BLOCK_SECONDS, MOST_BLOCK_SECONDS = 0.25, 4.0
 """Of samples in a block of two; of three half as much more."""
 
-BLOCK_CALLS = 4
+BLOCK_CALLS = 3
 BLOCK_SHARE = 3.0
 """A block samples for so many times as long as it takes beside that."""
 

@@ -17,31 +17,30 @@ from .apart import block_seconds, choose_apart, is_sliced, pace_of, round_second
 from .gating import INTRUDES, Gating
 from .participants import ExperimentState, Group, MeasureError
 from .processes import WorkerFailed, WorkerProcess
-from .remaining import Open, Remaining, Stopping, WaitsFor
+from .remaining import Open, Remaining, Stopping, Wait, WaitsFor
 
 
 def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     """What is measured next.
 
-    First what has no interval yet, the least time for each effect first. Then what completes a verdict soonest: with
-    all other effects that this verdict waits for. Then the intervals of controls, and those of settled effects that are
-    still wide. What the time that is left will not settle comes after that, and last what can no longer get its first
-    interval: its rounds would say nothing. Where two are alike, headline claims come before others.
+    First what has no interval yet, headlines and then the least time for each effect first. Then what completes the
+    verdict that costs least: with all other effects that it waits for, and with what these have had. (An effect on its
+    limit always seems to need a little more; so it gives way once it has had more than others need.) A headline may
+    cost HEADLINE_FACTOR times as much. Then the intervals of controls, and those of settled effects that are still
+    wide. What the time that is left will not settle comes after that, and last what can no longer get its first
+    interval: its rounds would say nothing.
     """
     book_of = {book.experiment.workload.name: book for book, _ in open_}
 
-    def verdict_seconds(remaining: Remaining) -> float:
-        """Until the first verdict that waits for these effects is known."""
-        return min(map(seconds_for, remaining.verdicts))
-
-    def seconds_for(waits_for: WaitsFor) -> float:
+    def seconds_for(waits_for: WaitsFor, rounds_of: Callable[[Wait], float]) -> float:
         apart, together = 0.0, dict[str, float]()  # by workload: a round of many serves all pairs of its workload
-        for pair, rounds in waits_for:
+        for wait in waits_for:
+            pair = wait.pair
             if book := book_of.get(pair.workload):
                 if book.is_apart(pair):
-                    apart += rounds * round_seconds(book, pair)
+                    apart += rounds_of(wait) * round_seconds(book, pair)
                 else:
-                    seconds = rounds * round_seconds(book)
+                    seconds = rounds_of(wait) * round_seconds(book)
                     together[pair.workload] = max(together.get(pair.workload, 0.0), seconds)
         return apart + sum(together.values())
 
@@ -55,14 +54,25 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
             return 2 if in_time else 5, later, seconds, book.seconds
         if not remaining.verdicts:
             return 3 if in_time else 5, later, seconds, book.seconds
-        whole = max(seconds, verdict_seconds(remaining))
-        return 1 if whole <= seconds_left else 4, later, whole, seconds
+        costs = [
+            (
+                max(seconds, seconds_for(waits_for, lambda wait: wait.rounds)),
+                seconds_for(waits_for, lambda wait: wait.done),
+            )
+            for waits_for in remaining.verdicts
+        ]
+        whole, had = min(costs, key=lambda cost: (cost[0] > seconds_left, sum(cost)))
+        weighed = (whole + had) / (HEADLINE_FACTOR if remaining.headline else 1)
+        return 1 if whole <= seconds_left else 4, False, weighed, seconds
 
     return min(open_, key=order)
 
 
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
+
+HEADLINE_FACTOR = 2.0
+"""What a verdict of a headline claim may cost, against one of another claim."""
 
 SLICE_SECONDS = 3.0
 """An experiment measures this long before another takes its turn."""

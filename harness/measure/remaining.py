@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..spec.comparison import Comparison
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from .participants import ExperimentState
 
-WaitsFor = tuple[tuple[Comparison, float], ...]
-"""Effects that a verdict waits for, and the rounds until each is settled."""
+
+class Wait(NamedTuple):
+    """An effect that a verdict waits for, about how many rounds until it is settled, and how many it has had."""
+
+    pair: Comparison
+    rounds: float
+    done: int
+
+
+WaitsFor = tuple[Wait, ...]
+"""All that one verdict waits for."""
 
 
 @dataclass(frozen=True)

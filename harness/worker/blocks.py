@@ -75,13 +75,15 @@ class Child(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """A block before it begins. order: its variants at random; ready: a byte for each, set once it is warm."""
+    """A block before it begins. order: its variants at random; built_on: the core on which each is built and warmed up;
+    core: the one on which all are sampled; ready: a byte for each, set once it is warm."""
 
     worker: Worker
     workload: str
     round_index: int
     order: Sequence[str]
     seconds: float
+    built_on: Sequence[int]
     core: int
     outputs: str
     ready: mmap.mmap
@@ -99,7 +101,7 @@ class Block:
     def _live(self, place: int, pipe: int, token: str) -> NoReturn:
         try:
             os.dup2(pipe, number := PIPE_NUMBER + place, inheritable=False)
-            os.sched_setaffinity(0, {self.core})
+            os.sched_setaffinity(0, {self.built_on[place]})
             answer: Any = self.side(place).__dict__
         except BaseException as error:
             answer = f"raises {in_one_line(error)}"
@@ -123,6 +125,9 @@ class Block:
         this = Round(worker, bench, [name], Shape(1, repeats, prime=False), drawn, warm)
         samples: list[Timed] = []
         with rebuilt(worker, random.Random(f"{name} {self.round_index}"), {name: -1}, this.build) as built:
+            if self.built_on[place] != self.core:
+                os.sched_setaffinity(0, {self.core})
+                worker.watch.accept()
             self.ready[place] = 1
             while not all(self.ready[:]):
                 sleep(WAIT_SECONDS)
@@ -145,15 +150,19 @@ def measure_block(
     worker: Worker, workload: str, round_index: int, sides: Sequence[str], seconds: float, limit: float, outputs: str
 ) -> dict[str, Any]:
     """Run variants against each other for so many seconds. The answer is that of a round with one sample of each:
-    the calls that lie in the time in which all computed.
+    what it did in the time in which all computed.
 
     A side whose process dies, or has not answered after `limit` seconds, is named under "changed".
     """
     bench = worker.benches[workload]
     rng = random.Random(f"block {bench.seed} {workload} {worker.process} {round_index}")
-    order, core = rng.sample(list(sides), len(sides)), rng.choice(sorted(os.sched_getaffinity(0)))
+    order, cores = rng.sample(list(sides), len(sides)), sorted(os.sched_getaffinity(0))
+    rng.shuffle(cores)
+    # Foreign code might leave threads behind on the other core.
+    spread = cores[:1] if any(map(worker.is_outside, sides)) else cores
+    built_on = [spread[place % len(spread)] for place in range(len(order))]
     with mmap.mmap(-1, len(order)) as ready:
-        block = Block(worker, workload, round_index, order, seconds, core, outputs, ready)
+        block = Block(worker, workload, round_index, order, seconds, built_on, cores[0], outputs, ready)
         answers = _answers([block.begin(place) for place in range(len(order))], ready, seconds + limit)
     right = {name: each for name, each in answers.items() if isinstance(each, Side)}
     failed = {name: each for name, each in answers.items() if isinstance(each, str)}
@@ -215,24 +224,36 @@ def _answer(child: Child, content: bytes) -> Answer:
 
 
 def in_common(sides: Sequence[Sequence[Timed]]) -> list[Sample]:
-    """Of each side the sum of its samples that lie in the time in which all sides sampled; none where a side has none.
+    """What each side did in the time in which all sides sampled, as one sample; none where a side did no whole call.
 
-    Calls are summed, and not their median taken, so that a slow stretch counts for all as long as it lasted. The wall
-    time is without what the others computed meanwhile.
+    A sample that lies in it in part counts for that part. So all sides cover the same time to the nanosecond: where
+    whole calls alone count, what disturbs the machine at either end meets one side and not the other. The times are
+    scaled to a whole number of calls. Calls are summed, and not their median taken, so that a slow stretch counts for
+    all as long as it lasted. The wall time is without what the others computed meanwhile.
     """
     if not all(sides):
         return []
     begun, ended = max(side[0].begun for side in sides), min(side[-1].ended for side in sides)
-    inside = [[each.sample for each in side if each.begun >= begun and each.ended <= ended] for side in sides]
-    if not all(inside):
+    parts = [[(_part(each, begun, ended), each.sample) for each in side] for side in sides]
+    calls = [sum(part * sample.repeats for part, sample in side) for side in parts]
+    if min(calls) < 1:
         return []
-    cpu_ns = [sum(sample.cpu_ns for sample in side) for side in inside]
+    cpu_ns = [sum(part * sample.cpu_ns for part, sample in side) for side in parts]
     sums = []
-    for position, side in enumerate(inside):
-        repeats, wall_ns, faults = (sum(getattr(s, name) for s in side) for name in ("repeats", "wall_ns", "faults"))
-        wall_ns = max(wall_ns - (sum(cpu_ns) - cpu_ns[position]), cpu_ns[position])
-        sums.append(Sample(side[0].variant, 0, position, side[0].tokens, repeats, cpu_ns[position], wall_ns, faults))
+    for position, side in enumerate(parts):
+        whole = round(calls[position])
+        scale = whole / calls[position]
+        cpu = cpu_ns[position]
+        wall = max(sum(part * sample.wall_ns for part, sample in side) - (sum(cpu_ns) - cpu), cpu)
+        faults = sum(part * sample.faults for part, sample in side)
+        totals = (round(scale * each) for each in (cpu, wall, faults))
+        sums.append(Sample(side[0][1].variant, 0, position, side[0][1].tokens, whole, *totals))
     return sums
+
+
+def _part(timed: Timed, begun: int, ended: int) -> float:
+    """How much of a sample lies between the two times, from 0 to 1."""
+    return max(0, min(ended, timed.ended) - max(begun, timed.begun)) / (timed.ended - timed.begun)
 
 
 def _judged(worker: Worker, names: Iterable[str]) -> set[str]:
