@@ -235,6 +235,18 @@ def test_where_time_is_short_headlines_are_measured_apart_and_others_together() 
     assert PAIR in lonely.pairs_apart, "there is nothing that it could share rounds with"
 
 
+def test_a_slow_moment_at_a_gate_does_not_keep_a_pair_from_its_blocks() -> None:
+    state = book()
+    state.call_ns["team006_after"] *= 2
+    assert not is_sliced(state, PAIR)
+    times = {name: round(1e7 * state.call_ns["team006_before"]) for name in PAIR.sides}
+    samples = [Sample(name, 0, place, 128, 10**7, times[name], times[name], 0) for place, name in enumerate(times)]
+    state.note_calls(samples)
+    assert is_sliced(state, PAIR)
+    state.note_calls([samples[0]._replace(cpu_ns=0), samples[1]._replace(cpu_ns=3 * samples[1].cpu_ns)])
+    assert is_sliced(state, PAIR), "a clock that stood still, and a slow round, say nothing"
+
+
 def test_a_block_is_long_against_what_it_takes_beside_its_samples() -> None:
     assert block_seconds(book(), PAIR.sides) == LEAST_BLOCK_SECONDS
     assert block_seconds(book(), [*PAIR.sides, "yardstick"]) == 1.5 * LEAST_BLOCK_SECONDS

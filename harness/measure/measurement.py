@@ -158,6 +158,7 @@ class Measurement(Gating):
         tally.add(spent := time.monotonic() - begun)
         sampled = sum(sample.wall_ns for sample in samples) / 1e9
         book.sampled_seconds += sampled
+        book.note_calls(samples)
         if sliced:
             book.blocks += 1
             book.beside_seconds = min(book.beside_seconds, max(spent - sampled, 0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from llama_workbench.variants.presets import presets
 
 from ..spec.comparison import Comparison
 from ..spec.experiments import Experiment, without
+from ..spec.sample import Sample
 from .processes import Answer, Examination, WorkerProcess
 
 OPEN_SECONDS = 300.0
@@ -117,6 +118,14 @@ class ExperimentState:
     def seconds(self) -> float:
         """Of both kinds."""
         return self.together.seconds + self.apart.seconds
+
+    def note_calls(self, samples: Iterable[Sample]) -> None:
+        """Keep the least time of a call. A gate may have met a slow moment of the machine, and a pair that is alike
+        would then not be taken for one (see `measure.apart`)."""
+        for sample in samples:
+            if self.device == "cpu" and sample.variant not in self.wall_variants and sample.cpu_ns > 0:
+                least = min(self.call_ns.get(sample.variant, math.inf), sample.cpu_ns / sample.repeats)
+                self.call_ns[sample.variant] = least
 
     def forget_rounds(self) -> None:
         """As if none had been measured; what the gates found stays."""

@@ -181,9 +181,7 @@ def differences(worker: Worker, workload: str, pairs: Sequence[Sequence[str]]) -
 CALIBRATION_NS, LONG_CALL_NS = 50_000_000, 500_000_000
 """Calls are timed for so long after a first one. Where the first takes longer than the second number, it is enough."""
 
-LEAST_CALLS, MOST_CALLS = 8, 20
-"""The fastest of so few calls as fit in that time may be slow by a third on a busy machine, and then a pair of variants
-that are alike is not measured in blocks. So there are at least LEAST_CALLS, for up to LONG_CALL_NS."""
+MOST_CALLS = 20
 OWN_THREADS_NS = 5_000_000
 """With less CPU time than this, other threads are not judged."""
 
@@ -204,10 +202,8 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
         if calls_ns[0] < LONG_CALL_NS:  # the first of short calls says how long it takes to make caches, not more
             calls_ns.clear()
             wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
-            enough_ns = CALIBRATION_NS
-            while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - wall < enough_ns):
+            while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - wall < CALIBRATION_NS):
                 take()
-                enough_ns = CALIBRATION_NS if len(calls_ns) >= LEAST_CALLS else LONG_CALL_NS
         process = process_time_ns() - process
         thread = thread_time_ns() - thread  # read around the process's, as in `Cpu.sample`
         subject.call_ns = max(min(calls_ns), 1)
