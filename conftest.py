@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +47,31 @@ def warm(warm_server: Server) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "begin", warm_server.begin)
         yield
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a session of pytest came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run_pytest(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """A session of pytest within this process, which starts at once."""
+    monkeypatch.chdir(Path(__file__).parent)
+    # What pytest-xdist tells its workers is not for a pytest of its own: pytest-benchmark would switch itself off.
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+
+    def session(*words: str) -> Said:
+        capsys.readouterr()
+        code = pytest.main(["-p", "no:cacheprovider", *words])
+        return Said(int(code), *capsys.readouterr())
+
+    return session
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval
-from llama_workbench.harness.worker.blocks import Timed, in_common
+from llama_workbench.harness.worker.blocks import Timed, cores_to_build_on, in_common
 from tests.test_measure import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -148,13 +148,19 @@ def test_only_the_time_in_which_both_computed_counts() -> None:
     other = timed("other", (12, 18, 3), (18, 28, 5), (28, 40, 6))
     a, b = in_common([one, other])  # from 12 to 40: 0.8 of the first's second sample, and no more of its first
     calls, cpu, wall, faults = 2 * 2.8, 5 * 2.8, 10 * 2.8, 2.8
-    assert (a.variant, a.repeats, a.cpu_ns) == ("one", 6, round(cpu * 6 / calls))
-    assert (a.wall_ns, a.faults) == (round((wall - 14) * 6 / calls), round(faults * 6 / calls)), "less the other's time"
+    assert (a.variant, a.repeats, a.cpu_ns) == ("one", 5, round(cpu * 5 / calls)), "5.6 calls, scaled to 5"
+    assert (a.wall_ns, a.faults) == (round((wall - 14) * 5 / calls), round(faults * 5 / calls)), "less the other's time"
     assert (b.variant, b.repeats, b.cpu_ns, b.wall_ns, b.faults) == ("other", 6, 14, 28 - 14, 3)
     assert in_common([one, timed("other", (41, 50, 9))]) == []
     assert in_common([one, timed("other", (0, 4, 4), (4, 400, 300))]) != []
-    assert in_common([one, timed("other", (32, 150, 100))]) == [], "less than a call of either"
+    assert in_common([one, timed("other", (32, 150, 100))]) == [], "less than a call of one side"
     assert in_common([one, []]) == []
+
+
+def test_foreign_code_is_built_where_it_is_sampled() -> None:
+    assert cores_to_build_on([1, 0], 3, foreign=False) == [1, 0, 1]
+    assert cores_to_build_on([1, 0], 3, foreign=True) == [1, 1, 1]
+    assert cores_to_build_on([4], 2, foreign=False) == [4, 4]
 
 
 def test_noise_at_the_ends_of_a_block_meets_both_sides_alike() -> None:
@@ -245,6 +251,19 @@ def test_a_slow_moment_at_a_gate_does_not_keep_a_pair_from_its_blocks() -> None:
     assert is_sliced(state, PAIR)
     state.note_calls([samples[0]._replace(cpu_ns=0), samples[1]._replace(cpu_ns=3 * samples[1].cpu_ns)])
     assert is_sliced(state, PAIR), "a clock that stood still, and a slow round, say nothing"
+    state.sliced[PAIR] = False
+    assert not is_sliced(state, PAIR), "its first round decided"
+
+
+def test_rounds_that_are_forgotten_lend_the_next_ones_no_random_choices() -> None:
+    state = book(lost_blocks=2)
+    state.apart.add(1.0)
+    state.sliced[PAIR], begun = True, state.begun
+    assert begun == 3
+    state.forget_rounds()
+    assert (state.begun, state.rounds, state.lost_blocks, state.sliced) == (3, 0, 0, {})
+    state.apart.add(1.0)
+    assert state.begun == 4
 
 
 def test_a_block_is_long_against_what_it_takes_beside_its_samples() -> None:

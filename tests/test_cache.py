@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -23,6 +24,9 @@ from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import Options, Run, plan_run
 from llama_workbench.variants.engines.files import EngineError
 from llama_workbench.variants.engines.files import folder as engine_folder
+
+if TYPE_CHECKING:
+    from conftest import Said
 
 FIX = "make room, or set WORKBENCH_CACHE to a folder on another disk"
 
@@ -45,16 +49,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a small disk needs root")
     yield mounted
     subprocess.run(["umount", str(mounted)], check=True)
-
-
-def benchmark(cache: Path, run: Path, *words: str) -> tuple[int, str]:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", *words, f"--run-dir={run}"],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
-        env=ours | {"WORKBENCH_CACHE": str(cache)},
-    )  # fmt: skip
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 # --- is it one? ---
@@ -118,13 +112,18 @@ def test_reference_logits_are_had_without(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "full").rglob("*") if path.is_file()] == []
 
 
-def test_a_run_measures_without_a_cache_and_says_so_once(checkpoint: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("warm")
+def test_a_run_measures_without_a_cache_and_says_so_once(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_pytest: Callable[..., Said]
+) -> None:
     (tmp_path / "file").touch()
-    code, said = benchmark(
-        tmp_path / "file", tmp_path / "run", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16",
-        f"--checkpoint={checkpoint}", "--budget=2",
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
+    result = run_pytest(
+        "--benchmark", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16", f"--checkpoint={checkpoint}",
+        "--budget=2", f"--run-dir={tmp_path / 'run'}",
     )  # fmt: skip
-    assert code == 0, said
+    said = " ".join((result.stdout + result.stderr).split())
+    assert result.returncode == 0, said
     assert said.count("cannot be written (") == 1
     assert f"cache: {tmp_path / 'file'} cannot be written (" in said
     assert FIX in said

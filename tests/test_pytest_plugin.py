@@ -6,23 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness import doctor
+
+pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
 
 QUICK = ("--compare", "team006_before", "team006_after", "--workloads", "mask-create-apply-t32,mask-get-t8")
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a session of pytest came to."""
-
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 def pytest_process(*words: str) -> subprocess.CompletedProcess[str]:
@@ -33,21 +25,6 @@ def pytest_process(*words: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
         cwd=ROOT, capture_output=True, text=True, check=False, env=ours, timeout=300,
     )  # fmt: skip
-
-
-@pytest.fixture
-def pytest_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """A session of pytest within this process."""
-    monkeypatch.chdir(ROOT)
-    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
-        monkeypatch.delenv(name)
-
-    def session(*words: str) -> Said:
-        capsys.readouterr()
-        code = pytest.main(["-p", "no:cacheprovider", *words])
-        return Said(int(code), *capsys.readouterr())
-
-    return session
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +81,7 @@ def test_the_replayed_times_are_the_measured_ones(quick):
         assert benchmark["group"] == facts["workload"]
 
 
-def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, pytest_run):
+def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, run_pytest):
     folder, _ = quick
     compared = subprocess.run(
         [sys.executable, "-m", "pytest_benchmark", f"--storage=file://{folder / 'storage'}", "compare"],
@@ -112,7 +89,7 @@ def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, pytest_run)
     )  # fmt: skip
     assert compared.returncode == 0, compared.stderr
     assert "team006_after" in compared.stdout
-    again = pytest_run(
+    again = run_pytest(
         "--benchmark", *QUICK, "-k", "mask-get", "--budget=3", f"--run-dir={folder / 'again'}",
         f"--benchmark-storage=file://{folder / 'storage'}", "--benchmark-compare",
     )  # fmt: skip
@@ -122,14 +99,14 @@ def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, pytest_run)
     assert workloads == {"mask-get-t8"}
 
 
-def test_k_that_leaves_one_side_says_so(pytest_run, tmp_path):
-    result = pytest_run("--benchmark", *QUICK, "-k", "team006_after", f"--run-dir={tmp_path / 'run'}")
+def test_k_that_leaves_one_side_says_so(run_pytest, tmp_path):
+    result = run_pytest("--benchmark", *QUICK, "-k", "team006_after", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 5
     assert "select both sides" in result.stdout + result.stderr
 
 
-def test_claims_with_nothing_to_time_here_are_answered(pytest_run, tmp_path):
-    result = pytest_run("--benchmark", "--claims=gpu-kernels", f"--run-dir={tmp_path / 'run'}")
+def test_claims_with_nothing_to_time_here_are_answered(run_pytest, tmp_path):
+    result = run_pytest("--benchmark", "--claims=gpu-kernels", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "not measurable here" in result.stdout
     verdicts = json.loads((tmp_path / "run" / "verdicts.json").read_text())
@@ -138,9 +115,9 @@ def test_claims_with_nothing_to_time_here_are_answered(pytest_run, tmp_path):
     }
 
 
-def test_benchmark_disable_passes_gates_only(pytest_run, tmp_path):
+def test_benchmark_disable_passes_gates_only(run_pytest, tmp_path):
     """And claims on architecture have their traces then."""
-    result = pytest_run(
+    result = run_pytest(
         "--benchmark", "--claims=single-file-faster", "--workloads=prefill-tiny-t16", "--benchmark-disable",
         f"--run-dir={tmp_path / 'run'}",
     )  # fmt: skip
@@ -155,15 +132,15 @@ def test_benchmark_disable_passes_gates_only(pytest_run, tmp_path):
     assert not (tmp_path / "run" / "samples.parquet").exists()
 
 
-def test_collecting_measures_nothing(pytest_run, tmp_path):
-    result = pytest_run("--benchmark", *QUICK, "--collect-only", "-q", f"--run-dir={tmp_path / 'run'}")
+def test_collecting_measures_nothing(run_pytest, tmp_path):
+    result = run_pytest("--benchmark", *QUICK, "--collect-only", "-q", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 0
     assert "mask-get-t8-team006_after" in result.stdout
     assert not (tmp_path / "run").exists()
 
 
-def test_plain_pytest_runs_no_benchmarks(pytest_run):
-    result = pytest_run("--collect-only", "-q", "tests/test_plan.py")
+def test_plain_pytest_runs_no_benchmarks(run_pytest):
+    result = run_pytest("--collect-only", "-q", "tests/test_plan.py")
     assert result.returncode == 0
     assert "test_variant[" not in result.stdout
 
@@ -182,23 +159,23 @@ def test_plain_pytest_runs_no_benchmarks(pytest_run):
         (("--claims-dir", "no/such/folder"), "no/such/folder"),
     ],
 )
-def test_a_mistake_is_one_clear_line(pytest_run, words, said, tmp_path):
-    result = pytest_run("--benchmark", *words, f"--run-dir={tmp_path / 'run'}")
+def test_a_mistake_is_one_clear_line(run_pytest, words, said, tmp_path):
+    result = run_pytest("--benchmark", *words, f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 4
     assert said in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "run").exists()
 
 
-def test_a_malformed_claim_names_file_and_key(pytest_run, tmp_path):
+def test_a_malformed_claim_names_file_and_key(run_pytest, tmp_path):
     (tmp_path / "mine.toml").write_text('id = "mine"\ntitel = "x"\n')
-    result = pytest_run("--benchmark", f"--claims-dir={tmp_path}")
+    result = run_pytest("--benchmark", f"--claims-dir={tmp_path}")
     assert result.returncode == 4
     assert "mine.toml" in result.stderr
     assert 'did you mean "title"' in result.stderr
 
 
-def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(pytest_run, tmp_path):
+def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(run_pytest, tmp_path):
     import shutil
 
     from safetensors.torch import load_file, save_file
@@ -211,15 +188,15 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(pytest_run
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"][3] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    result = pytest_run(
+    result = run_pytest(
         "--benchmark", "--compare", "fast", "yardstick", "--workloads=decode-tiny-c16", f"--checkpoint={folder}"
     )  # fmt: skip
     assert result.returncode == 4
     assert "model.norm.weight" in result.stderr
 
 
-def test_profiles_and_memory_are_recorded(pytest_run, tmp_path):
-    result = pytest_run(
+def test_profiles_and_memory_are_recorded(run_pytest, tmp_path):
+    result = run_pytest(
         "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3",
         "--profile", f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",
     )  # fmt: skip
@@ -234,7 +211,11 @@ def test_profiles_and_memory_are_recorded(pytest_run, tmp_path):
     assert memory["yardstick"]["cache_bytes"] >= 2 * 2 * 4 * 16 * 16 * 4
     # fast keeps fused copies of its projections.
     assert memory["fast"]["cache_bytes"] > memory["yardstick"]["cache_bytes"]
-    for entry in json.loads((tmp_path / "run" / "profiles.json").read_text()):
+    entries = json.loads((tmp_path / "run" / "profiles.json").read_text())
+    assert len(entries) == 2
+    if doctor.read_facts()["py_spy"] == "":  # it can look into processes here
+        assert [entry["reason"] for entry in entries] == [None, None]
+    for entry in entries:
         if entry["reason"] is not None:  # ptrace refused: said so, and the run went on
             assert "py-spy" in entry["reason"]
             continue

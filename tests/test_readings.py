@@ -160,7 +160,7 @@ def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
     with pytest.raises(ClaimError, match="quick names prefill-tiny-t16, which workloads does not"):
         a_claim(**table)
     [trend] = [part for claim in CLAIMS for part in claim.hypothesis if part.part == "whole prefill, 7B width"]
-    with pytest.raises(ClaimError, match="quick has 1 workloads, expected at least 2"):
+    with pytest.raises(ClaimError, match="quick needs at least 2 workloads, has 1"):
         a_claim(**trend.model_dump(exclude_defaults=True) | {"quick": [trend.workload_names()[0]]})
 
 

@@ -48,6 +48,11 @@ def late(rounds: float) -> Remaining:
     return Remaining(VARIANTS, False, rounds, rounds, verdicts=((),))
 
 
+def waiting(name: str, done: int, rounds: float, *, headline: bool = False) -> Remaining:
+    """What a verdict on one effect needs, which has had some rounds."""
+    return replace(late(rounds), verdicts=((Wait(Comparison(name, *VARIANTS), rounds, done, headline),),))
+
+
 def test_a_first_interval_comes_before_what_is_nearly_settled_the_cheapest_first() -> None:
     cheap, dear, known = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 0.1), strict=True))
     open_ = [(known, late(1)), (dear, early(10)), (cheap, early(20))]
@@ -67,13 +72,14 @@ def test_headline_claims_come_first_but_not_twice_before_others_had_their_first(
     asked = replace(early(10), headline=True)
     assert next_to_measure([(cheap, early(10)), (dear, asked)], 100)[0] is dear
     assert next_to_measure([(cheap, early(10)), (dear, replace(late(1), headline=True))], 100)[0] is cheap
-    assert next_to_measure([(cheap, late(10)), (dear, replace(late(10), headline=True))], 100)[0] is dear
-    assert next_to_measure([(cheap, late(9)), (dear, replace(late(10), headline=True))], 100)[0] is cheap
+    asked = waiting(NAMES[1], 0, 10, headline=True)
+    assert next_to_measure([(cheap, waiting(NAMES[0], 0, 10)), (dear, asked)], 100)[0] is dear
+    assert next_to_measure([(cheap, waiting(NAMES[0], 0, 9)), (dear, asked)], 100)[0] is cheap
 
 
 def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
     hopeless, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
-    open_ = [(hopeless, replace(late(101), headline=True)), (other, late(99))]
+    open_ = [(hopeless, waiting(NAMES[0], 0, 101, headline=True)), (other, waiting(NAMES[1], 0, 99))]
     assert next_to_measure(open_, 100)[0] is other
     assert next_to_measure(open_, 200)[0] is hopeless
 
@@ -119,7 +125,7 @@ def test_what_completes_a_verdict_soonest_comes_first() -> None:
     open_ = [
         (quick, replace(late(3), verdicts=(both,))),
         (dear, replace(late(10), verdicts=(both,))),
-        (alone, late(20)),
+        (alone, waiting(NAMES[2], 0, 20)),
     ]
     assert next_to_measure(open_, 100)[0] is alone
     assert next_to_measure(open_[:2], 100)[0] is quick
@@ -129,12 +135,10 @@ def test_what_completes_a_verdict_soonest_comes_first() -> None:
 def test_a_verdict_that_always_needs_a_little_more_gives_way_to_one_that_had_little() -> None:
     """An effect that lies on its limit seems to be nearly settled at any time."""
     edge, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
-
-    def waiting(name: str, done: int, rounds: float) -> Remaining:
-        return replace(late(rounds), verdicts=((Wait(Comparison(name, *VARIANTS), rounds, done),),))
-
     assert next_to_measure([(edge, waiting(NAMES[0], 12, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is edge
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is other
+    # What waits for a contrast of many variants counts with all their rounds.
+    assert next_to_measure([(edge, late(5)), (other, waiting(NAMES[1], 0, 15))], 100)[0] is other
     # Not if the other is hopeless in the time that is left.
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 19)[0] is edge
 

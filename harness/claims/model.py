@@ -62,9 +62,7 @@ class Claim(BaseModel):
         tuple[Source, ...],
         Field(min_length=1, description='a list of one or more { document = "...", section = "..." }'),
     ]
-    headline: Annotated[
-        bool, Field(strict=True, description="true or false: whether measuring serves it before others")
-    ] = False
+    headline: Annotated[bool, Field(strict=True, description="true or false: whether it is measured first")] = False
     statement: Annotated[Text, Field(description="a text: the claim in your words")]
     assumes: Annotated[
         tuple[Annotated[Text, Field(description="a text")], ...], Field(description="a list of texts (it may be empty)")

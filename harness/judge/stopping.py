@@ -142,13 +142,12 @@ class StoppingRule:
                     for answer in {*first.values()} - {None} - settled
                 ]
             if any(each in open_ for each in left):
-                found.append(
-                    tuple(
-                        Wait(each.comparison, self._rounds_left(each), len(self.series.get(each.comparison, [])))
-                        for each in open_
-                    )
-                )
+                found.append(tuple(map(self._wait, open_)))
         return tuple(found)
+
+    def _wait(self, target: Target) -> Wait:
+        done = len(self.series.get(target.comparison, []))
+        return Wait(target.comparison, self._rounds_left(target), done, target.headline)
 
     def _answers(self, targets: Iterable[Target], alpha: float) -> dict[Target, tuple[int, bool] | None]:
         return {each: _answer(self._interval(each.comparison, alpha), each.regions) for each in targets}

@@ -52,7 +52,10 @@ def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
 
 def is_sliced(book: ExperimentState, pair: Comparison) -> bool:
     """Whether a pair that is measured apart is measured in blocks: both sides compute in one thread of this processor,
-    for calls that are alike, long enough to be cut up and short enough to come often."""
+    for calls that are alike, long enough to be cut up and short enough to come often. Its first round decides that for
+    the others: the two methods may differ."""
+    if pair in book.sliced:
+        return book.sliced[pair]
     calls_ns = [book.call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE

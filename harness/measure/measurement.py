@@ -44,6 +44,13 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
                     together[pair.workload] = max(together.get(pair.workload, 0.0), seconds)
         return apart + sum(together.values())
 
+    def cost(waits_for: WaitsFor, seconds: float, book: ExperimentState) -> tuple[bool, float]:
+        """Whether it is more than the time that is left, and what the verdict costs in all."""
+        left = max(seconds, seconds_for(waits_for, lambda wait: wait.rounds))
+        had = seconds_for(waits_for, lambda wait: wait.done) if waits_for else book.together.seconds
+        weight = HEADLINE_FACTOR if any(wait.headline for wait in waits_for) else 1.0
+        return left > seconds_left, (left + had) / weight
+
     def order(entry: Open) -> tuple[int, bool, float, float]:
         book, remaining = entry
         seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
@@ -54,16 +61,8 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
             return 2 if in_time else 5, later, seconds, book.seconds
         if not remaining.verdicts:
             return 3 if in_time else 5, later, seconds, book.seconds
-        costs = [
-            (
-                max(seconds, seconds_for(waits_for, lambda wait: wait.rounds)),
-                seconds_for(waits_for, lambda wait: wait.done),
-            )
-            for waits_for in remaining.verdicts
-        ]
-        whole, had = min(costs, key=lambda cost: (cost[0] > seconds_left, sum(cost)))
-        weighed = (whole + had) / (HEADLINE_FACTOR if remaining.headline else 1)
-        return 1 if whole <= seconds_left else 4, False, weighed, seconds
+        hopeless, weighed = min(cost(waits_for, seconds, book) for waits_for in remaining.verdicts)
+        return 4 if hopeless else 1, False, weighed, seconds
 
     return min(open_, key=order)
 
@@ -147,11 +146,10 @@ class Measurement(Gating):
         if answer["elsewhere"] or any(self.is_outside(name) for name in answer["changed"]):
             return  # others may have felt it
         if sliced and not answer["samples"] and not bad:
-            book.lost_blocks += 1  # on a busy machine: no whole call of each side while all computed
+            book.lost_blocks += 1  # on a busy machine: less than a call of some side while all computed
             return
         samples = tuple(row for row in (Sample(*each) for each in answer["samples"]) if row.variant not in bad)
-        number = book.rounds + book.lost_blocks
-        finished = Round(book.experiment.workload.name, group.processes, number, samples)
+        finished = Round(book.experiment.workload.name, group.processes, book.begun, samples)
         keep(finished)
         rule.add(finished)
         tally = book.together if chosen.pair is None else book.apart
@@ -159,6 +157,8 @@ class Measurement(Gating):
         sampled = sum(sample.wall_ns for sample in samples) / 1e9
         book.sampled_seconds += sampled
         book.note_calls(samples)
+        if chosen.pair is not None and chosen.pair not in book.sliced:
+            book.sliced[chosen.pair] = is_sliced(book, chosen.pair)  # with what its first round said; for all others
         if sliced:
             book.blocks += 1
             book.beside_seconds = min(book.beside_seconds, max(spent - sampled, 0.0))
@@ -171,7 +171,7 @@ class Measurement(Gating):
         outputs = str(self.examination.file) if self.examination else ""
         where = {
             "workload": book.experiment.workload.name,
-            "round_index": book.rounds + book.lost_blocks,
+            "round_index": book.begun,
             "outputs": outputs,
         }
         if seconds is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -68,7 +69,8 @@ class ExperimentState:
     """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
     one pair each; pairs_apart: which pairs; blocks: how many of them were blocks. kept_together: variants that are too
     dear to load for one pair. beside_seconds: the least that a block took beside its samples. lost_blocks: those in
-    which a side had no whole call while all computed; the next ones are longer."""
+    which a side did less than a call while all computed; the next ones are longer. sliced: of pairs that had a round,
+    whether they are measured in blocks. forgotten: rounds that count no more."""
 
     experiment: Experiment
     folder: Path | None
@@ -83,7 +85,9 @@ class ExperimentState:
     apart: Tally = field(default_factory=Tally)
     blocks: int = 0
     lost_blocks: int = 0
+    forgotten: int = 0
     pairs_apart: frozenset[Comparison] = frozenset()
+    sliced: dict[Comparison, bool] = field(default_factory=dict)
     beside_seconds: float = math.inf
     sampled_seconds: float = 0.0
     device: str = "cpu"
@@ -115,21 +119,33 @@ class ExperimentState:
         return self.together.rounds + self.apart.rounds
 
     @property
+    def begun(self) -> int:
+        """Rounds and blocks that were begun: the number of the next, by which its random choices are drawn."""
+        return self.forgotten + self.rounds + self.lost_blocks
+
+    @property
     def seconds(self) -> float:
         """Of both kinds."""
         return self.together.seconds + self.apart.seconds
 
     def note_calls(self, samples: Iterable[Sample]) -> None:
-        """Keep the least time of a call. A gate may have met a slow moment of the machine, and a pair that is alike
-        would then not be taken for one (see `measure.apart`)."""
+        """Keep the least time of a call, of those that CPU time measures. A gate may have met a slow moment of the
+        machine, and a pair that is alike would then not be taken for one (see `measure.apart`)."""
+        if self.device != "cpu" or self.experiment.workload.threads > 1:
+            return
+        calls_ns: dict[str, list[float]] = {}
         for sample in samples:
-            if self.device == "cpu" and sample.variant not in self.wall_variants and sample.cpu_ns > 0:
-                least = min(self.call_ns.get(sample.variant, math.inf), sample.cpu_ns / sample.repeats)
-                self.call_ns[sample.variant] = least
+            if sample.variant not in self.wall_variants:
+                calls_ns.setdefault(sample.variant, []).append(sample.cpu_ns / sample.repeats)
+        for name, each in calls_ns.items():
+            if (typical := statistics.median(each)) > 0:  # a virtual machine's CPU clock may stand still for a sample
+                self.call_ns[name] = min(self.call_ns.get(name, math.inf), typical)
 
     def forget_rounds(self) -> None:
-        """As if none had been measured; what the gates found stays."""
-        self.together, self.apart = Tally(), Tally()
+        """As if none had been measured. What the gates found and how long calls take stays, and so do the numbers of
+        rounds, or the next ones would make the same random choices."""
+        self.forgotten = self.begun
+        self.together, self.apart, self.sliced = Tally(), Tally(), {}
         self.blocks = self.lost_blocks = 0
         self.beside_seconds, self.sampled_seconds = math.inf, 0.0
 

@@ -13,11 +13,13 @@ from .participants import ExperimentState
 
 
 class Wait(NamedTuple):
-    """An effect that a verdict waits for, about how many rounds until it is settled, and how many it has had."""
+    """An effect that a verdict waits for, about how many rounds until it is settled, how many it has had, and whether
+    it is of a headline claim."""
 
     pair: Comparison
     rounds: float
     done: int
+    headline: bool = False
 
 
 WaitsFor = tuple[Wait, ...]

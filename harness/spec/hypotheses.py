@@ -69,12 +69,12 @@ class Hypothesis(BaseModel):
     device: Annotated[Device | None, Field(description='"cpu" or "cuda"')] = None
 
     @model_validator(mode="after")
-    def _quick_ones_are_among_its_workloads(self) -> Self:
+    def _quick_ones_fit(self) -> Self:
         if isinstance(self.quick, tuple):
             if other := set(self.quick) - set(self.workload_names()):
                 raise ValueError(f"quick names {', '.join(sorted(other))}, which workloads does not")
             if len(self.quick) < self.least_workloads:
-                raise ValueError(f"quick has {len(self.quick)} workloads, expected at least {self.least_workloads}")
+                raise ValueError(f"quick needs at least {self.least_workloads} workloads, has {len(self.quick)}")
         return self
 
     # -- what it says ------------------------------------------------------------------------------------------------

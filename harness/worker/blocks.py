@@ -158,9 +158,7 @@ def measure_block(
     rng = random.Random(f"block {bench.seed} {workload} {worker.process} {round_index}")
     order, cores = rng.sample(list(sides), len(sides)), sorted(os.sched_getaffinity(0))
     rng.shuffle(cores)
-    # Foreign code might leave threads behind on the other core.
-    spread = cores[:1] if any(map(worker.is_outside, sides)) else cores
-    built_on = [spread[place % len(spread)] for place in range(len(order))]
+    built_on = cores_to_build_on(cores, len(order), foreign=any(map(worker.is_outside, sides)))
     with mmap.mmap(-1, len(order)) as ready:
         block = Block(worker, workload, round_index, order, seconds, built_on, cores[0], outputs, ready)
         answers = _answers([block.begin(place) for place in range(len(order))], ready, seconds + limit)
@@ -175,6 +173,15 @@ def measure_block(
         "elsewhere": _merged(side.elsewhere for side in right.values()),
         "leaks": {},
     }
+
+
+def cores_to_build_on(cores: Sequence[int], sides: int, *, foreign: bool) -> list[int]:
+    """The core for each side while it is built and warmed up; the first of `cores` is the one on which all sample.
+
+    Sides of ours are built at the same time. Foreign code might leave threads behind on another core.
+    """
+    spread = cores[:1] if foreign else cores
+    return [spread[place % len(spread)] for place in range(sides)]
 
 
 Answer = Side | str | None
@@ -224,11 +231,11 @@ def _answer(child: Child, content: bytes) -> Answer:
 
 
 def in_common(sides: Sequence[Sequence[Timed]]) -> list[Sample]:
-    """What each side did in the time in which all sides sampled, as one sample; none where a side did no whole call.
+    """What each side did in the time in which all sides sampled, as one sample; none where one did less than a call.
 
-    A sample that lies in it in part counts for that part. So all sides cover the same time to the nanosecond: where
-    whole calls alone count, what disturbs the machine at either end meets one side and not the other. The times are
-    scaled to a whole number of calls. Calls are summed, and not their median taken, so that a slow stretch counts for
+    A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
+    alone count, what disturbs the machine at either end meets one side and not the other. The times are scaled down to
+    a whole number of calls. Calls are summed, and not their median taken, so that a slow stretch counts for
     all as long as it lasted. The wall time is without what the others computed meanwhile.
     """
     if not all(sides):
@@ -241,7 +248,7 @@ def in_common(sides: Sequence[Sequence[Timed]]) -> list[Sample]:
     cpu_ns = [sum(part * sample.cpu_ns for part, sample in side) for side in parts]
     sums = []
     for position, side in enumerate(parts):
-        whole = round(calls[position])
+        whole = int(calls[position] + 1e-9)
         scale = whole / calls[position]
         cpu = cpu_ns[position]
         wall = max(sum(part * sample.wall_ns for part, sample in side) - (sum(cpu_ns) - cpu), cpu)
