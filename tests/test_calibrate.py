@@ -191,7 +191,7 @@ def test_real_trials_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
         ten = [prepared.one(number, 20.0) for number in (0, 1)]
         busy = prepared.one(2, 0.1)
     assert [each.percent for each in ten] == [10, 10]
-    assert [each.method for each in ten] == ["blocks", "rounds"]
+    assert ten[1].method == "rounds"  # the other has blocks, unless a busy gate found its sides unlike
     for each in ten:
         assert each.rounds >= 12 and each.low is not None and each.high is not None
         assert abs((each.low + each.high) / 2 - each.log_ratio) < 0.08

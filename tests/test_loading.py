@@ -32,6 +32,8 @@ from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.state import Worker
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 ALPHA = 0.01
 METRIC = "llama_workbench.harness.metrics.loading.metric"
 EVERYTHING = [(loader, cache) for loader in [*loaders.loaders(), CONTROL] for cache in ("cold", "warm")]
