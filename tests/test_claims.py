@@ -101,7 +101,7 @@ def test_a_claim_survives_json(tmp_path: Path) -> None:
 # -- a wrong file --------------------------------------------------------------------------------------------------
 
 KEYS = (
-    "(keys here: part, metric, quick, left_out, device, evidence, variant, baseline, workloads, faster_than_percent, "
+    "(keys here: part, metric, quick, device, evidence, variant, baseline, workloads, faster_than_percent, "
     "slower_than_percent, not_faster_than_percent, ratio, gain_percent, same_within_percent)"
 )
 UNKNOWN = 'unknown key for metric = "time"'
@@ -143,6 +143,8 @@ SOURCE = 'expected a list of one or more { document = "...", section = "..." }'
             "workload =",
             f'hypothesis[0].workload = ["prefill", "decode"]: {UNKNOWN}; did you mean "workloads"? {KEYS}',
         ),
+        # what only a run may note
+        (EXPECTATION, EXPECTATION + "\nleft_out = 2", f"hypothesis[0].left_out = 2: {UNKNOWN} {KEYS}"),
         ("title =", "titel =", f'titel = "One file is faster": unknown key; did you mean "title"? {TOP_KEYS}'),
         ("title =", "titel =", "title: missing; expected a short text"),
         ('section = "Speed"', 'page = "Speed"', 'source[0].page = "Speed": unknown key (keys here: document, section)'),

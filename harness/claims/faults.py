@@ -18,6 +18,9 @@ from llama_workbench.datasets.files import short, shortened
 from ..metrics.registry import names
 from .model import Claim, Source, hypothesis_model
 
+NOTED_BY_RUNS = "left_out"
+"""A key of parts that only the claims stored with a run have."""
+
 MOST_FAULTS = 20
 """Of one file are told; who has more has another kind of file."""
 
@@ -66,12 +69,27 @@ def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> 
     location, value = _in_file(table, location)
     place = f"{where}: {_dotted(location)} = {shown(value)}"
     if fault["type"] == "extra_forbidden":
-        valid = list(model.model_fields)
-        unknown = f"unknown key{_for_metric(table, location)}{nearest(key, valid)}"
-        return f"{place}: {unknown} (keys here: {', '.join(valid)})"
+        return f"{place}: {_unknown(model, table, location, key)}"
     expected = _expected(model, key, item=isinstance(location[-1], int))
     hint = nearest(value, _choices(model, key)) if isinstance(value, str) else ""
     return f"{place}: expected {expected}{hint}"
+
+
+def noted_by_runs(table: Mapping[str, Any], where: str) -> list[str]:
+    """The keys of a claim file that only a run may write, a line each."""
+    parts = table.get("hypothesis")
+    found = []
+    for index, part in enumerate(parts if isinstance(parts, list) else []):
+        if isinstance(part, Mapping) and NOTED_BY_RUNS in part:
+            location = ("hypothesis", index, NOTED_BY_RUNS)
+            place = f"{where}: {_dotted(location)} = {shown(part[NOTED_BY_RUNS])}"
+            found.append(f"{place}: {_unknown(_model_at(table, location), table, location, NOTED_BY_RUNS)}")
+    return found[:MOST_FAULTS]
+
+
+def _unknown(model: type[BaseModel], table: Mapping[str, Any], location: Sequence[str | int], key: str) -> str:
+    valid = [name for name in model.model_fields if name != NOTED_BY_RUNS]
+    return f"unknown key{_for_metric(table, location)}{nearest(key, valid)} (keys here: {', '.join(valid)})"
 
 
 def _model_at(table: Mapping[str, Any], location: Sequence[str | int]) -> type[BaseModel]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from llama_workbench.datasets.files import SMALL_BYTES, parse_toml, read_bytes, shortened
 
-from .faults import MOST_FAULTS, ClaimError, nearest, problems_of, shown, syntax_problem
+from .faults import MOST_FAULTS, ClaimError, nearest, noted_by_runs, problems_of, shown, syntax_problem
 from .model import Claim
 
 MOST_ENTRIES = 100
@@ -64,6 +64,8 @@ def read_claim(path: Path) -> Claim:
         table = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise ClaimError([syntax_problem(path, text, str(error))]) from error
+    if noted := noted_by_runs(table, str(path)):
+        raise ClaimError(noted)
     return check_claim(table, str(path))
 
 

@@ -23,9 +23,9 @@ LEAST_CALL_NS, MOST_CALL_NS = 1_000_000, 400_000_000
 enough. Of longer ones a block would hold too few."""
 
 MOST_UNLIKE = 1.25
-"""Blocks are for pairs whose calls differ by less than this factor, at the gates and in rounds so far. Every switch
-leaves caches to the other side. Sides that are alike lose alike by that; where one needs more cache, rounds and blocks
-differ by some percent (METHODOLOGY has the table)."""
+"""Blocks are for pairs whose calls differ by less than this factor when their first round begins. Every switch leaves
+caches to the other side. Sides that are alike lose alike by that; where one needs more cache, rounds and blocks differ
+by some percent (METHODOLOGY has the table)."""
 
 TIME_SHARE = 0.6
 """Of the time, for the first intervals of all pairs apart. More pairs than fit are measured together."""

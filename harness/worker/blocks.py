@@ -235,8 +235,8 @@ def in_common(sides: Sequence[Sequence[Timed]]) -> list[Sample]:
 
     A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
     alone count, what disturbs the machine at either end meets one side and not the other. The times are scaled down to
-    a whole number of calls. Calls are summed, and not their median taken, so that a slow stretch counts for
-    all as long as it lasted. The wall time is without what the others computed meanwhile.
+    a whole number of calls. Calls are summed, and not their median taken, so that a slow stretch counts for all as long
+    as it lasted. The wall time is without what the others computed meanwhile.
     """
     if not all(sides):
         return []
