@@ -49,7 +49,7 @@ from .store.schema import FORMAT, Verdict
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
 WHOLE_BUDGET_SECONDS = 2400.0
-"""Of gates and rounds; passes come on top. `make bench` then ends within 10 minutes, `make bench-all` within an hour."""
+"""Of gates and rounds; passes come on top. `make bench` then takes 10 minutes, `make bench-all` an hour."""
 
 
 @dataclass(frozen=True)
