@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +17,20 @@ if TYPE_CHECKING:
     from tests.warm import Server
 
 
-def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+PLUGIN = "llama_workbench.harness.pytest_plugin"
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Loads the plugin, unless an entry point of the same name has done so.
 
     Not `pytest_plugins`: that may stand in the conftest of the session's root only, and with an editable install
     `pytest --benchmark` in someone else's repository reaches this file as well.
     """
-    pluginmanager.import_plugin("llama_workbench.harness.pytest_plugin")
+    if pluginmanager.has_plugin(PLUGIN):
+        return
+    pluginmanager.import_plugin(PLUGIN)
+    if "--benchmark" in sys.argv:  # too late for the plugin to add them itself
+        import_module(PLUGIN).add_short_names(parser)
 
 
 def pytest_collection_finish() -> None:

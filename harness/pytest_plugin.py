@@ -1,6 +1,7 @@
 """`pytest --benchmark`: measures in fresh processes, replays the samples into pytest-benchmark, prints the verdicts.
 
-Without `--benchmark` this plugin does nothing. Heavy imports wait until the option is seen.
+Without `--benchmark` this plugin does nothing, and takes no name that someone else may want for an option: its own are
+`--workbench-NAME`, and short ones come with `--benchmark`. Heavy imports wait until that is seen.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ BENCHMARKS = Path(__file__).with_name("benchmarks.py")
 
 FLAG = {"action": "store_true"}
 NAMES = {"metavar": "NAME,NAME", "default": ""}
+
+GROUP = "workbench"
 
 # fmt: off
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -57,14 +60,54 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--NAME` for each option; where another plugin has taken that name, `--workbench-NAME` remains."""
-    group = parser.getgroup("workbench", "workbench: claims about Llama architectures, settled by measurement")
+    """Add `--workbench-NAME` for each option."""
+    about = "workbench: claims about Llama architectures, settled by measurement (with --benchmark, --NAME is short for"
+    group = parser.getgroup(GROUP, f"{about} --workbench-NAME)")
     for name, settings in OPTIONS.items():
-        destination = f"workbench_{name.replace('-', '_')}"
-        try:
-            group.addoption(f"--{name}", f"--workbench-{name}", dest=destination, **settings)
-        except ValueError:
-            group.addoption(f"--workbench-{name}", dest=destination, **settings)
+        group.addoption(f"--workbench-{name}", dest=_destination(name), **settings)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: Sequence[str]
+) -> Generator[None, object, object]:
+    """With `--benchmark`: add the short names that no plugin and no conftest.py has taken."""
+    if "--benchmark" not in args:
+        return (yield)
+    with suppress(pytest.UsageError):  # the words are read again, and then it is said
+        # pytest looks for conftest.py at each word that may be a path: values of short names are none.
+        known = parser.parse_known_args(_in_full(args, parser))
+        early_config.known_args_namespace.file_or_dir = known.file_or_dir
+    result = yield
+    add_short_names(parser)
+    return result
+
+
+def add_short_names(parser: pytest.Parser) -> None:
+    """Add `--NAME` for each option where that is free; none where `--benchmark` is someone else's."""
+    taken = _names_taken(parser)
+    if "--benchmark" in taken:
+        return
+    for name, settings in OPTIONS.items():
+        if f"--{name}" not in taken:
+            about = {"help": f"short for --workbench-{name}"}
+            parser.getgroup(GROUP).addoption(f"--{name}", dest=_destination(name), **{**settings, **about})
+
+
+def _in_full(args: Sequence[str], parser: pytest.Parser) -> list[str]:
+    """The words of a command with each short name of ours as the long one."""
+    ours = {f"--{name}" for name in OPTIONS} - _names_taken(parser)
+    return [f"--workbench-{word[2:]}" if word.partition("=")[0] in ours else word for word in args]
+
+
+def _names_taken(parser: pytest.Parser) -> set[str]:
+    """Names of all options so far. pytest has no public way to ask, and it says of a clash only that there is one."""
+    groups = [*parser._groups, parser._anonymous]
+    return {name for group in groups for option in group.options for name in option.names()}
+
+
+def _destination(name: str) -> str:
+    return f"workbench_{name.replace('-', '_')}"
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -6,24 +6,26 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness import doctor
+from llama_workbench.harness.pytest_plugin import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
 
 QUICK = ("--compare", "team006_before", "team006_after", "--workloads", "mask-create-apply-t32,mask-get-t8")
 
 
-def pytest_process(*words: str) -> subprocess.CompletedProcess[str]:
+def pytest_process(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """In a process of its own."""
     # What pytest-xdist tells its workers is not for a pytest of its own: pytest-benchmark would switch itself off.
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=ROOT, capture_output=True, text=True, check=False, env=ours, timeout=300,
+        cwd=cwd, capture_output=True, text=True, check=False, env=ours, timeout=300,
     )  # fmt: skip
 
 
@@ -143,6 +145,38 @@ def test_plain_pytest_runs_no_benchmarks(run_pytest):
     result = run_pytest("--collect-only", "-q", "tests/test_plan.py")
     assert result.returncode == 0
     assert "test_variant[" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words", "code", "said"),
+    [
+        (tuple(OPTIONS), ["--seed", "3"], 0, "1 passed"),
+        (tuple(OPTIONS), ["--workbench-benchmark", "--seed=3", "--workbench-workloads=none"], 4, "no workload 'none'"),
+        (("seed", "claims"), ["--benchmark", "--seed", "3", "--workbench-claims", "none"], 4, 'no claim "none"'),
+        (("seed",), ["--benchmark", "--budget", "."], 4, "argument --budget: invalid float value: '.'"),
+        (("seed",), ["--budget", "3"], 4, "unrecognized arguments: --budget"),
+    ],
+)
+def test_names_of_other_peoples_options_are_theirs(tmp_path, theirs, words, code, said):
+    """A conftest.py of someone who has never heard of us, in a folder with a test."""
+    (tmp_path / "conftest.py").write_text(
+        f"def pytest_addoption(parser):\n    for name in {theirs!r}:\n        parser.addoption('--' + name)\n"
+    )
+    (tmp_path / "test_theirs.py").write_text(
+        "def test_theirs(pytestconfig):\n    assert '3' in vars(pytestconfig.option).values()\n"
+    )
+    result = pytest_process(*words, cwd=tmp_path)
+    assert result.returncode == code, result.stderr
+    assert said in result.stdout + result.stderr
+
+
+def test_a_folder_given_to_an_option_is_not_searched_for_tests(tmp_path):
+    """Nor for a conftest.py, which may have an option that the command names."""
+    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--mine')\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "conftest.py").write_text("raise ImportError('not asked for')\n")
+    result = pytest_process("--benchmark", "--checkpoint", "elsewhere", "--mine=3", cwd=tmp_path)
+    assert result.stderr.startswith("ERROR: elsewhere/config.json: cannot be read")
 
 
 @pytest.mark.parametrize(
