@@ -19,7 +19,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from . import blocks, gating, loops, rounds
+from . import blocks, checking, gating, loops, rounds
 from .channel import Channel, serve
 from .state import Worker, open_workload
 
@@ -36,6 +36,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "device": lambda worker: worker.device.facts(),
     "open": open_workload,
     "gate": gating.gate,
+    "check": checking.check,
     "differences": gating.differences,
     "freeze": freeze,
     "round": rounds.measure_round,

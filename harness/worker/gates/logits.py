@@ -84,20 +84,25 @@ def judge_logits(
     worst = 0.0
     for case, ours, theirs in zip(cases, got, expected, strict=True):
         for step, (logits, reference) in enumerate(zip(ours, theirs, strict=True)):
-            error = math.inf
-            if not isinstance(logits, Tensor) or logits.shape != reference.shape:
-                shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-                fault = f"{shape} for {list(reference.shape)}"
-            elif not bool(torch.isfinite(logits).all()):
-                fault = "NaN or infinite logits"
-            else:
-                error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
-                off = f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})"
-                fault = off if error > tolerance else ""
+            error, fault = fault_of(logits, reference, tolerance)
             if fault:
                 return Gate(False, f"{case.name}, call {step + 1}: {fault}", len(cases), error, tolerance)
             worst = max(worst, error)
-    return Gate(True, f"{len(cases)} cases", len(cases), worst, tolerance)
+    return Gate(True, f"{len(cases)} case{'s' * (len(cases) != 1)}", len(cases), worst, tolerance)
+
+
+def fault_of(logits: Any, reference: Tensor, tolerance: float) -> tuple[float, str]:
+    """By how much logits [B, V] of a call are off, as a share of the largest right one, and what is wrong, in words.
+
+    Infinite where there is nothing to compare; no words where they are right.
+    """
+    if not isinstance(logits, Tensor) or logits.shape != reference.shape:
+        shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        return math.inf, f"{shape} for {list(reference.shape)}"
+    if not bool(torch.isfinite(logits).all()):
+        return math.inf, "NaN or infinite logits"
+    error = float((logits.double() - reference.double()).abs().max() / reference.double().abs().max())
+    return error, f"logits off by {error:.1e} of the largest (allowed {tolerance:.0e})" if error > tolerance else ""
 
 
 def greedy(model: Model, prompt: Tensor, count: int) -> tuple[Tensor, Tensor]:

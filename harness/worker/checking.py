@@ -1,0 +1,194 @@
+"""The verb `check`: every call of the small gate on its own, and what a wrong variant may have got wrong."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llama_workbench.variants import Build, LlamaConfig
+from llama_workbench.variants.outside import OutsideVariantError
+
+from . import reference_logits, runners
+from .channel import in_one_line
+from .gates.logits import TOLERANCES, Case, fault_of, run_cases
+from .gates.mistakes import MISTAKES, logits_with
+from .gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from .state import Worker
+
+HARNESS = Path(__file__).resolve().parents[1]
+
+ROUNDED = 6e-2
+"""Errors up to here may come from a type with fewer digits (see TOLERANCES)."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What became of a call. number: its place in its case, from 1. error: of the largest right logit; None where there
+    is none to measure. fault: what is wrong, in words; empty where nothing is."""
+
+    geometry: str
+    case: str
+    number: int
+    tokens: int
+    position: int
+    error: float | None
+    fault: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A case that a model went through. got: its logits by call, as far as it came. fresh: whether a model built for
+    this case alone was right; None where that was not tried."""
+
+    geometry: str
+    case: Case
+    expected: Sequence[Tensor]
+    got: Sequence[Tensor]
+    calls: Sequence[Call]
+    fresh: bool | None = None
+
+    @property
+    def right(self) -> bool:
+        return not any(call.fault for call in self.calls)
+
+
+def check(worker: Worker, variant: str) -> dict[str, Any]:
+    """`calls` of all cases (fields of `Call`), likely `causes` in words, and the `dtype` and `tolerance` they had.
+
+    `refused`: why the variant cannot be had at all, else None. It computes in float64, or in float32 where it cannot.
+    """
+    try:
+        build = runners.variant_of(worker, variant).build
+    except OutsideVariantError as error:
+        return {"refused": str(error)}
+    tried: list[Tried] = []
+    for dtype in (torch.float64, torch.float32):
+        tried = list(_tried(worker, build, dtype))
+        if not all(case.calls[0].fault.startswith("raises") for case in tried):
+            break
+    calls = [asdict(call) for case in tried for call in case.calls]
+    kind = str(dtype).removeprefix("torch.")
+    return {
+        "refused": None,
+        "calls": calls,
+        "causes": _causes(tried, dtype),
+        "dtype": kind,
+        "tolerance": TOLERANCES[dtype],
+    }
+
+
+def _tried(worker: Worker, build: Build, dtype: torch.dtype) -> Iterator[Tried]:
+    """Every case of the small gate, on one model for each geometry, as the gate does it."""
+    for name, config in small_geometries().items():
+        reference = reference_logits.of_small_gate(worker, name, dtype)
+        model: Any = None
+        for case, expected in zip(small_cases(config), reference, strict=True):
+            got: list[Tensor] = []
+            raised = ""
+            try:
+                model = model or build(config, small_weights(config, dtype), max_length=SMALL_LENGTH)
+                model.reset()
+                with torch.inference_mode():
+                    for tokens, position in case.steps:
+                        got.append(model.forward(tokens.clone(), position).clone().cpu())
+            except Exception as error:
+                model, raised = None, f"raises {in_one_line(error)}{_line_of(error)}"
+            one = Tried(name, case, expected, got, list(_calls(name, case, expected, got, raised, dtype)))
+            yield one if one.right or raised else replace(one, fresh=_is_right_alone(build, config, one, dtype))
+
+
+def _line_of(error: BaseException) -> str:
+    """The last line on the way to an error that is neither ours nor an installed library's, " (FILE, line N)"."""
+    passed = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_known(frame.filename)]
+    return f" ({Path(passed[-1].filename).name}, line {passed[-1].lineno})" if passed else ""
+
+
+def _is_known(file: str) -> bool:
+    return "site-packages" in file or Path(file).resolve().is_relative_to(HARNESS) or file.startswith("<")
+
+
+def _calls(
+    geometry: str, case: Case, expected: Sequence[Tensor], got: Sequence[Tensor], raised: str, dtype: torch.dtype
+) -> Iterator[Call]:
+    """A `Call` for each call that gave logits, and for the one that raised."""
+    for number, (logits, right) in enumerate(zip(got, expected, strict=False), 1):
+        error, fault = fault_of(logits, right, TOLERANCES[dtype])
+        tokens, position = case.steps[number - 1]
+        found = error if math.isfinite(error) else None
+        yield Call(geometry, case.name, number, tokens.shape[1], position, found, fault)
+    if raised:
+        tokens, position = case.steps[min(len(got), len(case.steps) - 1)]
+        yield Call(geometry, case.name, len(got) + 1, tokens.shape[1], position, None, raised)
+
+
+def _is_right_alone(build: Build, config: LlamaConfig, one: Tried, dtype: torch.dtype) -> bool:
+    try:
+        [got] = run_cases(build(config, small_weights(config, dtype), max_length=SMALL_LENGTH), [one.case])
+    except Exception:
+        return False
+    return not any(
+        fault_of(logits, right, TOLERANCES[dtype])[1] for logits, right in zip(got, one.expected, strict=True)
+    )
+
+
+# -- why ---------------------------------------------------------------------------------------------------------------
+
+
+def _causes(tried: Sequence[Tried], dtype: torch.dtype) -> list[str]:
+    """What may be wrong, the surest first; nothing where all is right."""
+    wrong = [case for case in tried if not case.right]
+    if not wrong:
+        return []
+    if all(case.fresh for case in wrong):
+        return ["`reset` does not forget the sequence before: each case is right on a model built for it alone"]
+    known = [words for name, words in MISTAKES.items() if _is(name, tried, dtype)]
+    if known:
+        return [f"the logits of all calls are those of a Llama with this mistake: {words}" for words in known]
+    return list(_by_place(tried, wrong)) if len(wrong) < len(tried) or len(wrong[0].got) > 0 else []
+
+
+def _is(mistake: str, tried: Sequence[Tried], dtype: torch.dtype) -> bool:
+    """Whether a Llama with this mistake gives the same logits at every call."""
+    configs = small_geometries()
+    for case in tried:
+        if len(case.got) < len(case.case.steps):
+            return False  # it raised
+        config = configs[case.geometry]
+        alike = logits_with(mistake, config, small_weights(config, dtype), case.case.steps)
+        if any(fault_of(got, same, TOLERANCES[torch.float32])[1] for got, same in zip(case.got, alike, strict=True)):
+            return False
+    return True
+
+
+def _by_place(tried: Sequence[Tried], wrong: Sequence[Tried]) -> Iterator[str]:
+    """What the places have in common at which it is wrong."""
+    right = [case for case in tried if case.right]
+    calls = [call for case in wrong for call in case.calls if call.fault]
+    if all((call.error or math.inf) <= ROUNDED for call in calls):
+        yield "all errors are small: something may be computed in a type with fewer digits than the weights have"
+    if any("NaN" in call.fault for call in calls):
+        yield "NaN comes from rows of scores that are masked entirely (softmax of nothing but -inf), or from overflow"
+    if {case.geometry for case in wrong} == {"grouped"}:
+        yield (
+            "only the geometry with grouped queries is wrong: it also has Llama 3's rope_scaling, rope_theta 500,000, "
+            "rms_norm_eps 1e-6 and an lm_head with the embedding's weights"
+        )
+    if all(call.number > 1 for call in calls):
+        yield "first calls are right and later ones are not: what is kept in the cache, or where later tokens stand"
+    batches = [case.case.steps[0][0].shape[0] > 1 for case in wrong]
+    if all(batches):
+        yield "only batches are wrong: rows of a batch must not see each other"
+    elif all(call.tokens == 1 for call in calls):
+        yield "only calls of one token are wrong: the path for decoding"
+    elif all(call.tokens > 1 for call in calls) and any(call.tokens == 1 for case in right for call in case.calls):
+        yield "only calls of several tokens are wrong: the mask, or the path for prompts"
+    longest = {case.case.name for case in wrong} <= {"up to the context limit", "whole context at once"}
+    if longest:
+        yield "only the whole context is wrong: tables and caches must have max_length places"

@@ -1,0 +1,200 @@
+"""`workbench check`"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from .shared import AsJson, Failure, print_json, show, table
+
+WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "generate-tiny-t8-n6-b3")
+"""Small ones, one of each kind: what a variant does on others is checked before it is timed there."""
+
+SECONDS = 120.0
+
+
+def command(
+    what: Annotated[
+        str, typer.Argument(metavar="FILE", help="FILE.py, FILE.py:FUNCTION, FILE.toml, or the name of a variant.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Would this variant pass its gates, and this claim be measured? Where not: what is wrong, and why.
+
+    A variant goes through the calls that each one must get right before it is timed: prompts, tokens after them,
+    chunks, batches, the whole context, on two small geometries, and three small workloads. For a wrong one the table
+    shows at which calls, where in the sequence, and how far off. Then its logits are compared with those of Llamas
+    that have one of 16 well-known mistakes each, such as a missing mask. Nothing is timed.
+
+    Of FILE.py without FUNCTION, the function with a parameter `max_length` is meant. A claim is read and planned.
+
+    \b
+    Exit codes:
+      0  all is right
+      1  something is wrong: it is printed
+      2  it could not be checked: the reason is printed
+
+    \b
+    --json prints of a variant:
+      {"format": 1, "variant", "right": true|false, "dtype", "tolerance", "calls": [{"geometry", "case", "number",
+       "tokens", "position", "error", "fault"}], "causes": ["..."], "workloads": [{"workload", "right", "detail"}]}
+    and of a claim {"format": 1, "right": true, "claim", "parts", "effects"}, or {.. false, "problems": ["..."]}
+
+    \b
+    Examples:
+      workbench check mine.py:build_mine
+      workbench check claims/mine.toml
+    """
+    if what.endswith(".toml"):
+        _check_claim(Path(what), as_json)
+        return
+    name, added = _named(what)
+    found = _checked(name, added)
+    if as_json:
+        print_json({"format": 1, "variant": name, **found})
+    else:
+        show(Group(*_shown(name, found)))
+    if not found["right"]:
+        raise typer.Exit(1)
+
+
+# -- a variant ---------------------------------------------------------------------------------------------------------
+
+
+def _named(what: str) -> tuple[str, dict[str, str]]:
+    """The variant's name, and its name → FILE:FUNCTION where it is from outside. Raises Failure."""
+    from llama_workbench import variants
+    from llama_workbench.harness.plan.selection import PlanError, added_names
+    from llama_workbench.variants.outside import OutsideVariantError
+
+    if what.endswith(".py"):
+        what = f"{what}:{_function_of(Path(what))}"
+    if ":" not in what:
+        variant = variants.get(what)
+        if variant.engine is not None:
+            raise Failure(f"{what} is an engine: `pytest --benchmark --benchmark-disable --variants {what}` checks it")
+        return variant.name, {}
+    try:
+        added = added_names([what])
+    except (PlanError, OutsideVariantError) as error:
+        raise Failure(str(error).removeprefix("--add-variant ")) from error
+    return next(iter(added)), added
+
+
+def _function_of(path: Path) -> str:
+    """The name of the file's one function that builds a model. The file is not run. Raises Failure."""
+    try:
+        tree = ast.parse(path.read_bytes(), path.name)
+    except OSError as error:
+        raise Failure(f"{path}: cannot be read ({error.strerror})") from error
+    except (SyntaxError, ValueError) as error:
+        raise Failure(f"{path}: not valid Python: {error}") from error
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    named = {f.name: {each.arg for each in (*f.args.args, *f.args.kwonlyargs)} for f in functions}
+    builds = [name for name, parameters in named.items() if "max_length" in parameters and not name.startswith("_")]
+    if len(builds) == 1:
+        return builds[0]
+    which = f"it has {', '.join(builds)}: name one, {path}:{builds[0]}" if builds else "it has none"
+    raise Failure(f"{path}: expected one function build(config, weights, *, max_length); {which}")
+
+
+def _checked(name: str, added: Mapping[str, str]) -> dict[str, Any]:
+    """What came of the variant's checks. Raises Failure."""
+    from llama_workbench.cache import cache_directory
+    from llama_workbench.datasets import geometries, workloads
+    from llama_workbench.datasets.checkpoints import synthesize
+    from llama_workbench.harness.measure.processes import WorkerFailed, WorkerProcess
+
+    cache = cache_directory()
+    with tempfile.TemporaryDirectory(prefix="workbench-check-") as folder:
+        hello = {"process": 1, "added": dict(added), "draw": "check"}
+        process = WorkerProcess(threads=1, cache=cache, log=Path(folder, "log"), hello=hello)
+        with closing(process):
+            try:
+                found = process.ask("check", SECONDS, variant=name)
+                if found["refused"]:
+                    raise Failure(found["refused"])
+                right = not any(call["fault"] for call in found["calls"])
+                gates: list[dict[str, Any]] = []
+                for work in map(workloads.get, WORKLOADS if right else ()):
+                    source = synthesize(geometries.get(work.geometry), cache=cache)
+                    process.ask("open", SECONDS, workload=work.model_dump(), folder=str(source), seed=0)
+                    gate = process.ask("gate", SECONDS, workload=work.name, variant=name)["gate"]
+                    gates.append({"workload": work.name, "right": gate["passed"], "detail": gate["detail"]})
+            except WorkerFailed as failure:
+                said = Path(folder, "log").read_text(errors="replace").splitlines()[-3:]
+                raise Failure("\n".join([f"{name}: the process in which it ran {failure.reason}", *said])) from failure
+    right = right and all(gate["right"] for gate in gates)
+    kept = {key: found[key] for key in ("dtype", "tolerance", "calls", "causes")}
+    return {"right": right, **kept, "workloads": gates}
+
+
+def _shown(name: str, found: Mapping[str, Any]) -> list[RenderableType]:
+    calls = found["calls"]
+    wrong = [call for call in calls if call["fault"]]
+    blocks: list[RenderableType] = []
+    if wrong:
+        rows = table("geometry", "case", "first wrong call", "what is wrong")
+        for case in _cases(calls):
+            call = next((call for call in case if call["fault"]), None)
+            where = "" if call is None else f"{call['number']} of {len(case)}: {_tokens(call)} at {call['position']}"
+            fault = "right" if call is None else call["fault"]
+            rows.add_row(*map(Text, (case[0]["geometry"], case[0]["case"], where, fault)))
+        blocks.append(rows)
+        blocks.append(Text(f"\n{name}: {len(wrong)} of {len(calls)} calls are wrong, in {found['dtype']}."))
+        blocks += [Text(f"Likely: {cause}.") for cause in found["causes"]]
+        return blocks
+    worst = max(call["error"] for call in calls)
+    allowed = f"off by at most {worst:.0e} of the largest logit, allowed {found['tolerance']:.0e}"
+    blocks.append(Text(f"{name}: all {len(calls)} calls are right in {found['dtype']} ({allowed})."))
+    for gate in found["workloads"]:
+        blocks.append(Text(f"{gate['workload']}: {'right' if gate['right'] else 'wrong'} ({gate['detail']})"))
+    return blocks
+
+
+def _cases(calls: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    cases: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for call in calls:
+        cases.setdefault((call["geometry"], call["case"]), []).append(call)
+    return list(cases.values())
+
+
+def _tokens(call: Mapping[str, Any]) -> str:
+    return "1 token" if call["tokens"] == 1 else f"{call['tokens']} tokens"
+
+
+# -- a claim -----------------------------------------------------------------------------------------------------------
+
+
+def _check_claim(path: Path, as_json: bool) -> None:
+    """Read a claim file, and plan what it would measure. Raises Failure, and Exit where something is wrong."""
+    from llama_workbench.harness import run as session
+    from llama_workbench.harness.claims.reading import read_claim
+    from llama_workbench.harness.plan.selection import Request
+
+    if not path.is_file():
+        raise Failure(f"{path}: no such file")
+    try:
+        claim = read_claim(path)
+        options = session.Options(claims_folder=path.resolve().parent)
+        plan = session.plan_run(Request(claims=(claim.id,), everything=True), options)
+    except session.USER_ERRORS as error:
+        if as_json:
+            print_json({"format": 1, "right": False, "problems": str(error).splitlines()})
+        else:
+            show(Text(str(error)))
+        raise typer.Exit(1) from error
+    parts, effects, works = len(claim.hypothesis), len(plan.comparisons()), len(plan.experiments)
+    if as_json:
+        print_json({"format": 1, "right": True, "claim": claim.id, "parts": parts, "effects": effects})
+    else:
+        counts = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in ((parts, "part"), (effects, "timed effect")))
+        show(Text(f"{claim.id}: right; {counts} on {works} workload{'s' * (works != 1)}"))

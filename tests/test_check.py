@@ -1,0 +1,200 @@
+"""`workbench check`: which calls of a wrong variant are wrong, and why."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from llama_workbench.cache import cache_directory
+from llama_workbench.harness.worker import checking, reference_logits
+from llama_workbench.harness.worker.gates.mistakes import MISTAKES, logits_with
+from llama_workbench.harness.worker.gates.small import small_cases, small_geometries, small_weights
+from llama_workbench.harness.worker.state import Worker
+from tests.test_cli import command, output
+
+pytestmark = pytest.mark.usefixtures("warm")
+
+DOUBLE = torch.float64
+
+START = """
+    from dataclasses import replace
+    import torch
+    from llama_workbench import variants
+
+    def _fast(config, weights, max_length):
+        return variants.get("fast").build(config, weights, max_length=max_length)
+
+    def rows(weights, names, change):
+        return {key: change(value) if any(name in key for name in names) else value for key, value in weights.items()}
+"""
+
+# Weights or a configuration that make a right Llama compute what one with the mistake would.
+PLANTED = {
+    "theta": "return _fast(replace(config, rope_theta=10_000.0), weights, max_length)",
+    "scaling": "return _fast(replace(config, rope_scaling=None), weights, max_length)",
+    "unscaled": "return _fast(config, rows(weights, ['q_proj'], lambda w: w * config.head_dim**0.5), max_length)",
+    "swapped": """
+        other = {"gate": "up", "up": "gate"}
+        named = {k: next((k.replace(a, b) for a, b in other.items() if f"mlp.{a}_" in k), k) for k in weights}
+        return _fast(config, {named[key]: value for key, value in weights.items()}, max_length)
+    """,
+    "neighbours": """
+        order = lambda w: w.unflatten(0, (-1, config.head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
+        return _fast(config, rows(weights, ["q_proj", "k_proj"], order), max_length)
+    """,
+    "backwards": """
+        half = config.head_dim // 2
+        sign = torch.tensor([1.0] * half + [-1.0] * half, dtype=torch.float64)
+        return _fast(config, rows(weights, ["q_proj", "k_proj"], lambda w: (w.unflatten(0, (-1, 2 * half))
+            * sign[:, None]).flatten(0, 1)), max_length)
+    """,
+    "heads in turns": """
+        heads = torch.arange(config.num_attention_heads).view(-1, config.num_key_value_heads).T.flatten()
+        weights = rows(weights, ["q_proj"], lambda w: w.unflatten(0, (-1, config.head_dim))[heads].flatten(0, 1))
+        weights = rows(weights, ["o_proj"], lambda w: w.unflatten(1, (-1, config.head_dim))[:, heads].flatten(1, 2))
+        return _fast(config, weights, max_length)
+    """,
+}
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str], Path]:
+    """A file whose function `mine` has this body; more code may come before it."""
+
+    def write(body: str, before: str = "") -> Path:
+        path = tmp_path / "mine.py"
+        head = "def mine(config, weights, *, max_length):\n"
+        lines = textwrap.indent(textwrap.dedent(body).strip(), "    ")
+        path.write_text(textwrap.dedent(START) + textwrap.dedent(before) + head + lines + "\n")
+        return path
+
+    return write
+
+
+def found(path: Path) -> dict:
+    """What the verb finds, in this process."""
+    worker = Worker({"cache": str(cache_directory()), "threads": 1, "added": {"mine": f"{path}:mine"}})
+    return checking.check(worker, "mine")
+
+
+def test_without_a_mistake_it_is_the_reference_and_each_mistake_shows() -> None:
+    worker = Worker({"cache": str(cache_directory()), "threads": 1})
+    errors = dict.fromkeys(["", *MISTAKES], 0.0)
+    for geometry, config in small_geometries().items():
+        right, weights = reference_logits.of_small_gate(worker, geometry, DOUBLE), small_weights(config, DOUBLE)
+        for mistake in errors:
+            for case, expected in zip(small_cases(config), right, strict=True):
+                for ours, theirs in zip(logits_with(mistake, config, weights, case.steps), expected, strict=True):
+                    error = float((ours - theirs).abs().max() / theirs.abs().max())
+                    errors[mistake] = max(errors[mistake], error)
+    assert errors.pop("") < 1e-6
+    assert all(error > 0.01 for error in errors.values()), errors
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_planted_mistake_is_named(written: Callable[[str], Path], mistake: str) -> None:
+    answer = found(written(PLANTED[mistake]))
+    assert answer["causes"] == [f"the logits of all calls are those of a Llama with this mistake: {MISTAKES[mistake]}"]
+    assert any(call["fault"] for call in answer["calls"]) and answer["dtype"] == "float64"
+
+
+WRAPPED = """
+    class Mine:
+        def __init__(self, model, layers):
+            self.model, self.layers, self.calls = model, layers, 0
+            self.reset = model.reset
+
+        def forward(self, tokens, position):
+            self.calls += 1
+            logits = self.model.forward(tokens, position)
+            {}
+            return logits
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("logits = logits + (self.calls > 1 and position == 0)", "`reset` does not forget"),
+        ("logits = logits.bfloat16().double()", "a type with fewer digits"),
+        ("logits = logits if len(tokens) == 1 else logits.roll(1, 0)", "only batches are wrong"),
+        ("logits = logits if position or tokens.shape[1] > 1 else logits + 1", "only calls of one token are wrong"),
+        ("logits = logits if tokens.shape[1] == 1 else logits + 1", "only calls of several tokens are wrong"),
+        ("logits = logits if position < 40 else logits + 1", "first calls are right and later ones are not"),
+        ("logits = logits if position + tokens.shape[1] < 48 else logits / 0", "NaN comes from rows of scores"),
+        ("logits = logits if position + tokens.shape[1] < 48 else logits / 0", "only the whole context is wrong"),
+    ],
+)
+def test_the_places_of_faults_say_where_to_look(written: Callable[..., Path], change: str, said: str) -> None:
+    body = "return Mine(_fast(config, weights, max_length), config.num_hidden_layers)"
+    causes = found(written(body, WRAPPED.format(change)))["causes"]
+    assert any(said in cause for cause in causes), causes
+
+
+def test_an_error_is_told_with_its_line(written: Callable[..., Path]) -> None:
+    path = written("return Mine(_fast(config, weights, max_length), 2)", WRAPPED.format("logits[7]"))
+    line = path.read_text().splitlines().index("        logits[7]") + 1
+    done = command("check", path)
+    assert done.returncode == 1 and not done.stderr
+    text = " ".join(done.stdout.split())
+    assert f"(mine.py, line {line})" in text and "raises IndexError: index 7 is out of bounds" in text
+    assert "Likely" not in text
+
+
+def test_a_wrong_variant_from_the_command_line(written: Callable[[str], Path]) -> None:
+    path = written(PLANTED["theta"])
+    done = command("check", f"{path}:mine", "--json")
+    said = json.loads(done.stdout)
+    assert done.returncode == 1 and said["right"] is False and said["variant"] == "mine" and not said["workloads"]
+    wrong = [call for call in said["calls"] if call["fault"]]
+    assert {call["geometry"] for call in wrong} == {"grouped"} and len(wrong) < len(said["calls"])
+    assert {"case": "prefill", "number": 1, "tokens": 13, "position": 0}.items() <= wrong[0].items()
+    assert said["tolerance"] < wrong[0]["error"] < 1
+
+
+def test_right_ones_pass(written: Callable[[str], Path]) -> None:
+    said = " ".join(output("check", written("return _fast(config, weights, max_length)")).split())
+    assert said.startswith("mine: all 38 calls are right in float64")
+    assert "generate-tiny-t8-n6-b3: right (16 cases; 1 case and 18 greedy tokens on tiny)" in said
+    assert json.loads(output("check", "team003", "--json"))["right"] is True
+
+
+def test_a_claim_is_read_and_planned(tmp_path: Path) -> None:
+    source = Path("claims/rope-3x-5x.toml").read_text()
+    path = tmp_path / "rope-3x-5x.toml"
+    path.write_text(source)
+    assert output("check", path).startswith("rope-3x-5x: right; 3 parts, ")
+    path.write_text(source.replace("title =", "titel ="))
+    done = command("check", path)
+    assert done.returncode == 1 and 'unknown key; did you mean "title"?' in " ".join(done.stdout.split())
+    path.write_text(source.replace('"rope-t32"', '"rope-t33"'))
+    problems = json.loads(command("check", path, "--json").stdout)["problems"]
+    assert any("rope-t33" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.py", None, "none.py: cannot be read (No such file or directory)"),
+        ("none.toml", None, "none.toml: no such file"),
+        ("bad.py", "def f(:", "bad.py: not valid Python"),
+        ("empty.py", "x = 1", "expected one function build(config, weights, *, max_length); it has none"),
+        ("two.py", "def a(c, w, *, max_length): ...\ndef b(c, w, *, max_length): ...", "it has a, b: name one, "),
+        ("raises.py", "def a(c, w, *, max_length): ...\n1 / 0", "raises.py: importing it raised ZeroDivisionError"),
+        ("dies.py", "import os\ndef a(c, w, *, max_length): os._exit(3)", "a: the process in which it ran "),
+        ("fats", None, "fast"),
+        ("candle_engine", None, "candle_engine is an engine"),
+    ],
+)
+def test_what_cannot_be_checked_is_told(tmp_path: Path, name: str, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    done = command("check", name, cwd=tmp_path)
+    assert done.returncode == 2 and said in " ".join(done.stderr.split()), done
+    assert "Traceback" not in done.stderr and not done.stdout
