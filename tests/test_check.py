@@ -178,6 +178,24 @@ def test_a_claim_is_read_and_planned(tmp_path: Path) -> None:
     assert any("rope-t33" in problem for problem in problems)
 
 
+def test_what_new_writes_is_right_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    said = output("new", "variant", "build_mine", "--folder", tmp_path)
+    assert said.splitlines()[1].split()[:2] == ["workbench", "check"]
+    assert output("check", tmp_path / "build_mine.py").startswith("build_mine: all 38 calls are right")
+    output("new", "claim", "fusing-helps", "--folder", tmp_path)
+    assert output("check", tmp_path / "fusing-helps.toml").startswith("fusing-helps: right; 1 part, 2 timed effects")
+    for words, problem in (
+        (("variant", "build_mine"), "exists already"),
+        (("claim", "fusing-helps"), "exists already"),
+        (("variant", "fast"), "a variant of this name exists already"),
+        (("variant", "build-mine"), "expected the name of a Python function"),
+        (("claim", "Fusing helps"), "expected small letters"),
+        (("claim", "a", "--folder", "/dev/null/no"), "cannot be written (Not a directory)"),
+    ):
+        done = command("new", *words, *(() if "--folder" in words else ("--folder", tmp_path)))
+        assert done.returncode == 2 and problem in " ".join(done.stderr.split()), done
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

@@ -34,6 +34,7 @@ ORDER = (
     "harness.calibrate",
     "harness",
     "dashboard",
+    "templates",
     "commands",
 )
 WHOLE = {"llama_workbench", "llama_workbench.harness"}

@@ -20,8 +20,8 @@ import typer
 from .shared import Failure, OutputLost, write
 
 VERBS = (
-    "claims", "variants", "workloads", "check", "runs", "compare", "baseline", "judge", "report", "count", "calibrate",
-    "doctor", "speedscope",
+    "claims", "variants", "workloads", "new", "check", "runs", "compare", "baseline", "judge", "report", "count",
+    "calibrate", "doctor", "speedscope",
 )  # fmt: skip
 """Modules beside this one, in the order of the help."""
 
@@ -34,7 +34,8 @@ Measuring is done by pytest (`pytest --benchmark`, or `make bench`); this comman
 Examples:
   workbench claims                         what is claimed, and by whom
   workbench variants team006_after         one variant, axis by axis
-  workbench check mine.py:build            would my variant pass its gates, and why not?
+  workbench new variant build_mine         a file to begin with
+  workbench check build_mine.py            would my variant pass its gates, and why not?
   workbench compare BASE NEW               has anything become slower? (for CI)
   workbench judge results/runs/ID          judge a run again, also one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to share

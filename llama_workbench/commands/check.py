@@ -34,7 +34,8 @@ def command(
     shows at which calls, where in the sequence, and how far off. Then its logits are compared with those of Llamas
     that have one of 16 well-known mistakes each, such as a missing mask. Nothing is timed.
 
-    Of FILE.py without FUNCTION, the function with a parameter `max_length` is meant. A claim is read and planned.
+    Of FILE.py without FUNCTION, its one function `(config, weights, *, max_length)` is meant. A claim is read and
+    planned.
 
     \b
     Exit codes:
@@ -97,9 +98,10 @@ def _function_of(path: Path) -> str:
         raise Failure(f"{path}: cannot be read ({error.strerror})") from error
     except (SyntaxError, ValueError) as error:
         raise Failure(f"{path}: not valid Python: {error}") from error
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    named = {f.name: {each.arg for each in (*f.args.args, *f.args.kwonlyargs)} for f in functions}
-    builds = [name for name, parameters in named.items() if "max_length" in parameters and not name.startswith("_")]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    builds = [
+        f.name for f in functions if "max_length" in [each.arg for each in (*f.args.args[2:], *f.args.kwonlyargs)]
+    ]
     if len(builds) == 1:
         return builds[0]
     which = f"it has {', '.join(builds)}: name one, {path}:{builds[0]}" if builds else "it has none"

@@ -1,0 +1,84 @@
+"""`workbench new`: files to begin with, which pass `workbench check` as they are."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from .shared import Failure, show
+
+TEMPLATES = "llama_workbench.templates"
+
+Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes.", file_okay=False)]
+
+command = typer.Typer(
+    help="Write a file to begin with: a variant, or a claim. It is commented, and right as it is.",
+    no_args_is_help=True,
+)
+
+
+@command.command("variant")
+def variant(
+    name: Annotated[str, typer.Argument(help="Name of the function that builds the model; the variant has it too.")],
+    folder: Folder = Path(),
+) -> None:
+    """Write NAME.py: a Llama in plain PyTorch, to change as you like.
+
+    \b
+    Example:
+      workbench new variant build_mine
+      workbench check build_mine.py
+    """
+    from llama_workbench import variants
+
+    if not name.isidentifier():
+        raise Failure(f"{name!r}: expected the name of a Python function, for example build_mine")
+    if name in variants.names():
+        raise Failure(f"{name!r}: a variant of this name exists already; `workbench variants` lists them")
+    path = folder / f"{name}.py"
+    _write(path, _template("variant.py").replace("build_mine", name).replace("FILE.py", str(path)))
+    measure = f"pytest --benchmark --add-variant {path}:{name} --compare fast {name} --workloads prefill-15m-t128"
+    _say(path, f"workbench check {path}", measure)
+
+
+@command.command("claim")
+def claim(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The claim's id, for example fusing-helps.")],
+    folder: Folder = Path(),
+) -> None:
+    """Write ID.toml: a claim with every key explained.
+
+    \b
+    Example:
+      workbench new claim fusing-helps
+      workbench check fusing-helps.toml
+    """
+    if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
+        raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example fusing-helps")
+    path = folder / f"{name}.toml"
+    _write(path, _template("claim.toml").replace("CLAIM-ID", name))
+    _say(path, f"workbench check {path}", f"pytest --benchmark --claims-dir {folder} --claims {name}")
+
+
+def _template(name: str) -> str:
+    return files(TEMPLATES).joinpath(name).read_text(encoding="utf-8")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is not there yet. Raises Failure."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise Failure(f"{path}: exists already; take another name, or remove it") from error
+    except OSError as error:
+        raise Failure(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def _say(path: Path, *commands: str) -> None:
+    show(Text("\n".join([f"{path} is written. Then:", *(f"  {each}" for each in commands)])))

@@ -1,0 +1,1 @@
+"""What `workbench new` copies: files to begin with, which are right as they are."""
