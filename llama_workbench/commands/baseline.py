@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from .shared import BASELINES, AsJson, Failure, RunArgument, open_run, show, show_runs
+from ..results import BASELINES, find_run
+from .shared import AsJson, Failure, RunArgument, show, show_runs
 
 command = typer.Typer(
     help="Keep runs to compare with, under results/baselines.", no_args_is_help=True, rich_markup_mode=None
@@ -33,7 +34,7 @@ def save_baseline(
     from llama_workbench.harness.report.baselines import save
 
     try:
-        saved = save(open_run(run), name, under=BASELINES, force=force)
+        saved = save(find_run(run), name, under=BASELINES, force=force)
     except ValueError as error:
         raise Failure(str(error)) from error
     show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW)"))

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .shared import AsJson, Failure, open_run, print_json, show, warn_changed
+from ..results import find_run
+from .shared import AsJson, Failure, print_json, show, warn_changed
 
 
 def command(
@@ -49,7 +50,7 @@ def command(
 
     if not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
-    runs = open_run(base), open_run(new)
+    runs = find_run(base), find_run(new)
     for run in runs:
         warn_changed(run, read=(MANIFEST, SAMPLES))
     comparison = compare(*runs, threshold_percent=threshold)

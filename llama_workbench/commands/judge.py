@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .shared import AsJson, RunArgument, open_run, print_json, show, warn_changed, write
+from ..results import find_run
+from .shared import AsJson, RunArgument, print_json, show, warn_changed, write
 
 
 def command(
@@ -50,7 +51,7 @@ def command(
     from llama_workbench.harness.report.terminal import verdict_report
     from llama_workbench.harness.store.files import JUDGED, STANDINGS, VERDICTS
 
-    folder = open_run(run)
+    folder = find_run(run)
     targets = files or ([Path("README.md")] if check else [])
     warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS))
     verdicts, manifest = rejudge(folder)

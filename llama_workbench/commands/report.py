@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import Failure, RunArgument, open_run, warn_changed, write
+from ..results import find_run
+from .shared import Failure, RunArgument, warn_changed, write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,7 @@ def command(
     """
     files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
     if claim is None and part is None and not files:
-        _print(open_run(run), profiling=profiling, decision=decision, roofline=roofline)
+        _print(find_run(run), profiling=profiling, decision=decision, roofline=roofline)
         return
     if claim is None:
         raise Failure(f"--{next(iter(files), 'part')} is about one claim: name it with --claim ID")
@@ -64,7 +65,7 @@ def command(
         raise Failure("--profiling, --decision and --roofline are about a whole run: leave them out with --claim")
     if len(set(files.values())) < len(files):
         raise Failure("--html, --svg and --png need a file each")
-    _export(open_run(run), claim, part, files)
+    _export(find_run(run), claim, part, files)
 
 
 def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str, Path]) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .shared import RUNS, AsJson, Failure, show_runs
+from ..results import RUNS
+from .shared import AsJson, Failure, show_runs
 
 
 def command(

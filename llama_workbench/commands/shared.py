@@ -20,9 +20,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from llama_workbench.harness.store.folder import RunFolder
 
-RUNS = Path("results/runs")
-BASELINES = Path("results/baselines")
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")]
 
@@ -37,14 +34,6 @@ class OutputLost(Exception):
     def __init__(self, number: int | None) -> None:
         self.errno = number or errno.EIO
         super().__init__(os.strerror(self.errno))
-
-
-def open_run(name: str) -> RunFolder:
-    """A run by its folder, or by its name under results/baselines or results/runs."""
-    from llama_workbench.harness.store.folder import RunFolder
-
-    candidates = [Path(name), BASELINES / name, RUNS / name]
-    return RunFolder(next((folder for folder in candidates if folder.is_dir()), candidates[0]))
 
 
 def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection[str] = ()) -> None:

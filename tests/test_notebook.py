@@ -1,0 +1,81 @@
+"""`import llama_workbench as wb; wb.open(RUN)`: a run as data frames."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+import llama_workbench as wb
+from llama_workbench import ROOT, notebook
+from llama_workbench.harness.store.errors import RunError
+from tests.dashboard_runs import MARKUP, deface
+from tests.runs import write_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("results") / "runs" / "mine").path
+
+
+def test_the_frames_are_what_the_files_say(run: Path) -> None:
+    opened = wb.open(run)
+    stored = json.loads((run / "verdicts.json").read_text())
+    assert tuple(opened.verdicts.columns) == notebook.VERDICT_COLUMNS
+    assert opened.verdicts["verdict"].tolist() == [each["verdict"] for each in stored]
+    assert tuple(opened.effects.columns) == notebook.EFFECT_COLUMNS
+    flat = [(each, effect) for each in stored for effect in each["effects"]]
+    assert len(opened.effects) == len(flat) > 10
+    for row, (each, effect) in zip(opened.effects.itertuples(), flat, strict=True):
+        assert (row.claim, row.part) == (each["claim"], each["part"] or "")
+        value = effect.get("ratio", effect.get("value"))
+        assert row.value == value or (value is None and row.value != row.value)
+        assert row.low == (-math.inf if effect["low"] is None else effect["low"])
+        assert row.high == (math.inf if effect["high"] is None else effect["high"])
+    times = opened.effects[opened.effects["unit"] == "times"]
+    assert not times.empty and (times["low"] <= times["value"]).all() and (times["value"] <= times["high"]).all()
+    assert set(opened.samples.columns) >= {"workload", "variant", "round", "cpu_ns", "repeats"}
+    assert opened.manifest["id"] == json.loads((run / "run.json").read_text())["id"]
+
+
+def test_a_run_is_found_by_its_name(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.parents[2])
+    shutil.copytree(run.parents[1], "results", dirs_exist_ok=True)
+    assert wb.open("mine").path == Path("results/runs/mine")
+
+
+def test_a_killed_run_is_judged_from_its_rounds_and_stays_as_it_is(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "run", killed=True, only=("prefill-15m-t128",), compare=("team006_before", "team006_after")
+    ).path
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.warns(UserWarning):  # its last line is cut off
+        opened = wb.open(run)
+        assert opened.effects["rounds"].tolist() == [39]
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_what_a_notebook_shows_is_text(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    deface(run)
+    opened = wb.open(run.path)
+    shown = opened._repr_html_()
+    assert "<script" not in shown and "<img" not in shown and MARKUP not in shown
+    assert repr(opened).startswith("<run ") and "refuted" in repr(opened)
+
+
+def test_what_is_no_run_or_damaged_is_told(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="there is no such run folder"):
+        wb.open(tmp_path / "none")
+    copied = Path(shutil.copytree(run, tmp_path / "damaged"))
+    (copied / "verdicts.json").write_text("[{")
+    opened = wb.open(copied)
+    with pytest.raises(RunError, match=r"verdicts\.json"):
+        opened.verdicts  # noqa: B018
+    sealed = Path(shutil.copytree(ROOT / "results" / "baselines" / "reference", tmp_path / "sealed"))
+    (sealed / "verdicts.json").write_text("[]")
+    with pytest.raises(RunError, match="its content is not what the run wrote"):
+        wb.open(sealed).verdicts  # noqa: B018
