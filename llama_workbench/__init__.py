@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 def open(run: str | Path) -> OpenRun:
     """A run as data frames (`verdicts`, `effects`, `samples`), by its folder or by its name under results/.
 
-    Raises RunError where it is none. A table whose file is damaged, or not what the run wrote, raises it when asked for.
+    Raises RunError where it is none. A table whose file is damaged or was changed raises it when asked for.
     """
     from .notebook import open_run  # pandas is loaded only here
 

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,8 @@ def test_the_frames_are_what_the_files_say(run: Path) -> None:
     assert tuple(opened.effects.columns) == notebook.EFFECT_COLUMNS
     flat = [(each, effect) for each in stored for effect in each["effects"]]
     assert len(opened.effects) == len(flat) > 10
-    for row, (each, effect) in zip(opened.effects.itertuples(), flat, strict=True):
+    rows: Any = opened.effects.itertuples()
+    for row, (each, effect) in zip(rows, flat, strict=True):
         assert (row.claim, row.part) == (each["claim"], each["part"] or "")
         value = effect.get("ratio", effect.get("value"))
         assert row.value == value or (value is None and row.value != row.value)
