@@ -29,9 +29,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
     Raises ValueError for a name that is no plain folder name, and RunError where the run cannot be read, is not
     complete or not judged, or the name is taken.
     """
-    if not _NAME.fullmatch(name):
-        expected = 'letters, digits, ".", "_" and "-", a letter or digit first'
-        raise ValueError(f'"{name}" cannot be the name of a baseline: {expected}')
+    _check_name(name)
     _check(run)
     target = under / name
     if target.resolve() == run.path.resolve():
@@ -61,6 +59,34 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
             target, f"cannot be written ({error.strerror or error})", "Check the folder and the space on its disk."
         ) from error
     return RunFolder(target)
+
+
+def remove(name: str, *, under: Path) -> Path:
+    """Remove the baseline `under`/`name`, and return where it was.
+
+    Raises ValueError for a name that is no plain folder name, and RunError where there is none, or where the folder
+    holds no run: what is not ours is not removed.
+    """
+    _check_name(name)
+    target = under / name
+    if not target.is_dir():
+        raise RunError(target, "there is no baseline of this name", "List them: workbench baseline list")
+    if not RunFolder(target).looks_like_a_run():
+        raise RunError(target, "this holds no run, so it is not removed", "Remove it yourself.")
+    try:
+        with tempfile.TemporaryDirectory(dir=under, prefix=f".{name}.") as workplace:
+            os.rename(target, Path(workplace) / "removed")  # at once: nobody sees half of one
+    except OSError as error:
+        raise RunError(
+            target, f"cannot be removed ({error.strerror or error})", "Check who may write there."
+        ) from error
+    return target
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        expected = 'letters, digits, ".", "_" and "-", a letter or digit first'
+        raise ValueError(f'"{name}" cannot be the name of a baseline: {expected}')
 
 
 def _check(run: RunFolder) -> None:

@@ -1,14 +1,15 @@
-"""`workbench baseline save` and `workbench baseline list`"""
+"""`workbench baseline save`, `list`, `show` and `rm`"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from ..results import BASELINES, find_run
-from .shared import AsJson, Failure, RunArgument, show, show_runs
+from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table
 
 command = typer.Typer(
     help="Keep runs to compare with, under results/baselines.", no_args_is_help=True, rich_markup_mode=None
@@ -47,3 +48,66 @@ def list_baselines(as_json: AsJson = False) -> None:
     --json prints a list as `workbench runs --json` does.
     """
     show_runs(BASELINES, "No baselines in {}. Keep a run: workbench baseline save RUN NAME", as_json)
+
+
+@command.command("show")
+def show_baseline(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or of any run.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a baseline is: when and where it was measured, its noise, its workloads and its verdicts.
+
+    \b
+    --json prints {"path", "id", "status", "started", "machine", "commit", "noise", "workloads",
+    "claims": [[claim, part, verdict], ..], "problem"}.
+
+    \b
+    Examples:
+      workbench baseline show main
+    """
+    from dataclasses import asdict
+
+    from llama_workbench.harness.store.folder import describe
+
+    run = find_run(name)
+    if not run.path.is_dir():
+        raise Failure(f"{name}: no such baseline or run; workbench baseline list")
+    found = asdict(describe(run, whole=True))
+    facts = ("path", "id", "status", "started", "machine", "commit", "noise", "problem")
+    if as_json:
+        print_json({key: found[key] for key in (*facts, "workloads", "claims")} | {"path": str(run.path)})
+        return
+    about, verdicts = table("", ""), table("claim", "part", "verdict")
+    for key in facts:
+        if found[key]:
+            about.add_row(Text(key), Text(str(found[key])))
+    about.add_row(Text("workloads"), Text(", ".join(found["workloads"])))
+    for row in found["claims"]:
+        verdicts.add_row(*map(Text, row))
+    show(Group(about, Text(), verdicts))
+
+
+@command.command("rm")
+def remove_baseline(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do it; without, it is only said what would be done.")
+    ] = False,
+) -> None:
+    """Remove a baseline: results/baselines/NAME with all its files.
+
+    \b
+    Examples:
+      workbench baseline rm main --yes
+    """
+    from llama_workbench.harness.report.baselines import remove
+
+    if not yes:
+        raise Failure(
+            f"{BASELINES / name} would go with all its files; if it shall: workbench baseline rm {name} --yes"
+        )
+    try:
+        removed = remove(name, under=BASELINES)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    show(Text(f"{removed} is removed"))
