@@ -117,7 +117,7 @@ class Run:
         self.lock = Lock()
         self.folder = RunFolder.create(options.run_dir, lock=self.lock)
         threads = max((e.workload.threads for e in plan.experiments), default=1)
-        self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device)
+        self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
         self.measurement: Measurement | None = None
         self.last_snapshot = time.monotonic()
         self.checkpoint_facts: dict[str, dict[str, str]] = {}

@@ -490,6 +490,24 @@ def test_a_fingerprint_tells_the_machine_and_not_the_person() -> None:
     assert "1 thread," in environment.one_line(print_)
 
 
+def test_what_a_run_writes_is_no_change_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    as_someone = ["-c", "user.name=n", "-c", "user.email=e"]
+    for words in (["init", "-q"], [*as_someone, "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+
+    def dirty(results: Path | None = None) -> bool:
+        return environment.fingerprint(1, results=results)["commit"]["dirty"]
+
+    for name in ("results", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    assert not dirty(tmp_path / "mine")
+    assert dirty() and dirty(Path("elsewhere")) and dirty(tmp_path)
+    (tmp_path / "claim.toml").touch()
+    assert dirty(tmp_path / "mine")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

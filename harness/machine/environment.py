@@ -25,12 +25,15 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scip
 ENGINES = ("candle-nn", "mistralrs", "llama-cpp-python")
 
 
-def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, device: str = "cpu") -> dict[str, Any]:
+def fingerprint(
+    threads: int, *, allocator: Mapping[str, str] | None = None, device: str = "cpu", results: Path | None = None
+) -> dict[str, Any]:
     """Describe this machine and its software, in plain JSON types.
 
     `threads` is the number of threads that a worker computes in; `allocator` the allocator settings of its
     environment (`MALLOC_...` variables), empty for "as shipped"; `device` the kind of device that models compute on, of
-    which the worker knows more (`devices`). Imports neither torch nor transformers.
+    which the worker knows more (`devices`); `results` the folder that the run writes. Imports neither torch nor
+    transformers.
     """
     model, flags = _cpu()
     libc = " ".join(part for part in platform.libc_ver() if part)
@@ -54,7 +57,7 @@ def fingerprint(threads: int, *, allocator: Mapping[str, str] | None = None, dev
         "malloc": dict(sorted((allocator or {}).items())),
         "device": {"kind": device},
         "load_average": [round(value, 2) for value in psutil.getloadavg()],
-        "commit": _commit(ROOT),
+        "commit": _commit(ROOT, results),
     }
 
 
@@ -207,7 +210,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit(root: Path) -> dict[str, Any] | None:
+def _commit(root: Path, results: Path | None) -> dict[str, Any] | None:
     """Commit of the workbench's own checkout. None for an installed wheel, whose folder may lie in someone else's."""
     if not (root / ".git").exists():
         return None
@@ -225,8 +228,13 @@ def _commit(root: Path) -> dict[str, Any] | None:
     if not commit:
         return None
     # Results are what a run writes: they do not change what it measures.
-    changes = git("status", "--porcelain", "--", ".", ":(exclude)results")
+    written = [f":(exclude){results.resolve().relative_to(root)}"] if results and _lies_in(results, root) else []
+    changes = git("status", "--porcelain", "--", ".", ":(exclude)results", *written)
     return {"id": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def _lies_in(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root) and path.resolve() != root
 
 
 def read_text(path: str) -> str | None:
