@@ -178,17 +178,17 @@ def _tokens(call: Mapping[str, Any]) -> str:
 
 def _check_claim(path: Path, as_json: bool) -> None:
     """Read a claim file, and plan what it would measure. Raises Failure, and Exit where something is wrong."""
-    from llama_workbench.harness import run as session
     from llama_workbench.harness.claims.reading import read_claim
+    from llama_workbench.harness.plan.experiments import make_plan
     from llama_workbench.harness.plan.selection import Request
+    from llama_workbench.harness.run import USER_ERRORS
 
     if not path.is_file():
         raise Failure(f"{path}: no such file")
     try:
         claim = read_claim(path)
-        options = session.Options(claims_folder=path.resolve().parent)
-        plan = session.plan_run(Request(claims=(claim.id,), everything=True), options)
-    except session.USER_ERRORS as error:
+        plan = make_plan(Request(claims=(claim.id,), everything=True), [claim])
+    except USER_ERRORS as error:
         if as_json:
             print_json({"format": 1, "right": False, "problems": str(error).splitlines()})
         else:

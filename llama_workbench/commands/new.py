@@ -14,7 +14,8 @@ from .shared import Failure, show
 
 TEMPLATES = "llama_workbench.templates"
 
-Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes.", file_okay=False)]
+Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes; it is made where it is missing.")]
+CLAIMS = Path("claims")
 
 command = typer.Typer(
     help="Write a file to begin with: a variant, or a claim. It is commented, and right as it is.",
@@ -49,14 +50,14 @@ def variant(
 @command.command("claim")
 def claim(
     name: Annotated[str, typer.Argument(metavar="ID", help="The claim's id, for example fusing-helps.")],
-    folder: Folder = Path(),
+    folder: Folder = CLAIMS,
 ) -> None:
-    """Write ID.toml: a claim with every key explained.
+    """Write claims/ID.toml: a claim with every key explained. Claims have a folder to themselves.
 
     \b
     Example:
       workbench new claim fusing-helps
-      workbench check fusing-helps.toml
+      workbench check claims/fusing-helps.toml
     """
     if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
         raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example fusing-helps")
@@ -72,6 +73,7 @@ def _template(name: str) -> str:
 def _write(path: Path, text: str) -> None:
     """Write a file that is not there yet. Raises Failure."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
