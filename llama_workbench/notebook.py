@@ -11,8 +11,10 @@ from typing import Any
 
 import pandas as pd
 
+from .harness.claims.faults import ClaimError
 from .harness.rejudge import rejudge
-from .harness.store.files import VERDICTS
+from .harness.store.errors import RESTORE, RunError
+from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
 from .results import find_run
 
@@ -82,22 +84,34 @@ class OpenRun:
     @cached_property
     def _judged(self) -> Sequence[Mapping[str, Any]]:
         """The verdicts that lie there; of a run that was killed before it had any, those of its finished rounds."""
-        return self._folder.records(VERDICTS) if self._folder.has(VERDICTS) else rejudge(self._folder)[0]
+        if self._folder.has(VERDICTS):
+            return self._folder.records(VERDICTS)
+        try:
+            return rejudge(self._folder)[0]
+        except ClaimError as error:
+            raise RunError(self.path / CLAIMS, str(error), RESTORE) from error
 
     def _summary(self) -> str:
         counts = Counter(str(each["verdict"]) for each in self._judged)
         return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no verdicts"
 
     def __repr__(self) -> str:
-        return f"<run {self.path}: {self._summary()}>"
+        try:
+            return f"<run {self.path}: {self._summary()}>"
+        except RunError as error:  # what is wrong is told, as text: a notebook shows whatever a line comes to
+            return f"<run {self.path}: {error}>"
 
     def _repr_html_(self) -> str:
         """What Jupyter shows: a row a verdict. Texts of a run are escaped."""
+        try:
+            judged = self._judged
+        except RunError:
+            return f"<p>{html.escape(repr(self))}</p>"
         head = "".join(f"<th>{name}</th>" for name in ("claim", "part", "verdict"))
         rows = "".join(
             f"<tr>{''.join(f'<td>{html.escape(str(each[key] or str()))}</td>' for key in ('claim', 'part', 'verdict'))}"
             f'<td style="text-align:left">{html.escape(str(each["reason"]))}</td></tr>'
-            for each in self._judged
+            for each in judged
         )
         title = html.escape(f"{self.path.name}: {self._summary()}")
         return f"<p>{title}</p><table><tr>{head}<th>reason</th></tr>{rows}</table>"

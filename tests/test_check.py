@@ -144,7 +144,14 @@ def test_an_error_is_told_with_its_line(written: Callable[..., Path]) -> None:
     assert done.returncode == 1 and not done.stderr
     text = " ".join(done.stdout.split())
     assert f"(mine.py, line {line})" in text and "raises IndexError: index 7 is out of bounds" in text
-    assert "Likely" not in text
+    assert "mine: 38 of 38 calls are wrong" in text
+
+
+def test_what_cannot_do_float64_is_checked_in_float32_as_in_the_gate(written: Callable[..., Path]) -> None:
+    change = "assert tokens.shape[1] == 1 or logits.dtype == torch.float32"
+    answer = found(written("return Mine(_fast(config, weights, max_length), 2)", WRAPPED.format(change)))
+    assert answer["dtype"] == "float32" and not answer["causes"]
+    assert len(answer["calls"]) == 38 and not any(call["fault"] for call in answer["calls"])
 
 
 def test_a_wrong_variant_from_the_command_line(written: Callable[[str], Path]) -> None:
@@ -178,6 +185,18 @@ def test_a_claim_is_read_and_planned(tmp_path: Path) -> None:
     path.write_text(source.replace('"rope-t32"', '"rope-t33"'))
     problems = json.loads(command("check", path, "--json").stdout)["problems"]
     assert any("rope-t33" in problem for problem in problems)
+    path.write_text(source.replace("[[hypothesis]]", "[[hypothesis]]\nleft_out = 2").replace("title =", "titel ="))
+    problems = json.loads(command("check", path, "--json").stdout)["problems"]
+    assert {"left_out", "titel"} <= {problem.split(": ")[1].split(" ")[0].split(".")[-1] for problem in problems}
+
+
+def test_a_claim_may_name_a_variant_from_outside(written: Callable[[str], Path], tmp_path: Path) -> None:
+    path = tmp_path / "fusing-helps.toml"
+    output("new", "claim", "fusing-helps", "--folder", tmp_path)
+    path.write_text(path.read_text().replace('variant = "fast"', 'variant = "mine"'))
+    assert "unknown variant 'mine'" in command("check", path).stdout
+    mine = written("return _fast(config, weights, max_length)")
+    assert output("check", path, "--add-variant", f"{mine}:mine").startswith("fusing-helps: right")
 
 
 def test_what_new_writes_is_right_and_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -190,9 +209,11 @@ def test_what_new_writes_is_right_and_nothing_is_overwritten(tmp_path: Path) -> 
         (("variant", "build_mine"), "exists already"),
         (("claim", "fusing-helps"), "exists already"),
         (("variant", "fast"), "a variant of this name exists already"),
-        (("variant", "build-mine"), "expected the name of a Python function"),
+        *((("variant", name), "expected the name of a Python function") for name in ("build-mine", "class", "_mine")),
+        *((("variant", name), "has something else of this name") for name in ("rms_norm", "F", "math", "Mine")),
+        (("claim", "a", "--folder", tmp_path / "build_mine.py"), "no folder can be made there (File exists)"),
         (("claim", "Fusing helps"), "expected small letters"),
-        (("claim", "a", "--folder", "/dev/null/no"), "cannot be written (Not a directory)"),
+        (("claim", "a", "--folder", "/dev/null/no"), "no folder can be made there (Not a directory)"),
     ):
         done = command("new", *words, *(() if "--folder" in words else ("--folder", tmp_path)))
         assert done.returncode == 2 and problem in " ".join(done.stderr.split()), done
@@ -207,7 +228,7 @@ def test_what_new_writes_is_right_and_nothing_is_overwritten(tmp_path: Path) -> 
         ("empty.py", "x = 1", "expected one function build(config, weights, *, max_length); it has none"),
         ("two.py", "def a(c, w, *, max_length): ...\ndef b(c, w, *, max_length): ...", "it has a, b: name one, "),
         ("raises.py", "def a(c, w, *, max_length): ...\n1 / 0", "raises.py: importing it raised ZeroDivisionError"),
-        ("dies.py", "import os\ndef a(c, w, *, max_length): os._exit(3)", "a: the process in which it ran "),
+        ("dies.py", "import os\ndef a(c, w, *, max_length): os._exit(3)", "a: ends its process (exit code 3)"),
         ("fats", None, "fast"),
         ("candle_engine", None, "candle_engine is an engine"),
     ],

@@ -155,6 +155,8 @@ for arguments in json.loads(sys.argv[1]):
         check=True,
     )
     assert done.stderr.splitlines() == [f"ended {arguments} 0 []" for arguments in COMMANDS]
+    for said in ("rope-3x-5x", "team006_after", '"prefill-15m-t8"', "same", "supported", "no regression"):
+        assert said in done.stdout
 
 
 def test_lists_do_not_even_load_pandas() -> None:

@@ -77,6 +77,7 @@ def test_what_is_no_run_or_damaged_is_told(run: Path, tmp_path: Path) -> None:
     opened = wb.open(copied)
     with pytest.raises(RunError, match=r"verdicts\.json"):
         opened.verdicts  # noqa: B018
+    assert "verdicts.json" in repr(opened) and "verdicts.json" in opened._repr_html_()
     sealed = Path(shutil.copytree(ROOT / "results" / "baselines" / "reference", tmp_path / "sealed"))
     (sealed / "verdicts.json").write_text("[]")
     with pytest.raises(RunError, match="its content is not what the run wrote"):

@@ -499,13 +499,13 @@ def test_what_a_run_writes_is_no_change_of_the_code(tmp_path: Path, monkeypatch:
     def dirty(results: Path | None = None) -> bool:
         return environment.fingerprint(1, results=results)["commit"]["dirty"]
 
-    for name in ("results", "mine"):
+    for name in ("results", "m[i]ne", "m[i]ne.earlier-1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").touch()
-    assert not dirty(tmp_path / "mine")
+    assert not dirty(tmp_path / "m[i]ne")
     assert dirty() and dirty(Path("elsewhere")) and dirty(tmp_path)
     (tmp_path / "claim.toml").touch()
-    assert dirty(tmp_path / "mine")
+    assert dirty(tmp_path / "m[i]ne")
 
 
 @pytest.mark.parametrize(

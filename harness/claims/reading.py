@@ -64,9 +64,14 @@ def read_claim(path: Path) -> Claim:
         table = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise ClaimError([syntax_problem(path, text, str(error))]) from error
-    if noted := noted_by_runs(table, str(path)):
+    noted = noted_by_runs(table, str(path))
+    try:
+        claim = check_claim(table, str(path))
+    except ClaimError as error:
+        raise ClaimError([*noted, *error.problems]) from error
+    if noted:
         raise ClaimError(noted)
-    return check_claim(table, str(path))
+    return claim
 
 
 def check_claim(table: Any, where: str) -> Claim:

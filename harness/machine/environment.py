@@ -228,13 +228,18 @@ def _commit(root: Path, results: Path | None) -> dict[str, Any] | None:
     if not commit:
         return None
     # Results are what a run writes: they do not change what it measures.
-    written = [f":(exclude){results.resolve().relative_to(root)}"] if results and _lies_in(results, root) else []
+    written = [f":(exclude,literal){path}" for path in _written(results, root)] if results else []
     changes = git("status", "--porcelain", "--", ".", ":(exclude)results", *written)
     return {"id": commit, "dirty": None if changes is None else bool(changes)}
 
 
-def _lies_in(path: Path, root: Path) -> bool:
-    return path.resolve().is_relative_to(root) and path.resolve() != root
+def _written(results: Path, root: Path) -> list[Path]:
+    """Paths below `root` of the folder that a run writes, and of earlier runs that were kept beside it."""
+    here = results.resolve()
+    if root not in here.parents:
+        return []
+    kept = [path for path in here.parent.iterdir() if path.name.startswith(f"{here.name}.earlier-")]
+    return [path.relative_to(root) for path in (here, *kept)]
 
 
 def read_text(path: str) -> str | None:

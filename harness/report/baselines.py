@@ -61,26 +61,30 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
     return RunFolder(target)
 
 
-def remove(name: str, *, under: Path) -> Path:
-    """Remove the baseline `under`/`name`, and return where it was.
+def kept(name: str, *, under: Path) -> RunFolder:
+    """The baseline `under`/`name`.
 
     Raises ValueError for a name that is no plain folder name, and RunError where there is none, or where the folder
-    holds no run: what is not ours is not removed.
+    holds no run.
     """
     _check_name(name)
-    target = under / name
-    if not target.is_dir():
-        raise RunError(target, "there is no baseline of this name", "List them: workbench baseline list")
-    if not RunFolder(target).looks_like_a_run():
-        raise RunError(target, "this holds no run, so it is not removed", "Remove it yourself.")
+    run = RunFolder(under / name)
+    if not run.path.is_dir():
+        raise RunError(run.path, "there is no baseline of this name", "List them: workbench baseline list")
+    if not run.looks_like_a_run():
+        raise RunError(run.path, "this holds no run", "It stays as it is.")
+    return run
+
+
+def remove(name: str, *, under: Path) -> None:
+    """Remove the baseline `under`/`name`. Raises as `kept` does, and RunError where it cannot be removed."""
+    run = kept(name, under=under)
     try:
         with tempfile.TemporaryDirectory(dir=under, prefix=f".{name}.") as workplace:
-            os.rename(target, Path(workplace) / "removed")  # at once: nobody sees half of one
+            os.rename(run.path, Path(workplace) / "removed")  # at once: nobody sees half of one
     except OSError as error:
-        raise RunError(
-            target, f"cannot be removed ({error.strerror or error})", "Check who may write there."
-        ) from error
-    return target
+        problem = f"cannot be removed ({error.strerror or error})"
+        raise RunError(run.path, problem, "Check who may write there.") from error
 
 
 def _check_name(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from llama_workbench import ROOT
 from llama_workbench.variants import Build, LlamaConfig
 from llama_workbench.variants.outside import OutsideVariantError
 
@@ -22,10 +24,11 @@ from .gates.mistakes import MISTAKES, logits_with
 from .gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
 from .state import Worker
 
-HARNESS = Path(__file__).resolve().parents[1]
-
 ROUNDED = 6e-2
 """Errors up to here may come from a type with fewer digits (see TOLERANCES)."""
+
+
+NOT_REACHED = "not reached"
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,16 @@ class Tried:
     def right(self) -> bool:
         return not any(call.fault for call in self.calls)
 
+    @property
+    def raised(self) -> bool:
+        return len(self.got) < len(self.case.steps)
+
 
 def check(worker: Worker, variant: str) -> dict[str, Any]:
     """`calls` of all cases (fields of `Call`), likely `causes` in words, and the `dtype` and `tolerance` they had.
 
-    `refused`: why the variant cannot be had at all, else None. It computes in float64, or in float32 where it cannot.
+    `refused`: why the variant cannot be had at all, else None. It computes in float64, or in float32 where it raises in
+    float64: as in the gate.
     """
     try:
         build = runners.variant_of(worker, variant).build
@@ -71,7 +79,7 @@ def check(worker: Worker, variant: str) -> dict[str, Any]:
     tried: list[Tried] = []
     for dtype in (torch.float64, torch.float32):
         tried = list(_tried(worker, build, dtype))
-        if not all(case.calls[0].fault.startswith("raises") for case in tried):
+        if not any(case.raised for case in tried):
             break
     calls = [asdict(call) for case in tried for call in case.calls]
     kind = str(dtype).removeprefix("torch.")
@@ -105,27 +113,29 @@ def _tried(worker: Worker, build: Build, dtype: torch.dtype) -> Iterator[Tried]:
 
 
 def _line_of(error: BaseException) -> str:
-    """The last line on the way to an error that is neither ours nor an installed library's, " (FILE, line N)"."""
+    """The last line on the way to an error that is the author's own, " (FILE, line N)"."""
     passed = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_known(frame.filename)]
     return f" ({Path(passed[-1].filename).name}, line {passed[-1].lineno})" if passed else ""
 
 
 def _is_known(file: str) -> bool:
-    return "site-packages" in file or Path(file).resolve().is_relative_to(HARNESS) or file.startswith("<")
+    """Whether a file is the workbench's, Python's or an installed library's."""
+    ours_or_python = (ROOT, Path(sysconfig.get_path("stdlib")))
+    return (
+        "site-packages" in file or file.startswith("<") or any(map(Path(file).resolve().is_relative_to, ours_or_python))
+    )
 
 
 def _calls(
     geometry: str, case: Case, expected: Sequence[Tensor], got: Sequence[Tensor], raised: str, dtype: torch.dtype
 ) -> Iterator[Call]:
-    """A `Call` for each call that gave logits, and for the one that raised."""
-    for number, (logits, right) in enumerate(zip(got, expected, strict=False), 1):
-        error, fault = fault_of(logits, right, TOLERANCES[dtype])
-        tokens, position = case.steps[number - 1]
+    """A `Call` for each step of the case. `raised`: what stopped it at the first step without logits."""
+    for index, (tokens, position) in enumerate(case.steps):
+        error, fault = math.inf, raised if index == len(got) else NOT_REACHED
+        if index < len(got):
+            error, fault = fault_of(got[index], expected[index], TOLERANCES[dtype])
         found = error if math.isfinite(error) else None
-        yield Call(geometry, case.name, number, tokens.shape[1], position, found, fault)
-    if raised:
-        tokens, position = case.steps[min(len(got), len(case.steps) - 1)]
-        yield Call(geometry, case.name, len(got) + 1, tokens.shape[1], position, None, raised)
+        yield Call(geometry, case.name, index + 1, tokens.shape[1], position, found, fault)
 
 
 def _is_right_alone(build: Build, config: LlamaConfig, one: Tried, dtype: torch.dtype) -> bool:
@@ -158,8 +168,8 @@ def _is(mistake: str, tried: Sequence[Tried], dtype: torch.dtype) -> bool:
     """Whether a Llama with this mistake gives the same logits at every call."""
     configs = small_geometries()
     for case in tried:
-        if len(case.got) < len(case.case.steps):
-            return False  # it raised
+        if case.raised:
+            return False
         config = configs[case.geometry]
         alike = logits_with(mistake, config, small_weights(config, dtype), case.case.steps)
         if any(fault_of(got, same, TOLERANCES[torch.float32])[1] for got, same in zip(case.got, alike, strict=True)):
@@ -170,7 +180,7 @@ def _is(mistake: str, tried: Sequence[Tried], dtype: torch.dtype) -> bool:
 def _by_place(tried: Sequence[Tried], wrong: Sequence[Tried]) -> Iterator[str]:
     """What the places have in common at which it is wrong."""
     right = [case for case in tried if case.right]
-    calls = [call for case in wrong for call in case.calls if call.fault]
+    calls = [call for case in wrong for call in case.calls if call.fault and call.fault != NOT_REACHED]
     if all((call.error or math.inf) <= ROUNDED for call in calls):
         yield "all errors are small: something may be computed in a type with fewer digits than the weights have"
     if any("NaN" in call.fault for call in calls):

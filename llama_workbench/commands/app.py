@@ -47,7 +47,7 @@ Examples:
   workbench speedscope                     install the viewer for raw profiles
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
-`compare`, `judge --check` and `doctor` also have 1, see there.
+`check`, `compare`, `judge --check` and `doctor` also have 1, see there.
 """
 
 

@@ -69,7 +69,7 @@ def show_baseline(
 
     from llama_workbench.harness.store.folder import describe
 
-    run = find_run(name)
+    run = find_run(str(BASELINES / name) if (BASELINES / name).is_dir() else name)
     if not run.path.is_dir():
         raise Failure(f"{name}: no such baseline or run; workbench baseline list")
     found = asdict(describe(run, whole=True))
@@ -100,14 +100,13 @@ def remove_baseline(
     Examples:
       workbench baseline rm main --yes
     """
-    from llama_workbench.harness.report.baselines import remove
+    from llama_workbench.harness.report.baselines import kept, remove
 
-    if not yes:
-        raise Failure(
-            f"{BASELINES / name} would go with all its files; if it shall: workbench baseline rm {name} --yes"
-        )
     try:
-        removed = remove(name, under=BASELINES)
+        run = kept(name, under=BASELINES)
+        if not yes:
+            raise Failure(f"{run.path} would go with all its files; if it shall: workbench baseline rm {name} --yes")
+        remove(name, under=BASELINES)
     except ValueError as error:
         raise Failure(str(error)) from error
-    show(Text(f"{removed} is removed"))
+    show(Text(f"{run.path} is removed"))

@@ -18,13 +18,18 @@ from .shared import AsJson, Failure, print_json, show, table
 WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "generate-tiny-t8-n6-b3")
 """Small ones, one of each kind: what a variant does on others is checked before it is timed there."""
 
-SECONDS = 120.0
+SECONDS, COMPILE_SECONDS = 120.0, 600.0
+"""For an answer; compiled code has more, which on a machine that has not seen it takes minutes."""
 
 
 def command(
     what: Annotated[
         str, typer.Argument(metavar="FILE", help="FILE.py, FILE.py:FUNCTION, FILE.toml, or the name of a variant.")
     ],
+    add_variant: Annotated[
+        list[str] | None,
+        typer.Option("--add-variant", metavar="FILE:FUNCTION", help="A variant of yours that the claim names."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Would this variant pass its gates, and this claim be measured? Where not: what is wrong, and why.
@@ -32,7 +37,7 @@ def command(
     A variant goes through the calls that each one must get right before it is timed: prompts, tokens after them,
     chunks, batches, the whole context, on two small geometries, and three small workloads. For a wrong one the table
     shows at which calls, where in the sequence, and how far off. Then its logits are compared with those of Llamas
-    that have one of 16 well-known mistakes each, such as a missing mask. Nothing is timed.
+    that have one of 16 well-known mistakes each, such as a missing mask. No time is kept.
 
     Of FILE.py without FUNCTION, its one function `(config, weights, *, max_length)` is meant. A claim is read and
     planned.
@@ -52,10 +57,10 @@ def command(
     \b
     Examples:
       workbench check mine.py:build_mine
-      workbench check claims/mine.toml
+      workbench check claims/mine.toml --add-variant mine.py:build_mine
     """
     if what.endswith(".toml"):
-        _check_claim(Path(what), as_json)
+        _check_claim(Path(what), tuple(add_variant or ()), as_json)
         return
     name, added = _named(what)
     found = _checked(name, added)
@@ -82,6 +87,8 @@ def _named(what: str) -> tuple[str, dict[str, str]]:
         variant = variants.get(what)
         if variant.engine is not None:
             raise Failure(f"{what} is an engine: `pytest --benchmark --benchmark-disable --variants {what}` checks it")
+        if missing := variants.missing(variant.name):
+            raise Failure(f"{what} cannot be built here: {missing}")
         return variant.name, {}
     try:
         added = added_names([what])
@@ -110,18 +117,20 @@ def _function_of(path: Path) -> str:
 
 def _checked(name: str, added: Mapping[str, str]) -> dict[str, Any]:
     """What came of the variant's checks. Raises Failure."""
+    from llama_workbench import variants
     from llama_workbench.cache import cache_directory
     from llama_workbench.datasets import geometries, workloads
     from llama_workbench.datasets.checkpoints import synthesize
     from llama_workbench.harness.measure.processes import WorkerFailed, WorkerProcess
 
     cache = cache_directory()
+    limit = SECONDS + COMPILE_SECONDS * (name not in added and variants.get(name).compiled)
     with tempfile.TemporaryDirectory(prefix="workbench-check-") as folder:
         hello = {"process": 1, "added": dict(added), "draw": "check"}
         process = WorkerProcess(threads=1, cache=cache, log=Path(folder, "log"), hello=hello)
         with closing(process):
             try:
-                found = process.ask("check", SECONDS, variant=name)
+                found = process.ask("check", limit, variant=name)
                 if found["refused"]:
                     raise Failure(found["refused"])
                 right = not any(call["fault"] for call in found["calls"])
@@ -129,11 +138,11 @@ def _checked(name: str, added: Mapping[str, str]) -> dict[str, Any]:
                 for work in map(workloads.get, WORKLOADS if right else ()):
                     source = synthesize(geometries.get(work.geometry), cache=cache)
                     process.ask("open", SECONDS, workload=work.model_dump(), folder=str(source), seed=0)
-                    gate = process.ask("gate", SECONDS, workload=work.name, variant=name)["gate"]
+                    gate = process.ask("gate", limit, workload=work.name, variant=name)["gate"]
                     gates.append({"workload": work.name, "right": gate["passed"], "detail": gate["detail"]})
             except WorkerFailed as failure:
                 said = Path(folder, "log").read_text(errors="replace").splitlines()[-3:]
-                raise Failure("\n".join([f"{name}: the process in which it ran {failure.reason}", *said])) from failure
+                raise Failure("\n".join([f"{name}: {failure.reason}", *said])) from failure
     right = right and all(gate["right"] for gate in gates)
     kept = {key: found[key] for key in ("dtype", "tolerance", "calls", "causes")}
     return {"right": right, **kept, "workloads": gates}
@@ -176,7 +185,7 @@ def _tokens(call: Mapping[str, Any]) -> str:
 # -- a claim -----------------------------------------------------------------------------------------------------------
 
 
-def _check_claim(path: Path, as_json: bool) -> None:
+def _check_claim(path: Path, added: tuple[str, ...], as_json: bool) -> None:
     """Read a claim file, and plan what it would measure. Raises Failure, and Exit where something is wrong."""
     from llama_workbench.harness.claims.reading import read_claim
     from llama_workbench.harness.plan.experiments import make_plan
@@ -187,7 +196,7 @@ def _check_claim(path: Path, as_json: bool) -> None:
         raise Failure(f"{path}: no such file")
     try:
         claim = read_claim(path)
-        plan = make_plan(Request(claims=(claim.id,), everything=True), [claim])
+        plan = make_plan(Request(claims=(claim.id,), added=added, everything=True), [claim])
     except USER_ERRORS as error:
         if as_json:
             print_json({"format": 1, "right": False, "problems": str(error).splitlines()})

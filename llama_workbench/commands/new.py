@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import keyword
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +15,8 @@ from rich.text import Text
 from .shared import Failure, show
 
 TEMPLATES = "llama_workbench.templates"
+BUILD = "build_mine"
+"""What the template calls its function."""
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes; it is made where it is missing.")]
 CLAIMS = Path("claims")
@@ -37,12 +41,15 @@ def variant(
     """
     from llama_workbench import variants
 
-    if not name.isidentifier():
-        raise Failure(f"{name!r}: expected the name of a Python function, for example build_mine")
+    text = _template("variant.py")
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise Failure(f"{name!r}: expected the name of a Python function without _ before it, for example build_mine")
+    if name != BUILD and name in _names_in(text):
+        raise Failure(f"{name!r}: the file has something else of this name; take another")
     if name in variants.names():
         raise Failure(f"{name!r}: a variant of this name exists already; `workbench variants` lists them")
     path = folder / f"{name}.py"
-    _write(path, _template("variant.py").replace("build_mine", name).replace("FILE.py", str(path)))
+    _write(path, text.replace(BUILD, name).replace("FILE.py", str(path)))
     measure = f"pytest --benchmark --add-variant {path}:{name} --compare fast {name} --workloads prefill-15m-t128"
     _say(path, f"workbench check {path}", measure)
 
@@ -62,8 +69,20 @@ def claim(
     if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
         raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example fusing-helps")
     path = folder / f"{name}.toml"
-    _write(path, _template("claim.toml").replace("CLAIM-ID", name))
+    _write(path, _template("claim.toml").replace("CLAIM-ID", name).replace("THE-FOLDER", str(folder)))
     _say(path, f"workbench check {path}", f"pytest --benchmark --claims-dir {folder} --claims {name}")
+
+
+def _names_in(source: str) -> set[str]:
+    """What a module's top level defines or imports."""
+    found: set[str] = set()
+    for node in ast.parse(source).body:
+        match node:
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {each.asname or each.name for each in names}
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+    return found
 
 
 def _template(name: str) -> str:
@@ -74,6 +93,9 @@ def _write(path: Path, text: str) -> None:
     """Write a file that is not there yet. Raises Failure."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{path.parent}: no folder can be made there ({error.strerror})") from error
+    try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
