@@ -24,6 +24,7 @@ from llama_workbench.variants.outside import OutsideVariantError
 from .claims.faults import ClaimError
 from .claims.reading import load_claims
 from .evidence.effect import ALPHA
+from .evidence.evidence import fault_cost_ns
 from .judge.stopping import StoppingRule
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
@@ -98,10 +99,13 @@ def _real_geometry(options: Options) -> Geometry | None:
     return Geometry(name, config, description, "given by --checkpoint")
 
 
-def stopping_rule(plan: Plan, wall: Mapping[str, frozenset[str]]) -> StoppingRule:
-    """The rule for a plan. `wall`: workload → variants that must be timed by wall."""
+def stopping_rule(
+    plan: Plan, wall: Mapping[str, frozenset[str]], environment: Mapping[str, Any] | None = None
+) -> StoppingRule:
+    """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
-    return StoppingRule(plan.experiments, Clocks(plan.device, threaded, wall), ALPHA)
+    clocks = Clocks(plan.device, threaded, wall)
+    return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}))
 
 
 class Run:
@@ -183,7 +187,7 @@ class Run:
                 return
             self.progress.phase("rounds")
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
-            rule = stopping_rule(self.plan, wall)
+            rule = stopping_rule(self.plan, wall, self.environment)
             seconds = self.options.budget_seconds - (time.monotonic() - begun)
             measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.evidence.effect import judge_effect
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.rejudge import judge_run
@@ -17,12 +20,13 @@ from llama_workbench.harness.run import stopping_rule
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Target
 from llama_workbench.harness.spec.regions import ANSWERS
-from llama_workbench.harness.stats.samples import differences, log_times
+from llama_workbench.harness.stats.samples import Differences, differences, log_times
 from tests.runs import write_run
 
 CLAIMS = load_claims(ROOT / "claims")
 WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 PAIR = ("team006_before", "team006_after")
+EMPTY: dict[str, Any] = dict.fromkeys(("workload", "variant", "baseline", "metric"), "")
 
 
 def judged_and_asked(plan: Plan, tmp_path: Path) -> list[tuple[str, float, float]]:
@@ -87,3 +91,27 @@ def test_the_lengths_of_a_trend_share_alpha_in_the_loop_too() -> None:
     rule = stopping_rule(plan, {})
     assert [rule.alpha_of(part) for part in rule.parts] == [0.01 / 4, 0.01 / 3, 0.01 / 2]
     assert [len(targets) for targets in rule.parts.values()] == [4, 3, 2]
+
+
+def test_an_effect_that_page_faults_could_turn_is_not_settled_for_the_loop_either() -> None:
+    """The judge calls it confounded. More rounds settle it: the interval then leaves room for what faults cost."""
+    plan = make_plan(Request(claims=("single-file-faster",), workloads=WORKLOADS[:1]), CLAIMS)
+    rule = stopping_rule(plan, {})
+    [[target]] = rule.parts.values()
+    pair, random = target.comparison, np.random.default_rng(2)
+    values = random.permutation(np.linspace(-0.02, 0.02, 40)) + 0.001
+    found = Differences(values, 1.0, 50.0, 80.0, 0.0, 40e6, 40e6)  # 30 faults more: 0.3 % of the time at most
+    settled = {}
+    for scale in (0.9, 0.3):
+        close = replace(found, values=values * scale)
+        rule.series[pair], rule.found[pair] = close.values.tolist(), []
+        rule.intervals.clear()
+        rule.stretches.clear()
+        without = rule._answers([target], 0.01)[target]
+        rule.found[pair] = [close]
+        effect = judge_effect(close, target.regions[0], alpha=0.01, **EMPTY)
+        settled[scale] = without, rule._answers([target], 0.01)[target], effect.verdict
+        if effect.verdict == "inconclusive":
+            assert effect.warnings[0].startswith("confounded: the difference in page faults")
+            assert 0 < effect.seconds_more < 60 and 0 < rule._rounds_left(target) < 1000
+    assert settled == {0.9: ((0, False), None, "inconclusive"), 0.3: ((0, False), (0, False), "refuted")}

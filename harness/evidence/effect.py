@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,20 +38,33 @@ HUGE_FAULT_COST_NS = 300_000.0
 """The same where the kernel backs any memory with 2 MiB pages: clearing one is most of it."""
 
 
-def decided(interval: Interval, region: Region) -> bool:
-    """True once the interval answers the claim, either way: the measuring loop may stop."""
+class Stretch(NamedTuple):
+    """By how much (log units) the true effect may lie below and above an interval, for what disturbed it."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+
+NO_STRETCH = Stretch()
+
+
+def decided(interval: Interval, region: Region, stretch: Stretch = NO_STRETCH) -> bool:
+    """True once the interval answers the claim, either way, and the answer survives the stretch: the measuring loop may
+    stop."""
     if interval.unstable:
         return False
-    return region.contains(interval.low, interval.high) or region.excludes(interval.low, interval.high)
+    answer = _settled(interval.low, interval.high, region)
+    return answer is not None and answer == _settled(interval.low - stretch.low, interval.high + stretch.high, region)
 
 
-def rounds_needed(values: ArrayLike, region: Region, *, alpha: float) -> float:
-    """Number of rounds, those of a planned look, after which the interval will be clear of the region's nearest
-    boundary; as many as there are if it is.
+def rounds_needed(values: ArrayLike, region: Region, *, alpha: float, stretch: Stretch = NO_STRETCH) -> float:
+    """Number of rounds, those of a planned look, after which the stretched interval will be clear of the region's
+    nearest boundary; as many as there are if it is.
 
     The half width shrinks about as 1/sqrt(rounds). Where there is an interval it says how wide it is; before, the
     standard deviation of the rounds does. Infinite where fewer than two rounds give no spread, where the effect lies
-    on a boundary, and where the looks have no common point: no later one mends that.
+    on a boundary or no further from it than the stretch, and where the looks have no common point: no later one mends
+    that.
     """
     series = np.asarray(values, dtype=np.float64)
     if series.size < 2:
@@ -59,10 +72,13 @@ def rounds_needed(values: ArrayLike, region: Region, *, alpha: float) -> float:
     interval = running_interval(series, alpha)
     if interval.unstable:
         return math.inf
-    if decided(interval, region):
+    if decided(interval, region, stretch):
         return series.size
     centre = pseudo_median(series)
-    distance = min((abs(centre - boundary) for boundary in region.boundaries), default=math.inf)
+    distance = min(
+        (max(boundary - centre - stretch.high, centre - boundary - stretch.low) for boundary in region.boundaries),
+        default=math.inf,
+    )
     if math.isfinite(interval.high):
         spread = (interval.high - interval.low) / 2 / looks_reached(series.size, alpha)[-1].half_width(1.0)
     else:
@@ -73,13 +89,17 @@ def rounds_needed(values: ArrayLike, region: Region, *, alpha: float) -> float:
     return math.inf
 
 
-def remaining_seconds(values: ArrayLike, seconds: float, region: Region, *, alpha: float) -> float:
+def remaining_seconds(
+    values: ArrayLike, seconds: float, region: Region, *, alpha: float, stretch: Stretch = NO_STRETCH
+) -> float:
     """Further seconds of measuring until the interval will be clear of the region's nearest boundary; 0 if it is.
 
     seconds: what the rounds so far took. Infinite where `rounds_needed` is, and where no time was taken.
     """
     count = np.size(values)
-    return seconds * (rounds_needed(values, region, alpha=alpha) / count - 1) if count and seconds > 0 else math.inf
+    if not count or seconds <= 0:
+        return math.inf
+    return seconds * (rounds_needed(values, region, alpha=alpha, stretch=stretch) / count - 1)
 
 
 def judge_effect(
@@ -116,8 +136,8 @@ def judge_effect(
         verdict="inconclusive",
         warnings=(),
     )
-    fault_low, fault_high = fault_stretch(measured, fault_cost_ns)
-    notes = _notes(measured, baseline, variant, max(fault_low, fault_high))
+    faults = fault_stretch(measured, fault_cost_ns)
+    notes = _notes(measured, baseline, variant, max(faults))
 
     def ends(verdict: str, *reasons: str) -> Effect:
         return replace(effect, verdict=verdict, warnings=(*reasons, *notes))
@@ -133,10 +153,12 @@ def judge_effect(
     if interval.unstable:
         return ends("inconclusive", "unstable: the effect drifted while it was measured")
     verdict = _settled(interval.low, interval.high, region)
+    if not decided(interval, region, faults):
+        more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
+        effect = replace(effect, seconds_more=more)
     if verdict is None:
-        effect = replace(effect, seconds_more=remaining_seconds(measured.values, measured.seconds, region, alpha=alpha))
         return ends("inconclusive", _why_open(interval, region))
-    if _settled(interval.low - fault_low, interval.high + fault_high, region) != verdict:
+    if not decided(interval, region, faults):
         return ends("inconclusive", "confounded: the difference in page faults may have made this effect")
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
         bias_text = percent(math.expm1(bias))
@@ -163,15 +185,15 @@ def _settled(low: float, high: float, region: Region) -> Literal["supported", "r
     return "refuted" if region.excludes(low, high) else None
 
 
-def fault_stretch(measured: Differences, fault_cost_ns: float) -> tuple[float, float]:
+def fault_stretch(measured: Differences, fault_cost_ns: float) -> Stretch:
     """By how much the true log ratio, freed of page faults, may lie below and above the measured one."""
     more = measured.faults_baseline - measured.faults_variant
     call_ns = measured.call_baseline_ns if more > 0 else measured.call_variant_ns
     if more == 0 or math.isnan(call_ns):
-        return 0.0, 0.0
+        return NO_STRETCH
     share = abs(more) * fault_cost_ns / call_ns
     stretch = -math.log1p(-share) if share < 1 else math.inf
-    return (stretch, 0.0) if more > 0 else (0.0, stretch)
+    return Stretch(low=stretch) if more > 0 else Stretch(high=stretch)
 
 
 def _correlation(values: NDArray[np.float64]) -> float:

@@ -107,6 +107,11 @@ class Evidence:
         return low + bias, high + bias
 
 
+def fault_cost_ns(environment: Mapping[str, Any]) -> float:
+    """What a page fault costs at most, on the machine of a run."""
+    return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
+
+
 def evidence_from_manifest(
     manifest: Mapping[str, Any],
     samples: pd.DataFrame,
@@ -126,7 +131,6 @@ def evidence_from_manifest(
     workloads = {experiment["workload"]["name"]: experiment["workload"] for experiment in experiments}
     hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
     measured, unusable = _participants(manifest)
-    pages = manifest.get("environment", {}).get("transparent_huge_pages")
     evidence = Evidence(
         samples=samples,
         measured=measured,
@@ -134,7 +138,7 @@ def evidence_from_manifest(
         trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
         unusable=unusable,
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
-        fault_cost_ns=HUGE_FAULT_COST_NS if pages == "always" else FAULT_COST_NS,
+        fault_cost_ns=fault_cost_ns(manifest.get("environment", {})),
         alpha=float(manifest.get("alpha", ALPHA)),
         seed=int(manifest.get("seed") or 0),
         sizes={

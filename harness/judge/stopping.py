@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..evidence.effect import ALPHA, decided, rounds_needed
+from ..evidence.effect import ALPHA, FAULT_COST_NS, NO_STRETCH, Stretch, decided, fault_stretch, rounds_needed
 from ..measure.remaining import Remaining, Wait, WaitsFor
 from ..spec.comparison import Comparison, Metric
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, first_interval, next_look, running_interval
-from ..stats.samples import Clocks, differences, log_times_of_round, whole_rounds
+from ..stats.samples import Clocks, Differences, differences, log_times_of_round, whole_rounds
 from .verdicts import shared_alpha
 
 PRECISION = 0.03
@@ -37,15 +38,20 @@ Apart = Callable[[Comparison], bool]
 class StoppingRule:
     """Settles effects by the intervals that will judge them, after every round."""
 
-    def __init__(self, experiments: Sequence[Experiment], clocks: Clocks, alpha: float) -> None:
-        """`alpha`: chance that a verdict is wrong."""
+    def __init__(
+        self, experiments: Sequence[Experiment], clocks: Clocks, alpha: float, fault_cost_ns: float = FAULT_COST_NS
+    ) -> None:
+        """`alpha`: chance that a verdict is wrong. `fault_cost_ns`: of a page fault at most, as the judge takes it."""
         self.alpha = alpha
         self.clocks = clocks
+        self.fault_cost_ns = fault_cost_ns
         self.series: dict[Comparison, list[float]] = {}
+        self.found: dict[Comparison, list[Differences]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
         self.parts: dict[str, list[Target]] = {}
         self.grids: dict[str, tuple[tuple[str, ...], list[NDArray[np.float64]]]] = {}  # cells, rounds of log times
         self.intervals: dict[tuple[Comparison, float], Interval] = {}
+        self.stretches: dict[Comparison, tuple[int, Stretch]] = {}  # after how many rounds
         for experiment in experiments:
             workload = experiment.workload.name
             pairs = [target.comparison for target in experiment.targets]
@@ -63,8 +69,10 @@ class StoppingRule:
             key = self.clocks.of(pair.workload, pair.variant, pair.baseline), pair.metric
             if key not in arrays:
                 arrays[key] = log_times_of_round(finished, clock=key[0], metric=key[1])
-            values = differences(arrays[key], baseline=pair.baseline, variant=pair.variant).values
-            self.series.setdefault(pair, []).extend(values.tolist())
+            found = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
+            self.series.setdefault(pair, []).extend(found.values.tolist())
+            if found.values.size:
+                self.found.setdefault(pair, []).append(found)
         if finished.workload in self.grids:
             cells, logs = self.grids[finished.workload]
             times = log_times_of_round(finished, clock=self.clocks.of(finished.workload, *cells))
@@ -150,7 +158,26 @@ class StoppingRule:
         return Wait(target.comparison, self._rounds_left(target), done, target.headline)
 
     def _answers(self, targets: Iterable[Target], alpha: float) -> dict[Target, tuple[int, bool] | None]:
-        return {each: _answer(self._interval(each.comparison, alpha), each.regions) for each in targets}
+        return {
+            each: _answer(self._interval(each.comparison, alpha), each.regions, self._stretch(each.comparison))
+            for each in targets
+        }
+
+    def _stretch(self, pair: Comparison) -> Stretch:
+        """What page faults may have done so far: an effect that they could turn is not settled yet."""
+        found = self.found.get(pair, [])
+        count, stretch = self.stretches.get(pair, (0, NO_STRETCH))
+        if count < len(found):
+            together = replace(
+                found[-1],
+                faults_baseline=float(np.mean([each.faults_baseline for each in found])),
+                faults_variant=float(np.mean([each.faults_variant for each in found])),
+                call_baseline_ns=float(np.median([each.call_baseline_ns for each in found])),
+                call_variant_ns=float(np.median([each.call_variant_ns for each in found])),
+            )
+            stretch = fault_stretch(together, self.fault_cost_ns)
+            self.stretches[pair] = len(found), stretch
+        return stretch
 
     def _missing(self, pair: Comparison) -> int:
         """Rounds until the pair has its first interval."""
@@ -195,9 +222,9 @@ class StoppingRule:
     def _rounds_left(self, target: Target) -> float:
         """Rounds until the effect is settled and known well enough, those of a look; a guess at first, 0 when it is."""
         alpha, values = self.alpha_of(target.part), self.series.get(target.comparison, [])
-        interval = self._interval(target.comparison, alpha)
-        if _answer(interval, target.regions) is None:
-            needed = min(rounds_needed(values, region, alpha=alpha) for region in target.regions)
+        interval, stretch = self._interval(target.comparison, alpha), self._stretch(target.comparison)
+        if _answer(interval, target.regions, stretch) is None:
+            needed = min(rounds_needed(values, region, alpha=alpha, stretch=stretch) for region in target.regions)
         elif _is_known(interval, PRECISION):
             return 0.0
         else:
@@ -214,10 +241,10 @@ class StoppingRule:
         return known
 
 
-def _answer(interval: Interval, regions: Sequence[Region]) -> tuple[int, bool] | None:
+def _answer(interval: Interval, regions: Sequence[Region], stretch: Stretch) -> tuple[int, bool] | None:
     """The first of the regions about which the interval decides, and whether it holds the interval."""
     for number, region in enumerate(regions):
-        if decided(interval, region):
+        if decided(interval, region, stretch):
             return number, region.contains(interval.low, interval.high)
     return None
 
