@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.harness.report.answer import answer, headlines
+from llama_workbench.harness.report.answer import HEADLINES, answer, headlines
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.terminal import console, show, verdict_report
 from llama_workbench.harness.report.text import duration_text, effect_text, run_notes, verdict_text
@@ -348,6 +348,14 @@ def test_the_answer_draws_what_follows_from_the_widest_interval() -> None:
     assert "so without that work a forward is at most 25.0 % faster" in answer([a_verdict(an_effect(**share), **claim)])
     still_open = a_verdict(an_effect(**share), **claim | {"verdict": "inconclusive"})
     assert "at most" not in answer([still_open])
+
+
+def test_an_effect_without_an_interval_is_counted_and_opens_no_other() -> None:
+    key, part = HEADLINES[0]
+    effects = [an_effect(ratio=1.1, low=1.0, high=1.2), an_effect(ratio=2.0, low=None, high=None)]
+    one = a_verdict(*effects, claim=key, part=part, verdict="depends")
+    assert "| 1.10 [1.00, 1.20] times as fast (1 of 2 effects have no interval yet) |" in headlines([one])
+    assert "| 2.00 [open, open] times as fast |" in headlines([a_verdict(effects[1], claim=key, part=part)])
 
 
 def test_the_short_table_has_the_main_claims_that_the_run_has(run: RunFolder) -> None:

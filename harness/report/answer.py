@@ -118,10 +118,14 @@ def _sentence(sentence: Sentence, verdict: Json) -> str:
 
 
 def _measured(effects: Sequence[Json], sides: Sequence[tuple[str, str]] = ()) -> str:
-    """The smallest and the largest effect with the ends of all intervals; by side where there are several."""
+    """The smallest and the largest effect with the ends of all intervals; by side where there are several. An effect
+    without an interval says nothing of these ends: it is only counted."""
     if sides:
         each = {label: [effect for effect in effects if effect["variant"] == name] for label, name in sides}
         return ", ".join(f"{label} {_measured(some)}" for label, some in each.items() if some)
+    known = [effect for effect in effects if effect["low"] is not None or effect["high"] is not None]
+    if known and len(known) < len(effects):
+        return f"{_measured(known)} ({len(effects) - len(known)} of {len(effects)} effects have no interval yet)"
     values = sorted(effect_value(effect) or 0.0 for effect in effects if effect["rounds"])
     if not values:
         return ""
