@@ -16,7 +16,7 @@ from tests.dashboard_browser import FLAGS, serving, settled
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+    from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 
@@ -52,21 +52,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
+def context(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """One browser for all tests, with a profile on the disk: the scripts of the page, megabytes, are fetched and
+    compiled once."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """One context for all tests: the scripts of the page, megabytes of them, are fetched once."""
-    context = browser.new_context()
-    context.set_default_timeout(WAIT_MS)
-    yield context
-    context.close()
+        profile = tmp_path_factory.mktemp("profile")
+        context = driver.chromium.launch_persistent_context(
+            str(profile), executable_path=chromium, args=list(FLAGS), reduced_motion="reduce"
+        )
+        context.set_default_timeout(WAIT_MS)
+        yield context
+        context.close()
 
 
 @pytest.fixture
