@@ -49,11 +49,14 @@ clean: ## remove the environment and the caches, but no results
 	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# --no-compile halves the time of the installation: of all the modules, only those imported are ever compiled.
+# --no-compile halves the time of the installation: of all the modules, only those imported are ever compiled. Those that
+# nearly every process imports are imported here: several that begin at once would each compile them for itself.
+BESIDE_TORCH := scipy.stats, streamlit.testing.v1, plotly.graph_objects, pyarrow.parquet
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dashboard,dev,export]'
+	$(BIN)/python -c 'import torch' & $(BIN)/python -c 'import $(BESIDE_TORCH)'; wait
 	touch $@
 
 # The layout of the wheel, for the type checker, which does not follow a package whose folders lie beside it.
