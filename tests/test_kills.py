@@ -187,17 +187,17 @@ def test_a_second_signal_waits_while_the_first_is_on_its_way_out():
     with Interrupts() as interrupts:
         with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
             try:
-                os.kill(os.getpid(), TERM)
+                signal.raise_signal(TERM)
             finally:
-                os.kill(os.getpid(), INT)
+                signal.raise_signal(INT)
                 with contextlib.suppress(ValueError):
                     raise ValueError("an error of the ending")
                 done.append("ended")
         assert done == ["ended"] and interrupts.again and interrupts.name == "SIGTERM"
         with pytest.raises(KeyboardInterrupt):  # and one that comes later is heard
-            os.kill(os.getpid(), INT)
+            signal.raise_signal(INT)
     with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), INT)
+        signal.raise_signal(INT)
     assert signal.getsignal(TERM) is signal.SIG_DFL
 
 
@@ -205,7 +205,7 @@ def test_an_ignored_signal_stays_ignored():
     before = signal.signal(INT, signal.SIG_IGN)
     try:
         with Interrupts():
-            os.kill(os.getpid(), INT)
+            signal.raise_signal(INT)
     finally:
         signal.signal(INT, before)
 
@@ -238,7 +238,7 @@ def signalled(function, *numbers):
 
     def interrupted(*arguments, **options):
         for number in numbers:
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
         return function(*arguments, **options)
 
     return interrupted
@@ -268,9 +268,9 @@ def test_two_signals_leave_the_judging_out(tmp_path, monkeypatch, capsys):
     def interrupted(begun: float) -> None:
         measure(begun)
         try:
-            os.kill(os.getpid(), INT)
+            signal.raise_signal(INT)
         finally:
-            os.kill(os.getpid(), INT)
+            signal.raise_signal(INT)
 
     monkeypatch.setattr(run, "_measure", interrupted)
     monkeypatch.setattr(session, "judge_run", None)  # is not called

@@ -153,13 +153,11 @@ def judge_effect(
     if interval.unstable:
         return ends("inconclusive", "unstable: the effect drifted while it was measured")
     verdict = _settled(interval.low, interval.high, region)
-    if not decided(interval, region, faults):
+    if verdict is None or not decided(interval, region, faults):
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
         effect = replace(effect, seconds_more=more)
-    if verdict is None:
-        return ends("inconclusive", _why_open(interval, region))
-    if not decided(interval, region, faults):
-        return ends("inconclusive", "confounded: the difference in page faults may have made this effect")
+        confounded = "confounded: the difference in page faults may have made this effect"
+        return ends("inconclusive", _why_open(interval, region) if verdict is None else confounded)
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
         bias_text = percent(math.expm1(bias))
         return ends("inconclusive", f"confounded: a control fired, and {bias_text} of bias may have made this effect")

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from .shared import Failure, show
+from .shared import Failure, write
 
 TEMPLATES = "llama_workbench.templates"
 BUILD = "build_mine"
@@ -105,4 +104,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def _say(path: Path, *commands: str) -> None:
-    show(Text("\n".join([f"{path} is written. Then:", *(f"  {each}" for each in commands)])))
+    write("\n".join([f"{path} is written. Then:", *(f"  {each}" for each in commands), ""]))  # not broken into lines
