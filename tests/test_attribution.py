@@ -307,6 +307,7 @@ def test_verdicts_on_what_was_said() -> None:
     assert verdict_on(replace(found, answer="not evidence"), "both") == "not evidence"
 
 
+@settings(deadline=None)
 @given(
     st.floats(-0.2, 0.4), st.floats(0, 0.05), st.floats(-0.2, 0.4), st.floats(0, 0.05), st.floats(0, 1), st.floats(0, 1)
 )

@@ -186,6 +186,7 @@ def test_forest_groups_rows_by_baseline() -> None:
     assert heights["against <b>before</b>"] > y[0] > y[2] > heights["against <b>after</b>"] > y[1]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=6),
     st.floats(0, 3),
@@ -228,6 +229,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
     assert "3,145,728 bytes" in trace.hovertext[0]
 
 
+@settings(deadline=None)
 @given(st.one_of(st.none(), st.integers(0, 2**50)))
 def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
     figure = memory_bars.memory([a_memory("a", size, None, None, "")], "peak_transient_bytes", "a")

@@ -154,12 +154,13 @@ def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:
     expected = everybody[everybody["variant"].isin(names)].reset_index(drop=True)
     for column in expected.columns:
         assert some[column].tolist() == expected[column].tolist()
-    assert run.timed() == {name: tuple(sorted(everybody["variant"].unique())) for name in sorted(SHORT)}
+    all_names = tuple(sorted(everybody["variant"].unique()))
+    assert run.timed_together() == dict.fromkeys(SHORT, frozenset([all_names]))
     killed = runs.write_run(tmp_path / "killed", only=SHORT[1:], rounds=4, killed=True)
     with pytest.warns(UserWarning, match="cut off"):
         assert len(killed.read_samples(names)) == 3 * 2 * runs.SUB_ROUNDS
     with pytest.warns(UserWarning, match="cut off"):
-        assert set(killed.timed()) == {"decode-15m-c64"}
+        assert set(killed.timed_together()) == {"decode-15m-c64"}
 
 
 # -- the figure --------------------------------------------------------------------------------------------------------
@@ -486,6 +487,24 @@ def test_variants_that_never_met_have_no_ratio(page: Any, tmp_path: Path) -> Non
     app = page("compare", tmp_path, baseline="team006_before", variant="yardstick")
     assert "were never timed in the same rounds" in app.info[0].value
     assert app.code[0].value == "pytest --benchmark --compare team006_before yardstick"
+
+
+def test_who_was_timed_on_one_workload_but_in_no_round_with_the_other_has_no_ratio(page: Any, tmp_path: Path) -> None:
+    """Pairs are measured alone. The page begins with one that was."""
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT, judged=False)
+    samples = run.read_samples()
+    odd = samples["round"] % 2 == 1
+    pairs = {True: {"team006_after", "yardstick"}, False: {"team006_before", "team006_after"}}
+    samples[[name in pairs[is_odd] for name, is_odd in zip(samples["variant"], odd, strict=True)]].to_parquet(
+        run.path / "samples.parquet"
+    )
+    run.write_json("verdicts.json", [])
+    groups = frozenset(tuple(sorted(pair)) for pair in pairs.values())
+    assert run.timed_together() == dict.fromkeys(SHORT, groups)
+    app = page("compare", tmp_path, baseline="team006_before", variant="yardstick")
+    assert "were never timed in the same rounds" in app.info[0].value
+    app = page("compare", tmp_path)
+    assert not app.info and app.dataframe[0].value["rounds"].tolist() == [6] * len(SHORT)
 
 
 @pytest.mark.parametrize("name", ["verdicts", "claim", "compare"])

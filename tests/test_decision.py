@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench.harness.metrics.share.shares import Share
@@ -115,6 +115,7 @@ def test_what_was_not_measured_cannot_tell() -> None:
             decide({"mask_create": wrong}, {})
 
 
+@settings(deadline=None)
 @given(*[st.tuples(st.floats(0, 20), st.floats(0, 4), st.floats(0, 1)) for _ in range(2)])
 def test_the_true_shares_pick_among_the_choices(
     mask: tuple[float, float, float], cache: tuple[float, float, float]

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from llama_workbench.harness.metrics.inflation import InflationHypothesis, Quotient, inflation, quotient
@@ -17,6 +17,7 @@ from llama_workbench.harness.stats.confidence import Interval
 gain = st.floats(-2, 5).filter(lambda x: x == 0 or abs(x) > 1e-6)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 10), gain, gain, st.floats(0, 1))
 def test_a_quotient_holds_what_the_interval_allows_and_nothing_else(
     claimed: float, one: float, other: float, at: float
@@ -64,6 +65,7 @@ def test_inflation_by_twenty_to_fifty(low: float, high: float, verdict: str, wor
     assert words in reason
 
 
+@settings(deadline=None)
 @given(st.floats(0.9, 1.2), st.floats(0, 0.02), st.floats(0, 1))
 def test_inflation_is_never_settled_against_the_truth(low: float, width: float, at: float) -> None:
     high = low + width
@@ -125,6 +127,7 @@ def test_whether_a_gain_grows(ratios: dict[int, float], verdict: str, falls: int
 points = st.lists(st.tuples(st.floats(0.5, 2), st.floats(0.001, 0.2), st.floats(0, 1)), min_size=2, max_size=6)
 
 
+@settings(deadline=None)
 @given(points)
 def test_the_trend_holds_for_every_truth_that_the_intervals_allow(found: list[tuple[float, float, float]]) -> None:
     sizes = [8 * 2**index for index in range(len(found))]

@@ -143,7 +143,7 @@ def test_repeated_lengths() -> None:
     assert warmup_length(workload, lengths=[512] * 4) == 512
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 65), st.integers(0, 2**32))
 def test_distinct_lengths_never_repeat_within_a_round(round_index: int, count: int, seed: int) -> None:
     lengths = call_lengths(DISTINCT, round_index=round_index, count=count, seed=seed)

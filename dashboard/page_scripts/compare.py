@@ -18,12 +18,12 @@ def main() -> None:
     opened = head.open_run("Compare")
     if opened is None:
         return
-    timed = blocks.computed(sides.UNREADABLE, opened, samples.timed_variants)
+    timed = blocks.computed(sides.UNREADABLE, opened, samples.timed_together)
     if timed is None:
         return
     baselines = {experiment.baseline for experiment in opened.run.manifest.experiments}
     names = sorted(  # the baselines of its workloads first, controls last
-        {name for entered in timed.values() for name in entered},
+        {name for groups in timed.values() for group in groups for name in group},
         key=lambda name: ("@" in name, name not in baselines, name),
     )
     if len(names) < 2:
@@ -32,7 +32,7 @@ def main() -> None:
     left, right = st.columns(2, gap="large")
     with left:
         baseline = state.choose("Baseline", names, "baseline")
-    together = {name for entered in timed.values() if baseline in entered for name in entered}
+    together = {name for groups in timed.values() for group in groups if baseline in group for name in group}
     others = sorted((name for name in names if name != baseline), key=lambda name: name not in together)
     with right:
         if st.query_params.get("variant") == baseline:  # the other side was set to what this one was

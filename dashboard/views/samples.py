@@ -53,9 +53,9 @@ def ratios(interval: Interval) -> tuple[float | None, float | None, float | None
     return middle, low, high
 
 
-def timed_variants(run: data.Run) -> dict[str, tuple[str, ...]]:
-    """Workload → variants that were timed on it."""
-    return RunFolder(run.path).timed()
+def timed_together(run: data.Run) -> dict[str, frozenset[tuple[str, ...]]]:
+    """Workload → the groups of variants that shared a round."""
+    return RunFolder(run.path).timed_together()
 
 
 # -- two variants --------------------------------------------------------------------------------------------------
@@ -122,11 +122,13 @@ def pair(run: data.Run, workload: str, variant: str, baseline: str, metric: Metr
 
 
 def versus(run: data.Run, baseline: str, variant: str) -> Versus:
-    """Judge two variants against each other, on every workload that has both."""
+    """Judge two variants against each other, on every workload where both took part in one round."""
     whole = read_evidence(run, (variant, baseline))
+    sides_of_round = whole.samples.groupby(["workload", "process", "round"], observed=True)["variant"].nunique()
+    shared = set(sides_of_round[sides_of_round == 2].index.get_level_values("workload"))
     timed = whole.samples.groupby("workload", observed=True)["variant"].unique()
     # Who was excluded from a workload, or took part in another pass only, was not timed against anybody.
-    measured = {name: tuple(timed[name]) for name in whole.measured if name in timed.index}
+    measured = {name: tuple(timed[name]) for name in whole.measured if name in shared}
     evidence = replace(whole, measured=measured)
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
     sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}

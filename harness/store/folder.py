@@ -107,12 +107,16 @@ class RunFolder(RunFiles):
         """
         return self._read_table(variants).to_pandas()
 
-    def timed(self) -> dict[str, tuple[str, ...]]:
-        """Workload → variants that have samples, both in alphabetical order. Reads two columns and no more."""
-        variants: dict[str, set[str]] = {}
-        for row in self._distinct(["workload", "variant"]):
-            variants.setdefault(str(row["workload"]), set()).add(str(row["variant"]))
-        return {workload: tuple(sorted(names)) for workload, names in sorted(variants.items())}
+    def timed_together(self) -> dict[str, frozenset[tuple[str, ...]]]:
+        """Workload → the groups of variants that shared a round, each in alphabetical order. Reads four columns."""
+        groups: dict[tuple[str, ...], set[str]] = {}
+        for row in self._distinct(["workload", "process", "round", "variant"]):
+            key = str(row["workload"]), str(row["process"]), str(row["round"])
+            groups.setdefault(key, set()).add(str(row["variant"]))
+        found: dict[str, set[tuple[str, ...]]] = {}
+        for (workload, *_), names in groups.items():
+            found.setdefault(workload, set()).add(tuple(sorted(names)))
+        return {workload: frozenset(shared) for workload, shared in found.items()}
 
     def finished_rounds(self) -> dict[str, int]:
         """Workload → number of rounds here, which the manifest of a killed run does not know: it is older.

@@ -325,7 +325,7 @@ def read_phase_facts(run: RunFolder) -> list[object]:
 def read_samples(run: RunFolder) -> list[object]:
     """The samples, by the judge and on the pages."""
     bare = data.Run(run.path, Manifest(), (), {}, {}, {}, (), ())
-    told = [*_judged(run), run.timed(), samples.pair(bare, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
+    told = [*_judged(run), run.timed_together(), samples.pair(bare, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
     return [*told, noise.read(_opened(run)).places if (run.path / "verdicts.json").exists() else None]
 
 
