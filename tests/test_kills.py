@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ from tests import kills, runs
 from tests.test_measure import Quiet
 
 KILL, TERM, INT = signal.SIGKILL, signal.SIGTERM, signal.SIGINT
+
+
+@pytest.fixture(autouse=True)
+def hears_ctrl_c() -> Iterator[None]:
+    """Also where these tests were begun with & by a shell, which makes them ignore it."""
+    before = signal.signal(INT, signal.default_int_handler)
+    yield
+    signal.signal(INT, before)
 
 
 def judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
