@@ -54,7 +54,7 @@ class OpenRun:
         """One row an effect: what a part's verdict rests on.
 
         value: of a time the ratio t_baseline / t_variant (above 1 the variant is faster), else a value in `unit`.
-        low, high: its interval; infinite where it has no end. rounds: samples behind it. seconds: of those samples.
+        low, high: its interval; infinite where it has no end. rounds: how many. seconds: of their samples.
         """
         rows = (
             {
@@ -103,18 +103,11 @@ class OpenRun:
 
     def _repr_html_(self) -> str:
         """What Jupyter shows: a row a verdict. Texts of a run are escaped."""
+        title = f"<p>{html.escape(repr(self))}</p>"
         try:
-            judged = self._judged
+            return title + self.verdicts[["claim", "part", "verdict", "reason"]].to_html(index=False, escape=True)
         except RunError:
-            return f"<p>{html.escape(repr(self))}</p>"
-        head = "".join(f"<th>{name}</th>" for name in ("claim", "part", "verdict"))
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(str(each[key] or str()))}</td>' for key in ('claim', 'part', 'verdict'))}"
-            f'<td style="text-align:left">{html.escape(str(each["reason"]))}</td></tr>'
-            for each in judged
-        )
-        title = html.escape(f"{self.path.name}: {self._summary()}")
-        return f"<p>{title}</p><table><tr>{head}<th>reason</th></tr>{rows}</table>"
+            return title
 
 
 def open_run(run: str | Path) -> OpenRun:
@@ -125,6 +118,7 @@ def open_run(run: str | Path) -> OpenRun:
 
 
 def _frame(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    data = [{name: "" if row.get(name) is None and name in ("part", "claimed") else row.get(name) for name in columns}
-            for row in rows]  # fmt: skip
-    return pd.DataFrame(data, columns=list(columns))
+    frame = pd.DataFrame([{name: row.get(name) for name in columns} for row in rows], columns=list(columns))
+    texts = [name for name in ("part", "claimed") if name in columns]
+    frame[texts] = frame[texts].fillna("")
+    return frame

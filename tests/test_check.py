@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.harness.worker import checking, reference_logits
 from llama_workbench.harness.worker.gates.mistakes import MISTAKES, logits_with
@@ -145,6 +146,13 @@ def test_an_error_is_told_with_its_line(written: Callable[..., Path]) -> None:
     text = " ".join(done.stdout.split())
     assert f"(mine.py, line {line})" in text and "raises IndexError: index 7 is out of bounds" in text
     assert "mine: 38 of 38 calls are wrong" in text
+
+
+def test_one_s_own_file_may_lie_in_the_checkout() -> None:
+    theirs = (ROOT / "mine.py", ROOT / "examples" / "mine.py", Path("/home/someone/mine.py"))
+    assert not any(checking._is_known(str(path)) for path in theirs)
+    ours = (ROOT / "variants" / "fast.py", Path(json.__file__), Path(torch.__file__), Path("<string>"))
+    assert all(checking._is_known(str(path)) for path in ours)
 
 
 def test_what_cannot_do_float64_is_checked_in_float32_as_in_the_gate(written: Callable[..., Path]) -> None:

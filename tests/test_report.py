@@ -354,7 +354,7 @@ def test_an_effect_without_an_interval_is_counted_and_opens_no_other() -> None:
     key, part = HEADLINES[0]
     effects = [an_effect(ratio=1.1, low=1.0, high=1.2), an_effect(ratio=2.0, low=None, high=None)]
     one = a_verdict(*effects, claim=key, part=part, verdict="depends")
-    assert "| 1.10 [1.00, 1.20] times as fast (1 of 2 effects have no interval yet) |" in headlines([one])
+    assert "| 1.10 [1.00, 1.20] times as fast (1 of 2 effects; no interval yet for the rest) |" in headlines([one])
     assert "| 2.00 [open, open] times as fast |" in headlines([a_verdict(effects[1], claim=key, part=part)])
 
 

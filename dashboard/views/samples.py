@@ -126,9 +126,8 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     whole = read_evidence(run, (variant, baseline))
     sides_of_round = whole.samples.groupby(["workload", "process", "round"], observed=True)["variant"].nunique()
     shared = set(sides_of_round[sides_of_round == 2].index.get_level_values("workload"))
-    timed = whole.samples.groupby("workload", observed=True)["variant"].unique()
-    # Who was excluded from a workload, or took part in another pass only, was not timed against anybody.
-    measured = {name: tuple(timed[name]) for name in whole.measured if name in shared}
+    # Who was excluded from a workload, or took part in other rounds or another pass only, was not timed against it.
+    measured = {name: (baseline, variant) for name in whole.measured if name in shared}
     evidence = replace(whole, measured=measured)
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
     sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}

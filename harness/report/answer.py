@@ -125,7 +125,7 @@ def _measured(effects: Sequence[Json], sides: Sequence[tuple[str, str]] = ()) ->
         return ", ".join(f"{label} {_measured(some)}" for label, some in each.items() if some)
     known = [effect for effect in effects if effect["low"] is not None or effect["high"] is not None]
     if known and len(known) < len(effects):
-        return f"{_measured(known)} ({len(effects) - len(known)} of {len(effects)} effects have no interval yet)"
+        return f"{_measured(known)} ({len(known)} of {len(effects)} effects; no interval yet for the rest)"
     values = sorted(effect_value(effect) or 0.0 for effect in effects if effect["rounds"])
     if not values:
         return ""

@@ -28,6 +28,9 @@ ROUNDED = 6e-2
 """Errors up to here may come from a type with fewer digits (see TOLERANCES)."""
 
 
+KNOWN = (*(ROOT / name for name in ("variants", "harness", "datasets")), Path(sysconfig.get_path("stdlib")))
+"""Folders of code that no author of a variant wrote."""
+
 NOT_REACHED = "not reached"
 
 
@@ -119,11 +122,9 @@ def _line_of(error: BaseException) -> str:
 
 
 def _is_known(file: str) -> bool:
-    """Whether a file is the workbench's, Python's or an installed library's."""
-    ours_or_python = (ROOT, Path(sysconfig.get_path("stdlib")))
-    return (
-        "site-packages" in file or file.startswith("<") or any(map(Path(file).resolve().is_relative_to, ours_or_python))
-    )
+    """Whether a file is the workbench's, Python's or an installed library's. One's own may lie in the checkout."""
+    path = Path(file).resolve()
+    return "site-packages" in path.parts or file.startswith("<") or any(map(path.is_relative_to, KNOWN))
 
 
 def _calls(
@@ -161,7 +162,7 @@ def _causes(tried: Sequence[Tried], dtype: torch.dtype) -> list[str]:
     known = [words for name, words in MISTAKES.items() if _is(name, tried, dtype)]
     if known:
         return [f"the logits of all calls are those of a Llama with this mistake: {words}" for words in known]
-    return list(_by_place(tried, wrong)) if len(wrong) < len(tried) or len(wrong[0].got) > 0 else []
+    return list(_by_place(tried, wrong))
 
 
 def _is(mistake: str, tried: Sequence[Tried], dtype: torch.dtype) -> bool:
