@@ -44,7 +44,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
     "budget": {"metavar": "SECONDS", "type": float, "help":
-        "stop measuring after this many seconds (default 480; with --all 2400); open effects are inconclusive"},
+        "stop measuring after this many seconds (default 480; with --all 3000); open effects are inconclusive"},
     "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},
     "threads": {"metavar": "N", "type": int, "help": "threads of each workload (default: 1, as it says)"},
     "device": {"metavar": "KIND", "default": "cpu", "help":

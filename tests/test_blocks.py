@@ -30,6 +30,7 @@ from llama_workbench.harness.measure.apart import (
     block_seconds,
     can_be_apart,
     choose_apart,
+    decide_sliced,
     is_sliced,
     pace_of,
 )  # fmt: skip
@@ -253,6 +254,23 @@ def test_a_slow_moment_at_a_gate_does_not_keep_a_pair_from_its_blocks() -> None:
     assert is_sliced(state, PAIR), "a clock that stood still, and a slow round, say nothing"
     state.sliced[PAIR] = False
     assert not is_sliced(state, PAIR), "its first round decided"
+
+
+def test_a_slow_minute_at_its_first_round_does_not_keep_a_pair_from_its_blocks() -> None:
+    state = book()
+    usual = state.call_ns["team006_before"]  # of the minute in which another pair with it was measured
+    state.call_ns["team006_after"] *= 1.5
+
+    def first_round(before_ns: float, after_ns: float) -> bool:
+        times = {"team006_before": round(before_ns), "team006_after": round(after_ns)}
+        samples = [Sample(name, 0, place, 128, 1, times[name], times[name], 0) for place, name in enumerate(times)]
+        state.note_calls(samples)
+        decide_sliced(state, PAIR, samples)
+        return is_sliced(state, PAIR)
+
+    assert not first_round(1.4 * usual, 2.1 * usual), "neither the least times nor this round's are alike"
+    assert first_round(1.4 * usual, 1.45 * usual), "this round's are"
+    assert first_round(1.4 * usual, 1.05 * usual), "the least times are"
 
 
 def test_rounds_that_are_forgotten_lend_the_next_ones_no_random_choices() -> None:

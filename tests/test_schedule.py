@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from llama_workbench import ROOT
@@ -20,7 +21,7 @@ from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule
 from llama_workbench.harness.spec.comparison import Comparison
-from llama_workbench.harness.spec.experiments import Target
+from llama_workbench.harness.spec.experiments import Experiment, Target
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval, looks_reached, next_look, running_interval
@@ -137,8 +138,6 @@ def test_a_verdict_that_always_needs_a_little_more_gives_way_to_one_that_had_lit
     edge, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
     assert next_to_measure([(edge, waiting(NAMES[0], 12, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is edge
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is other
-    # What waits for a contrast of many variants counts with all their rounds.
-    assert next_to_measure([(edge, late(5)), (other, waiting(NAMES[1], 0, 15))], 100)[0] is other
     # Not if the other is hopeless in the time that is left.
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 19)[0] is edge
 
@@ -251,6 +250,40 @@ def test_a_part_that_depends_waits_for_one_effect_on_each_side(plan: Plan) -> No
         rule.series[pair] = [value + 0.001 * (index % 5 - 2) for index in range(rounds)]
     [waits_for] = rule._verdicts(targets)
     assert {wait.pair for wait in waits_for} == {*pairs[:2]}
+
+
+def test_a_verdict_from_contrasts_waits_for_those_of_all_workloads() -> None:
+    plan = make_plan(Request(claims=("arch-or-ops",)), load_claims(ROOT / "claims"))
+    rule = stopping_rule(plan, {})
+    first, second = (one for one in plan.experiments if one.contrasts)
+
+    def waits_for(experiment: Experiment) -> set[str]:
+        [need] = rule.remaining(experiment, lambda pair: False)
+        assert need.effects == len(experiment.contrasts) == 2
+        return {wait.pair.workload for verdict in need.verdicts for wait in verdict}
+
+    both = {first.workload.name, second.workload.name}
+    assert waits_for(first) == waits_for(second) == both
+    rng = np.random.default_rng(5)
+    rule.grids[first.workload.name][1].extend(rng.normal(0.0, 0.001, (40, len(first.grid))))
+    assert waits_for(second) == {second.workload.name}, "the first are settled: both lie within 1 %"
+
+
+def test_a_first_interval_is_one_at_the_level_at_which_an_effect_will_be_judged(plan: Plan) -> None:
+    """A trend needs the intervals of all its lengths at once, each at a share of alpha."""
+    [experiment] = [one for one in plan.experiments if one.workload.name == "prefill-15m-t128"]
+    [pair, *_] = [target.comparison for target in experiment.targets]
+    rounds = first_interval(ALPHA)
+    for at_once in (1, 10):
+        rule = stopping_rule(plan, {})
+        target = Target(pair, (Region.faster_than_percent(1.0),), "operations", "part", at_once=at_once)
+        rule.parts, rule.series[pair] = {"part": [target]}, [0.001 * (index % 5 - 2) for index in range(rounds)]
+        one = replace(experiment, targets=(target,), contrasts=())
+        for apart in (True, False):
+            needs = [each for each in rule.remaining(one, lambda _, apart=apart: apart) if each.effects]
+            assert [(each.early, each.rounds_next) for each in needs] == (
+                [] if at_once == 1 else [(True, first_interval(ALPHA / at_once) - rounds)]
+            )
 
 
 def test_blocks_are_long_only_where_the_first_interval_will_not_do() -> None:

@@ -49,7 +49,7 @@ class StoppingRule:
         self.found: dict[Comparison, list[Differences]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
         self.parts: dict[str, list[Target]] = {}
-        self.grids: dict[str, tuple[tuple[str, ...], list[NDArray[np.float64]]]] = {}  # cells, rounds of log times
+        self.grids: dict[str, tuple[Experiment, list[NDArray[np.float64]]]] = {}  # and rounds of its cells' log times
         self.intervals: dict[tuple[Comparison, float], Interval] = {}
         self.stretches: dict[Comparison, tuple[int, Stretch]] = {}  # after how many rounds
         for experiment in experiments:
@@ -60,7 +60,7 @@ class StoppingRule:
             for target in experiment.targets:
                 self.parts.setdefault(target.part, []).append(target)
             if experiment.grid:
-                self.grids[workload] = experiment.grid, []
+                self.grids[workload] = experiment, []
 
     def add(self, finished: Round) -> None:
         """Take a finished round in."""
@@ -74,9 +74,9 @@ class StoppingRule:
             if found.values.size:
                 self.found.setdefault(pair, []).append(found)
         if finished.workload in self.grids:
-            cells, logs = self.grids[finished.workload]
-            times = log_times_of_round(finished, clock=self.clocks.of(finished.workload, *cells))
-            logs.extend(whole_rounds(times.of(cells)).logs)
+            experiment, logs = self.grids[finished.workload]
+            times = log_times_of_round(finished, clock=self.clocks.of(finished.workload, *experiment.grid))
+            logs.extend(whole_rounds(times.of(experiment.grid)).logs)
 
     def ratios(self) -> dict[Comparison, float]:
         """t_baseline / t_variant of every comparison that has rounds: the median over them."""
@@ -98,7 +98,7 @@ class StoppingRule:
         self, experiment: Experiment, pair: Comparison, left: Mapping[Target, float], is_apart: Apart
     ) -> Remaining:
         """What the effects of one pair still need. A control is its third side until all of them are known."""
-        missing = self._missing(pair)
+        missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
         controls = self._controls(experiment, is_apart)
         riding = [control.variant for control in controls if control.baseline in pair.sides]
         return Remaining(
@@ -128,7 +128,7 @@ class StoppingRule:
         """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
         which saved runs are compared."""
         for pair in self._controls(experiment, is_apart):
-            if (missing := self._missing(pair)) > 0:
+            if (missing := self._missing(pair, self.alpha)) > 0:
                 yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
 
     def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
@@ -179,27 +179,20 @@ class StoppingRule:
             self.stretches[pair] = len(found), stretch
         return stretch
 
-    def _missing(self, pair: Comparison) -> int:
-        """Rounds until the pair has its first interval."""
-        return first_interval(self.alpha) - len(self.series.get(pair, []))
+    def _missing(self, pair: Comparison, alpha: float) -> int:
+        """Rounds until the pair has its first interval at this level."""
+        return first_interval(alpha) - len(self.series.get(pair, []))
 
     def _together(self, experiment: Experiment, left: Mapping[Target, float]) -> Iterator[Remaining]:
         """What these effects, and contrasts of many variants, still need in rounds of all of them."""
-        waiting = {target.comparison for target in left}
-        _, logs = self.grids.get(experiment.workload.name, ((), []))
-        alpha_of_grid = self.alpha / max(len(experiment.contrasts), 1)
-        open_ = open_contrasts(experiment.contrasts, logs, alpha=alpha_of_grid)
-        rounds = list(left.values())
-        rounds += [
-            max(rounds_needed(values, contrast.region, alpha=alpha_of_grid), next_look(len(values), alpha_of_grid))
-            - len(values)
-            for contrast, values in open_
-        ]
+        open_ = self._open_contrasts(experiment)
+        rounds = [*left.values(), *(needed for _, needed in open_)]
         if not rounds:
             return
-        counts = [len(self.series.get(pair, [])) for pair in waiting] + [len(values) for _, values in open_]
-        missing = first_interval(self.alpha) - min(counts)
-        pairs = list(waiting)
+        lacking = [self._missing(target.comparison, self.alpha_of(target.part)) for target in left]
+        lacking += [first_interval(self._alpha_of_grid(experiment)) - had for had, _ in open_]
+        missing = max(lacking)
+        pairs = list(dict.fromkeys(target.comparison for target in left))
         for name in experiment.controls:
             pair = experiment.control_pair(name)
             if name.endswith("@aa") or not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION):
@@ -209,8 +202,31 @@ class StoppingRule:
         participants = tuple(name for name in experiment.entered() if name in wanted)
         settles = float(missing) if missing > 0 else min(rounds)
         headline = any(target.headline for target in left)
-        verdicts = (*self._verdicts(left), *((),) * bool(open_))  # a contrast waits for nothing else
+        verdicts = (*self._verdicts(left), *(self._all_contrasts(),) * bool(open_))
         yield Remaining(participants, missing > 0, settles, max(rounds), len(rounds), headline, verdicts=verdicts)
+
+    def _open_contrasts(self, experiment: Experiment) -> list[tuple[int, float]]:
+        """Of each contrast that is not settled: how many rounds it had, and about how many it still needs."""
+        _, logs = self.grids.get(experiment.workload.name, (experiment, []))
+        alpha = self._alpha_of_grid(experiment)
+        return [
+            (
+                len(values),
+                max(rounds_needed(values, contrast.region, alpha=alpha), next_look(len(values), alpha)) - len(values),
+            )
+            for contrast, values in open_contrasts(experiment.contrasts, logs, alpha=alpha)
+        ]
+
+    def _alpha_of_grid(self, experiment: Experiment) -> float:
+        return self.alpha / max(len(experiment.contrasts), 1)
+
+    def _all_contrasts(self) -> WaitsFor:
+        """A verdict from contrasts waits for those of all workloads."""
+        return tuple(
+            Wait(Comparison(workload, "contrast", experiment.baseline), needed, had)
+            for workload, (experiment, _) in self.grids.items()
+            for had, needed in self._open_contrasts(experiment)
+        )
 
     def alpha_of(self, part: str) -> float:
         """What the effects of a part are judged at: they share alpha once they lie on different sides."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from ..spec.comparison import Comparison
+from ..spec.sample import Sample
 from .participants import ExperimentState
 from .remaining import Open, Stopping
 
@@ -53,10 +54,19 @@ def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
 def is_sliced(book: ExperimentState, pair: Comparison) -> bool:
     """Whether a pair that is measured apart is measured in blocks: both sides compute in one thread of this processor,
     for calls that are alike, long enough to be cut up and short enough to come often. Its first round decides that for
-    the others: the two methods may differ."""
-    if pair in book.sliced:
-        return book.sliced[pair]
-    calls_ns = [book.call_ns.get(name, 0.0) for name in pair.sides]
+    the others (`decide_sliced`): the two methods may differ."""
+    return book.sliced.get(pair, _can_be_sliced(book, pair, book.call_ns))
+
+
+def decide_sliced(book: ExperimentState, pair: Comparison, samples: Iterable[Sample]) -> None:
+    """After the first round of a pair: are the others blocks? They are where its calls are alike, in this round or by
+    the least time of each so far. (Of one that was measured seldom, that may be of a slow minute of the machine.)"""
+    seen = (book.calls_of(samples), book.call_ns)
+    book.sliced[pair] = any(_can_be_sliced(book, pair, call_ns) for call_ns in seen)
+
+
+def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str, float]) -> bool:
+    calls_ns = [call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE
         and (book.device, book.experiment.workload.threads) == ("cpu", 1)

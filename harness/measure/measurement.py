@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..spec.sample import Round, Sample
-from .apart import block_seconds, choose_apart, is_sliced, pace_of, round_seconds
+from .apart import block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
 from .gating import INTRUDES, Gating
 from .participants import ExperimentState, Group, MeasureError
 from .processes import WorkerFailed, WorkerProcess
@@ -44,10 +44,10 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
                     together[pair.workload] = max(together.get(pair.workload, 0.0), seconds)
         return apart + sum(together.values())
 
-    def cost(waits_for: WaitsFor, seconds: float, book: ExperimentState) -> tuple[bool, float]:
+    def cost(waits_for: WaitsFor, seconds: float) -> tuple[bool, float]:
         """Whether it is more than the time that is left, and what the verdict costs in all."""
         left = max(seconds, seconds_for(waits_for, lambda wait: wait.rounds))
-        had = seconds_for(waits_for, lambda wait: wait.done) if waits_for else book.together.seconds
+        had = seconds_for(waits_for, lambda wait: wait.done)
         weight = HEADLINE_FACTOR if any(wait.headline for wait in waits_for) else 1.0
         return left > seconds_left, (left + had) / weight
 
@@ -61,7 +61,7 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
             return 2 if in_time else 5, later, seconds, book.seconds
         if not remaining.verdicts:
             return 3 if in_time else 5, later, seconds, book.seconds
-        hopeless, weighed = min(cost(waits_for, seconds, book) for waits_for in remaining.verdicts)
+        hopeless, weighed = min(cost(waits_for, seconds) for waits_for in remaining.verdicts)
         return 4 if hopeless else 1, False, weighed, seconds
 
     return min(open_, key=order)
@@ -158,7 +158,7 @@ class Measurement(Gating):
         book.sampled_seconds += sampled
         book.note_calls(samples)
         if chosen.pair is not None and chosen.pair not in book.sliced:
-            book.sliced[chosen.pair] = is_sliced(book, chosen.pair)  # with what its first round said; for all others
+            decide_sliced(book, chosen.pair, samples)
         if sliced:
             book.blocks += 1
             book.beside_seconds = min(book.beside_seconds, max(spent - sampled, 0.0))

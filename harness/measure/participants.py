@@ -131,15 +131,19 @@ class ExperimentState:
     def note_calls(self, samples: Iterable[Sample]) -> None:
         """Keep the least time of a call, of those that CPU time measures. A gate may have met a slow moment of the
         machine, and a pair that is alike would then not be taken for one (see `measure.apart`)."""
-        if self.device != "cpu" or self.experiment.workload.threads > 1:
-            return
+        for name, typical in self.calls_of(samples).items():
+            self.call_ns[name] = min(self.call_ns.get(name, math.inf), typical)
+
+    def calls_of(self, samples: Iterable[Sample]) -> dict[str, float]:
+        """Variant → the median time of a call (ns), of those that CPU time measures."""
         calls_ns: dict[str, list[float]] = {}
-        for sample in samples:
-            if sample.variant not in self.wall_variants:
-                calls_ns.setdefault(sample.variant, []).append(sample.cpu_ns / sample.repeats)
-        for name, each in calls_ns.items():
-            if (typical := statistics.median(each)) > 0:  # a virtual machine's CPU clock may stand still for a sample
-                self.call_ns[name] = min(self.call_ns.get(name, math.inf), typical)
+        if self.device == "cpu" and self.experiment.workload.threads == 1:
+            for sample in samples:
+                if sample.variant not in self.wall_variants:
+                    calls_ns.setdefault(sample.variant, []).append(sample.cpu_ns / sample.repeats)
+        typical = {name: statistics.median(each) for name, each in calls_ns.items()}
+        # A virtual machine's CPU clock may stand still for a sample.
+        return {name: each for name, each in typical.items() if each > 0}
 
     def forget_rounds(self) -> None:
         """As if none had been measured. What the gates found and how long calls take stays, and so do the numbers of

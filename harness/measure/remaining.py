@@ -36,8 +36,7 @@ class Remaining:
     is not known well. `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have
     one, which is known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`:
     whether one of them is of a headline claim. `verdicts`: for each verdict that waits for one of these effects, all
-    that it waits for; an empty one waits for nothing else. None at all: every verdict is known, and only intervals are
-    still wide.
+    that it waits for. None at all: every verdict is known, and only intervals are still wide.
     """
 
     variants: tuple[str, ...]
