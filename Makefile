@@ -20,7 +20,7 @@ help: ## show this list
 bench: $(INSTALLED) ## settle the claims by measurement and print the verdicts
 	$(BIN)/pytest --benchmark $(ARGS)
 
-bench-all: $(INSTALLED) ## the same for the whole register, with the long parts (70 minutes)
+bench-all: $(INSTALLED) ## the same for the whole register, with the long parts (80 minutes)
 	$(BIN)/pytest --benchmark --all $(ARGS)
 
 # In the order of their names: by default files with few tests come last, and those are the long ones.

@@ -15,6 +15,7 @@ import pytest
 
 from .evidence.evidence import clocks_of
 from .run import Result
+from .spec.experiments import UNABLE
 from .stats.samples import call_times_ns
 from .store.files import PROFILES
 
@@ -43,17 +44,28 @@ class ReplayTimer:
 
 @dataclass
 class Case:
-    """One variant on one workload, as pytest sees it: seconds a call, or why there are none."""
+    """One variant on one workload, as pytest sees it: seconds a call, or why there are none.
+
+    named: whether the user named the variant, so that it must pass. failed: why it did not; passed: only its gate was
+    asked for.
+    """
 
     workload: str
     variant: str
+    named: bool = False
     timer: ReplayTimer = field(default_factory=ReplayTimer)
     seconds: tuple[float, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     skipped: str = "not measured"
+    failed: str = ""
+    passed: bool = False
 
     def replay(self, benchmark: Any) -> None:
-        """Hand the samples to pytest-benchmark; skip with the reason where there are none."""
+        """Hand the samples to pytest-benchmark. Where there are none, fail or skip with the reason."""
+        if self.failed and self.named:
+            pytest.fail(f"{self.variant} on {self.workload}: {self.failed}", pytrace=False)
+        if self.passed:
+            return
         if not self.seconds:
             pytest.skip(self.skipped)
         self.timer.load(self.seconds)
@@ -88,4 +100,8 @@ def load(cases: Mapping[tuple[str, str], Case], result: Result) -> None:
                 "profile": profiles.get((workload, variant)),
                 "gate": experiment["gates"].get(variant, {}).get("detail"),
             }
+            gate = experiment["gates"].get(variant, {})
+            case.passed = gates_only and variant not in excluded and bool(gate.get("passed"))
             case.skipped = excluded.get(variant, untimed)
+            if not case.skipped.startswith(UNABLE):
+                case.failed = excluded.get(variant, "")

@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
@@ -43,8 +43,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "a variant of yours, named after its build function; may be given several times"},
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
+    "fail-if": {"metavar": "WHAT:PERCENT", "action": "append", "default": [], "help":
+        "with --compare, exit with 1 if B is slower:P (proven slower by more than P %%), maybe-slower:P (not proven "
+        "slower by at most P %%) or not-faster:P (not proven faster by more than P %%); may be given several times"},
     "budget": {"metavar": "SECONDS", "type": float, "help":
-        "stop measuring after this many seconds (default 480; with --all 3000); open effects are inconclusive"},
+        "stop measuring after this many seconds (default 480; with --all 3600); open effects are inconclusive"},
     "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},
     "threads": {"metavar": "N", "type": int, "help": "threads of each workload (default: 1, as it says)"},
     "device": {"metavar": "KIND", "default": "cpu", "help":
@@ -139,6 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
             workloads=_words(get("workloads")),
             added=tuple(get("add_variant")),
             compare=tuple(get("compare") or ()) or None,
+            fail_if=tuple(get("fail_if")),
             everything=get("all"),
             threads=get("threads"),
             device=get("device"),
@@ -155,7 +159,7 @@ def pytest_configure(config: pytest.Config) -> None:
         plan = session.plan_run(request, options)
     except session.USER_ERRORS as error:
         raise pytest.UsageError(str(error)) from error
-    config.pluginmanager.register(Session(plan, options))
+    config.pluginmanager.register(Session(plan, options, {*request.variants, *plan.added, *(request.compare or ())}))
     config.args = [str(BENCHMARKS)]  # this session measures; tests have their own
 
 
@@ -169,13 +173,14 @@ class _Benchmarks(pytest.Module):
 class Session:
     """The hooks of a session that measures: a test for each workload and variant, which replays what was measured."""
 
-    def __init__(self, plan: Plan, options: Options) -> None:
+    def __init__(self, plan: Plan, options: Options, named: Collection[str]) -> None:
+        """named: variants that the user named."""
         from .benchmarks import Case
 
         self.plan = plan
         self.options = options
         self.cases = {
-            (experiment.workload.name, variant): Case(experiment.workload.name, variant)
+            (experiment.workload.name, variant): Case(experiment.workload.name, variant, variant in named)
             for experiment in plan.experiments
             for variant in experiment.variants
         }
@@ -239,8 +244,17 @@ class Session:
         _let_ctrl_c_end_it(session.config)
         if self.result.interrupted:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
-        elif not self.result.verdicts and not self.options.gates_only:
+        elif not self.options.gates_only and (not self.result.verdicts or self._met()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _met(self) -> list[str]:
+        """The conditions by which the comparison fails."""
+        from .judge.verdicts import FAIL_IF
+        from .spec.conditions import Condition
+
+        judged = [each for each in self.result.verdicts if each.claim == FAIL_IF] if self.result else []
+        answers = {each.part: [effect.verdict for effect in each.effects] for each in judged}
+        return [part for part, found in answers.items() if part and Condition.parse(part).fails(found)]
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
@@ -254,6 +268,8 @@ class Session:
             terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
         else:
             show(verdict_report(plain(self.result.verdicts), self.result.manifest), _console(config))
+        for condition in self._met():
+            terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         path, here = self.result.folder.path, Path.cwd()
         shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")

@@ -10,6 +10,7 @@ from .claims.reading import check_claim
 from .evidence.evidence import evidence_from_manifest
 from .judge.verdicts import judge_claims
 from .metrics.registry import metrics
+from .spec.conditions import Condition
 from .store.errors import RESTORE, RunError
 from .store.files import CLAIMS, MANIFEST
 from .store.folder import RunFolder
@@ -32,7 +33,8 @@ def judge_run(
     except Fault as fault:
         raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
     pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
-    return tuple(judge_claims(claims, evidence, ad_hoc=pairs)), plain(evidence.noise)
+    conditions = [Condition.parse(text) for text in manifest.get("fail_if", [])]
+    return tuple(judge_claims(claims, evidence, ad_hoc=pairs, conditions=conditions)), plain(evidence.noise)
 
 
 def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:

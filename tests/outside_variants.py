@@ -211,3 +211,6 @@ def tires(config, weights, *, max_length):
     if len(_builds) > 8:
         raise RuntimeError("tired")
     return good(config, weights, max_length=max_length)
+
+
+no_function = "of this name"

@@ -143,7 +143,7 @@ BAD_AT_ONCE = {
     "nan": "NaN",
     "kills": "SIGKILL",
     "threads": "number of torch threads",
-    "no_such_function": "no function 'no_such_function'",
+    "no_function": "no function 'no_function'",
     "mine": "nowhere_to_be_found",
 }
 BAD_LATER = {"kills_later": "exit code 7", "wrong_later": "timed call"}

@@ -13,6 +13,8 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness import doctor
 from llama_workbench.harness.pytest_plugin import OPTIONS
+from llama_workbench.harness.rejudge import rejudge
+from llama_workbench.harness.store.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
 
@@ -134,6 +136,37 @@ def test_benchmark_disable_passes_gates_only(run_pytest, tmp_path):
     assert not (tmp_path / "run" / "samples.parquet").exists()
 
 
+def test_a_condition_decides_the_exit_code(run_pytest, tmp_path):
+    """Masks as a micro-operation are several times as fast with a cache."""
+    result = run_pytest(
+        "--benchmark", "--compare", "team006_after", "team006_before", "--workloads=mask-create-apply-t32",
+        "--fail-if=slower:5", "--fail-if=not-faster:1", "--fail-if=maybe-slower:900", f"--run-dir={tmp_path / 'run'}",
+    )  # fmt: skip
+    assert result.returncode == 1, result.stdout
+    assert "fails: --fail-if slower:5" in result.stdout
+    assert "fails: --fail-if not-faster:1" in result.stdout
+    assert "fails: --fail-if maybe-slower:900" not in result.stdout
+    verdicts = json.loads((tmp_path / "run" / "verdicts.json").read_text())
+    assert [(each["claim"], each["part"], each["verdict"]) for each in verdicts] == [
+        ("ad-hoc", None, "slower"),
+        ("fail-if", "slower:5", "supported"),
+        ("fail-if", "not-faster:1", "refuted"),
+        ("fail-if", "maybe-slower:900", "refuted"),
+    ]
+    assert verdicts == json.loads(json.dumps(rejudge(RunFolder(tmp_path / "run"))[0])), "judged again, it is the same"
+
+
+def test_a_named_variant_that_fails_its_gate_is_a_failed_test(run_pytest, tmp_path):
+    """And one that passes a passed one. Of variants that claims bring along, only the reason is told."""
+    mine = tmp_path / "mine.py"
+    mine.write_text("def bad(config, weights, *, max_length):\n    raise RuntimeError('no such kernel here')\n")
+    words = ("--benchmark", "--benchmark-disable", f"--add-variant={mine}:bad", "--workloads=prefill-tiny-t16")
+    result = run_pytest(*words, "--compare", "fast", "bad", f"--run-dir={tmp_path / 'run'}")
+    assert result.returncode == 1, result.stdout
+    assert "bad on prefill-tiny-t16: raises RuntimeError: no such kernel here" in result.stdout
+    assert "1 failed, 1 passed" in result.stdout
+
+
 def test_collecting_measures_nothing(run_pytest, tmp_path):
     result = run_pytest("--benchmark", *QUICK, "--collect-only", "-q", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 0
@@ -187,6 +220,8 @@ def test_a_folder_given_to_an_option_is_not_searched_for_tests(tmp_path):
         (("--workloads", "prefil-15m-t128"), "did you mean 'prefill-15m-t128'"),
         (("--claims", "single-file"), "single-file-faster"),
         (("--add-variant", "mine.py"), "FILE:FUNCTION"),
+        (("--add-variant", "tests/outside_variants.py:biuld"), "no function 'biuld'"),
+        (("--fail-if", "slower:5"), "only for --compare"),
         (("--budget", "-3"), "--budget -3"),
         (("--threads", "999"), "--threads 999"),
         (("--checkpoint", "no/such/folder"), "no such folder"),

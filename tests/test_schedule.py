@@ -279,8 +279,8 @@ def test_a_first_interval_is_one_at_the_level_at_which_an_effect_will_be_judged(
         target = Target(pair, (Region.faster_than_percent(1.0),), "operations", "part", at_once=at_once)
         rule.parts, rule.series[pair] = {"part": [target]}, [0.001 * (index % 5 - 2) for index in range(rounds)]
         one = replace(experiment, targets=(target,), contrasts=())
-        for apart in (True, False):
-            needs = [each for each in rule.remaining(one, lambda _, apart=apart: apart) if each.effects]
+        for apart in (frozenset({pair}), frozenset()):
+            needs = [each for each in rule.remaining(one, apart.__contains__) if each.effects]
             assert [(each.early, each.rounds_next) for each in needs] == (
                 [] if at_once == 1 else [(True, first_interval(ALPHA / at_once) - rounds)]
             )

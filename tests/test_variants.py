@@ -378,3 +378,26 @@ def test_a_bad_outside_variant_is_explained(tmp_path, text, body, said):
     file.write_text(body)
     with pytest.raises(outside.OutsideVariantError, match=said.replace("(", r"\(")):
         outside.load(*outside.parse(text.format(file=file)))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def g(): pass\nclass H: pass", "mine.py: no function 'f'; it defines g, H"),
+        ("x = 1\n\ndef (", "mine.py line 3: not Python"),
+        ("f = make()", None),
+        ("from somewhere import g as f", None),
+        ("from somewhere import *", None),
+        ("def __getattr__(name): return name", None),
+        ("globals().update(made())", None),
+        ("if True:\n    def f(): pass", None),
+    ],
+)
+def test_a_function_is_looked_for_before_anything_runs(tmp_path, body, said):
+    file = tmp_path / "mine.py"
+    file.write_text(body)
+    if said is None:
+        outside.look_for(file, "f")
+    else:
+        with pytest.raises(outside.OutsideVariantError, match=said):
+            outside.look_for(file, "f")

@@ -5,6 +5,7 @@ Also private imports of our own variants' source: other code objects, same text.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import sys
 from collections.abc import Callable
@@ -37,6 +38,40 @@ def parse(text: str) -> tuple[Path, str]:
     if not path.is_file():
         raise OutsideVariantError(f"--add-variant {text!r}: there is no file {file!r} (looked in {Path.cwd().name}/)")
     return path, function
+
+
+def look_for(path: Path, function: str) -> None:
+    """Look for the function in the file's text, without running it. Raises OutsideVariantError where Python cannot read
+    the file, or nothing in it could make that name."""
+    try:
+        tree = ast.parse(path.read_bytes(), path.name)
+    except (SyntaxError, ValueError) as error:
+        line = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise OutsideVariantError(f"{path.name}{line}: not Python: {getattr(error, 'msg', error)}") from error
+    except OSError as error:
+        raise OutsideVariantError(f"{path.name}: cannot be read ({error.strerror})") from error
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    defined = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    if not {function, "*", "__getattr__"} & names_in(tree) and not words & MAKES_NAMES:
+        offered = ", ".join(name for name in defined if not name.startswith("_")) or "no function"
+        raise OutsideVariantError(f"{path.name}: no function {function!r}; it defines {offered}")
+
+
+MAKES_NAMES = frozenset(("exec", "globals", "setattr", "vars"))
+"""Code with these may make any name."""
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """All names that code may bind, in whatever scope."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
 
 
 def load(path: Path, function: str) -> Variant:

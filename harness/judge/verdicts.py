@@ -21,15 +21,24 @@ from ..evidence.verdict import DEPENDS, GIVEN, combine
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
+from ..spec.conditions import Condition
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
 from ..store.schema import Effect, Ends, Verdict
 
+FAIL_IF = "fail-if"
+"""The name under which conditions on a comparison are judged."""
+
 
 def judge_claims(
-    claims: Sequence[Claim], evidence: Evidence, *, ad_hoc: Iterable[tuple[str, str]] = ()
+    claims: Sequence[Claim],
+    evidence: Evidence,
+    *,
+    ad_hoc: Iterable[tuple[str, str]] = (),
+    conditions: Sequence[Condition] = (),
 ) -> list[Verdict]:
-    """One verdict for each part of each claim, in order, then one for each pair (baseline, variant) without a claim.
+    """One verdict for each part of each claim, in order, then one for each pair (baseline, variant) without a claim,
+    followed by one for each condition on it.
 
     Comparisons that the run did not take on (`--workloads`, `--variants`) are left out and named in the reason; a part
     of which none is left is "not measurable here", and so is one that is about another device than the run's.
@@ -37,7 +46,9 @@ def judge_claims(
     parts: list[Callable[[float], Verdict]] = [
         partial(_judge_part, claim, hypothesis, evidence) for claim in claims for hypothesis in claim.hypothesis
     ]
-    parts += [partial(_judge_pair, evidence, baseline, variant) for baseline, variant in ad_hoc]
+    for pair in ad_hoc:
+        parts.append(partial(_judge_pair, evidence, *pair))
+        parts += [partial(_judge_condition, evidence, *pair, condition) for condition in conditions]
     verdicts = [part(evidence.alpha) for part in parts]
     together = _hold_together(parts, verdicts, evidence.alpha)
     return [replace(verdict, together=index in together) for index, verdict in enumerate(verdicts)]
@@ -93,12 +104,7 @@ def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -
     """Faster, slower, or the same within a margin, on every workload that has both sides."""
     _, same = ANSWERS
     pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
-    effects = [_answer(evidence, pair, alpha) for pair in pairs]
-    verdict, reason = combine(effects) if effects else ("not evidence", "this run has no workload with both variants")
-    if verdict == DEPENDS:
-        alpha = shared_alpha(alpha, len(pairs))
-        effects = [_answer(evidence, pair, alpha) for pair in pairs]
-        verdict, reason = combine(effects)
+    verdict, reason, alpha, effects = _on_all(pairs, partial(_answer, evidence), alpha)
     return Verdict(
         claim="ad-hoc",
         part=None,
@@ -110,8 +116,45 @@ def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -
         alpha=alpha,
         claimed=same.describe(),
         region=Ends(**same.to_json()),
-        effects=tuple(effects),
+        effects=effects,
     )
+
+
+def _judge_condition(evidence: Evidence, baseline: str, variant: str, condition: Condition, alpha: float) -> Verdict:
+    """Whether a condition is met, on every workload that has both sides."""
+    region = condition.region
+    pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
+
+    def met(pair: Comparison, alpha: float) -> Effect:
+        return compare_sides(evidence, pair, region, "operations", alpha)
+
+    verdict, reason, alpha, effects = _on_all(pairs, met, alpha / condition.at_once(max(len(pairs), 1)))
+    return Verdict(
+        claim=FAIL_IF,
+        part=str(condition),
+        who=(),
+        title=f"{variant} against {baseline}: {region.describe()}",
+        statement=f"{variant} is {region.describe()} against {baseline}.",
+        verdict=verdict,
+        reason=reason,
+        alpha=alpha,
+        claimed=region.describe(),
+        region=Ends(**region.to_json()),
+        effects=effects,
+    )
+
+
+def _on_all(
+    pairs: Sequence[Comparison], answer: Callable[[Comparison, float], Effect], alpha: float
+) -> tuple[str, str, float, tuple[Effect, ...]]:
+    """Verdict and reason from the answers for all pairs, the level at which each is judged, and the effects."""
+    effects = tuple(answer(pair, alpha) for pair in pairs)
+    verdict, reason = combine(effects) if effects else ("not evidence", "this run has no workload with both variants")
+    if verdict == DEPENDS:
+        alpha = shared_alpha(alpha, len(pairs))
+        effects = tuple(answer(pair, alpha) for pair in pairs)
+        verdict, reason = combine(effects)
+    return verdict, reason, alpha, effects
 
 
 def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, variant: str) -> list[Comparison]:

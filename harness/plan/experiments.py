@@ -18,10 +18,20 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..claims.model import Claim
 from ..spec.comparison import Comparison
+from ..spec.conditions import Condition
 from ..spec.experiments import Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS
-from .selection import PlanError, Request, ad_hoc_pairs, added_names, check_evidence, check_variant, selected
+from .selection import (
+    PlanError,
+    Request,
+    ad_hoc_pairs,
+    added_names,
+    check_evidence,
+    check_variant,
+    conditions,
+    selected,
+)
 
 YARDSTICK = "yardstick"
 
@@ -37,7 +47,7 @@ class Plan:
 
     `claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
     `added` maps the names of outside variants to FILE:FUNCTION. Parts of claims that are not for `device` are judged,
-    not measured.
+    not measured. `conditions`: when an ad-hoc comparison fails.
     """
 
     mode: str  # "claims" or "compare"
@@ -46,6 +56,7 @@ class Plan:
     experiments: tuple[Experiment, ...]
     added: Mapping[str, str]
     device: str = "cpu"
+    conditions: tuple[Condition, ...] = ()
 
     def hypotheses(self) -> list[Hypothesis]:
         """The parts of claims that this run can settle."""
@@ -96,7 +107,8 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     if request.threads is not None:
         workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
     here = [(claim, part) for claim in chosen for part in claim.hypothesis if not part.elsewhere(request.device)]
-    targets = _targets(here, pairs, workloads, added, components=request.compare is not None)
+    asked = conditions(request)
+    targets = _targets(here, pairs, workloads, added, components=request.compare is not None, asked=asked)
     looked_at: dict[str, list[str]] = {name: [] for name in workloads}
     for where, variant in (pair for _, part in here for pair in part.subjects()):
         looked_at.setdefault(where, []).append(variant)
@@ -109,7 +121,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
     mode = "compare" if request.compare is not None else "claims"
-    return Plan(mode, chosen, pairs, experiments, added, request.device)
+    return Plan(mode, chosen, pairs, experiments, added, request.device, asked)
 
 
 def _chosen(
@@ -120,6 +132,9 @@ def _chosen(
         baseline, variant = request.compare
         if baseline == variant:
             raise PlanError(f"--compare {baseline} {variant}: both sides are the same; the A/A control does that")
+        for name in (baseline, variant):
+            if name not in added and (what := variants.missing(name)):
+                raise PlanError(f"--compare {baseline} {variant}: {name} cannot be built here: {what}")
         return (), ((baseline, variant),), request.workloads or COMPARE_WORKLOADS
     chosen = selected(request, claims)
     here = [part for claim in chosen if (part := claim.on(request.device))]
@@ -134,8 +149,10 @@ def _targets(
     added: Mapping[str, str],
     *,
     components: bool,
+    asked: Sequence[Condition],
 ) -> dict[str, list[Target]]:
-    """By workload, what must be settled; `components`: whether pairs without a claim are compared on these too."""
+    """By workload, what must be settled; `components`: whether pairs without a claim are compared on these too;
+    `asked`: when these fail."""
     targets: dict[str, list[Target]] = {name: [] for name in workloads}
     for number, (claim, hypothesis) in enumerate(parts):
         for target in hypothesis.targets():
@@ -153,6 +170,9 @@ def _targets(
             if components or workload.kind != "component":
                 comparison = Comparison(name, variant, baseline)
                 targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
+                for each in asked:
+                    part, at_once = f"{each}: {variant} against {baseline}", each.at_once(len(workloads))
+                    targets[name].append(Target(comparison, (each.region,), evidence, part=part, at_once=at_once))
     return targets
 
 

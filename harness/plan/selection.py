@@ -11,6 +11,7 @@ from llama_workbench import variants
 
 from ..claims.model import Claim
 from ..claims.reading import select
+from ..spec.conditions import Condition
 from ..spec.hypotheses import Hypothesis
 
 
@@ -27,6 +28,7 @@ class Request:
     workloads: tuple[str, ...] = ()
     added: tuple[str, ...] = ()  # FILE:FUNCTION
     compare: tuple[str, str] | None = None  # baseline, variant
+    fail_if: tuple[str, ...] = ()  # conditions on that comparison
     everything: bool = False  # also the parts of claims that take long
     threads: int | None = None
     device: str = "cpu"  # or "cuda"
@@ -37,6 +39,7 @@ def added_names(texts: Iterable[str]) -> dict[str, str]:
     added: dict[str, str] = {}
     for text in texts:
         path, function = variants.outside.parse(text)
+        variants.outside.look_for(path, function)
         if function in added or function in variants.names():
             raise PlanError(f"--add-variant {text}: a variant {function!r} exists already; rename the function")
         added[function] = f"{path.resolve()}:{function}"
@@ -48,6 +51,19 @@ def check_variant(name: str, known: Sequence[str], where: str = "") -> None:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "`workbench variants` lists them"
         raise PlanError(f"{where}unknown variant {name!r}: {hint}")
+
+
+def conditions(request: Request) -> tuple[Condition, ...]:
+    """What `--fail-if` asks for. Raises PlanError where it is no condition, or there is no comparison."""
+    found = []
+    for text in request.fail_if:
+        try:
+            found.append(Condition.parse(text))
+        except ValueError as error:
+            raise PlanError(f"--fail-if {text}: {error}") from None
+    if found and request.compare is None:
+        raise PlanError(f"--fail-if {request.fail_if[0]}: only for --compare A B, and there is none")
+    return tuple(dict.fromkeys(found))
 
 
 def check_evidence(name: str, evidence: str, where: str, added: Mapping[str, str]) -> None:

@@ -116,7 +116,11 @@ def write_text(path: Path, text: str) -> None:
 
 def _notes(comparison: Comparison) -> list[str]:
     threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
-    lines = [f"Threshold {threshold:g} % more time, tolerance {tolerance:g} % between sessions."]
+    least = ((1 + threshold / 100) * (1 + tolerance / 100) - 1) * 100
+    lines = [
+        f"Threshold {threshold:g} % more time, tolerance {tolerance:g} % between sessions: a regression is a slow-down "
+        f"whose whole interval lies above {least:.3g} %."
+    ]
     if differences := "; ".join(comparison.machine_differences):
         lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences}.")
     lines += comparison.notes

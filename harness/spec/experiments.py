@@ -10,6 +10,9 @@ from llama_workbench.datasets.workloads import Workload
 from .comparison import Comparison
 from .regions import Region
 
+UNABLE = "cannot do this workload"
+"""How the reason begins where an engine is excluded from a workload by what it says of itself: no failure."""
+
 
 @dataclass(frozen=True)
 class Target:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, Field, StrictBool, TypeAdapter, model_serializer, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, StrictBool, TypeAdapter, model_serializer, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from ..spec.conditions import checked
 from ..stats.confidence import Interval
 from .forms import (
     JUDGED,
@@ -226,6 +227,9 @@ class Manifest(Shape):
     budget_seconds: Annotated[Amount | None, MAYBE, says("time for gates and rounds, seconds")] = None
     alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
+    fail_if: Annotated[
+        list[Annotated[Text, AfterValidator(checked)]], says('when that comparison fails, such as "slower:5"')
+    ] = []
     environment: Environment | None = None
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []

@@ -14,6 +14,7 @@ from llama_workbench.datasets.workloads import pieces
 from llama_workbench.variants import Build, Model
 from llama_workbench.variants.outside import OutsideVariantError
 
+from ..spec.experiments import UNABLE
 from . import reference_logits, runners
 from .channel import in_one_line
 from .devices import Cuda
@@ -77,7 +78,7 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
         return small
     case = own_case(worker, bench)
     if engine is not None and (what := beyond(case, engine)) is not None:
-        return replace(small, passed=False, detail=f"cannot do this workload ({what}: {engine.cannot[what]})")
+        return replace(small, passed=False, detail=f"{UNABLE} ({what}: {engine.cannot[what]})")
     if engine is None or not engine.loads_once:
         model = runners.model_of(bench, subject.variant)
     else:

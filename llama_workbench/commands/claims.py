@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -16,7 +18,12 @@ if TYPE_CHECKING:
     from llama_workbench.harness.spec.hypotheses import Hypothesis
 
 
-def command(as_json: AsJson = False) -> None:
+def command(
+    as_json: AsJson = False,
+    claims_dir: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder of claim files.", show_default="those that ship")
+    ] = ROOT / "claims",
+) -> None:
     """List the claims: id, who said it, what is claimed of which variant.
 
     \b
@@ -31,11 +38,12 @@ def command(as_json: AsJson = False) -> None:
     Examples:
       workbench claims
       workbench claims --json | jq -r '.[].id'
+      workbench claims --claims-dir claims-of-mine
       pytest --benchmark --claims rope-3x-5x     measure one of them
     """
     from llama_workbench.harness.claims.reading import load_claims
 
-    claims = load_claims(ROOT / "claims")
+    claims = load_claims(claims_dir)
     if as_json:
         print_json([claim.model_dump(mode="json") for claim in claims])
         return
