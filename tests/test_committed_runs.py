@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.commands.app import main
 from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 
@@ -25,12 +26,17 @@ def numbers(effect: dict[str, Any]) -> dict[str, float]:
     return {name: math.nan if effect[name] is None else effect[name] for name in NUMBERS if name in effect}
 
 
+@cache
+def judged(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """By today's code."""
+    return rejudge(RunFolder(run))
+
+
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_verdicts_and_intervals_are_those_that_were_committed(run: Path, tmp_path: Path) -> None:
+def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None:
     """Reasons and warnings are words, and may change; all else may not."""
-    shutil.copytree(run, tmp_path / "run")
     stored = RunFolder(run).records("verdicts.json")
-    found, manifest = rejudge(RunFolder(tmp_path / "run"))
+    found, manifest = judged(run)
     assert stored
     assert manifest["noise"]["line"] == RunFolder(run).read_manifest()["noise"]["line"]
     assert [(each["claim"], each["part"], each["verdict"]) for each in found] == [
@@ -42,3 +48,17 @@ def test_verdicts_and_intervals_are_those_that_were_committed(run: Path, tmp_pat
         for effect, before in zip(now["effects"], then["effects"], strict=True):
             assert exact(effect) == exact(before)
             assert numbers(effect) == pytest.approx(numbers(before), rel=1e-9, nan_ok=True), now["claim"]
+
+
+def test_what_is_made_from_the_run_is_up_to_date(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """README.md and VERDICTS.md say what the committed run gives."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("llama_workbench.harness.rejudge.rejudge", lambda run: judged(run.path))
+    with pytest.raises(SystemExit) as ended:
+        main(["judge", "reference", "--write", "README.md", "--write", "VERDICTS.md", "--check"])
+    assert (ended.value.code, capsys.readouterr().err) == (0, "README.md: up to date\nVERDICTS.md: up to date\n")
+    readme, verdicts = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "VERDICTS.md"))
+    assert all(readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines"))
+    assert verdicts.count("<!-- verdicts:begin -->") == 1

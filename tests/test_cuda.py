@@ -228,7 +228,9 @@ def test_each_device_measures_what_is_about_it() -> None:
 
 
 def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
-    plan = make_plan(Request(compare=("fast", "candle_engine"), device="cuda"), CLAIMS)
+    plan = make_plan(
+        Request(variants=("fast", "candle_engine"), workloads=("prefill-15m-t128",), device="cuda"), CLAIMS
+    )
     progress = SimpleNamespace(notes=[], step=lambda *_: None)
     progress.note = progress.notes.append
     found = Measurement(

@@ -424,7 +424,10 @@ NEEDS_VALGRIND = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INS
 def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Signals) -> None:
     command = [sys.executable, "-m", "llama_workbench.commands.app", "count", "fast", "candle", "-w", PREFILL]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as counting_process:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell ignores it in what it starts with &
+    ) as counting_process:  # fmt: skip
         end = time.monotonic() + 60
         while not (begun := alive(f"{tmp_path}/workbench-count-")) and time.monotonic() < end:
             time.sleep(0.05)

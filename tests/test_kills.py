@@ -84,7 +84,7 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     ids=["starting, kill -9", "gates, Ctrl-C twice", "profiles, kill -9"],
 )
 def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, capsys, stage, signals):
-    """tests/test_measure.py has more: kill -9 and Ctrl-C between rounds. Gates are those of two checkpoints at once."""
+    """tests/test_measure.py has more: kill -9 between rounds. Gates are those of two checkpoints at once."""
     words = {
         "starting": ["--budget=600"],
         "gates": ["--budget=600", "--workloads=prefill-tiny-t16,decode-width-256-c1"],
@@ -99,7 +99,7 @@ def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, caps
         assert (rounds > 0) == (stage == "profiles")
 
 
-def test_a_second_run_in_one_folder_is_refused_and_sigterm_ends_the_first_in_order(tmp_path, capsys):
+def test_a_second_run_in_one_folder_is_refused_and_ctrl_c_ends_the_first_in_order(tmp_path, capsys):
     with kills.begun(tmp_path, "--budget=600") as run:
         run.wait_until(lambda: (run.folder / LOCK).exists() and (run.folder / LOCK).read_bytes())
         second = subprocess.run(
@@ -112,9 +112,12 @@ def test_a_second_run_in_one_folder_is_refused_and_sigterm_ends_the_first_in_ord
         assert f"kill {run.process.pid}" in said and "--run-dir" in said
         run.wait_until(lambda: kills.STAGES["rounds"](run))  # as if nothing had been
         assert [path.name for path in tmp_path.glob("run*")] == ["run"]
-        assert end(run, [TERM], capsys) > 0
+        assert end(run, [INT], capsys) > 0
         assert run.process.returncode == pytest.ExitCode.INTERRUPTED
-        assert "SIGTERM" in run.said() and "was interrupted" in run.said()
+        assert "was interrupted" in run.said()
+    kept = RunFolder(run.folder)
+    assert kept.read_manifest()["sealed"] and kept.changed() == []
+    assert (run.folder / files.SAMPLES).is_file() and (run.folder / files.VERDICTS).is_file()
 
 
 # -- what processes are begun with -------------------------------------------------------------------------------------

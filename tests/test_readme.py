@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -12,17 +10,6 @@ from llama_workbench import ROOT
 from llama_workbench.harness.calibrate.rates import in_a_sentence
 from llama_workbench.harness.calibrate.record import read_trials
 from llama_workbench.harness.store.folder import RunFolder
-
-COMMAND = ("-m", "llama_workbench.commands.app", "judge", "reference", "--write", "README.md", "--write", "VERDICTS.md")
-
-
-def test_what_is_made_from_the_run_is_up_to_date() -> None:
-    checked = subprocess.run([sys.executable, *COMMAND, "--check"], cwd=ROOT, capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert checked.stderr == "README.md: up to date\nVERDICTS.md: up to date\n"
-    readme, verdicts = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "VERDICTS.md"))
-    assert all(readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines"))
-    assert verdicts.count("<!-- verdicts:begin -->") == 1
 
 
 def test_the_committed_run_names_no_folder_of_a_machine() -> None:
