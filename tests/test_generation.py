@@ -143,6 +143,19 @@ def judged_round(worker: Worker, folder: Path, workload: str, index: int, names:
     return found
 
 
+def test_our_own_variants_are_not_blamed_where_the_machine_makes_them_wait(worker, folder, monkeypatch):
+    """Nobody computes for them. The same samples of foreign code are a reason to leave it out."""
+    workload, names = "prefill-tiny-t16", ["fast", "yardstick"]
+    opened(worker, folder, workload, *names)
+    sample = worker.device.sample
+    monkeypatch.setattr(
+        worker.device, "sample", lambda *words: sample(*words)._replace(waits=1000, around_ns=10**10, queued_ns=0)
+    )
+    assert measure_round(worker, workload, 0, names)["elsewhere"] == {}
+    monkeypatch.setattr(worker, "is_outside", lambda name: name == "fast")
+    assert measure_round(worker, workload, 1, names)["elsewhere"].keys() == {"fast"}
+
+
 @pytest.mark.parametrize(
     "workload",
     [

@@ -286,7 +286,8 @@ class Round:
         elif self.bench.checkpoint is None:
             self.bench.subjects[name].last = spent.out
         used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
-        waits = {"waits": spent.waits, "queued_ns": spent.queued_ns}
+        # Ours have nobody who computes for them: where they wait, the machine makes them.
+        waits = {"waits": spent.waits if self.worker.is_outside(name) else 0, "queued_ns": spent.queued_ns}
         self.worker.watch.spent(name, calls=max(len(kept), 1), **used, **waits)
         change = self.worker.changed(name)
         if gc.isenabled():
