@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -130,6 +131,12 @@ def test_workloads() -> None:
     assert [workload["name"] for workload in found] == list(workloads())
     text = output("workloads")
     assert all(f"\n{name} " in text for name in workloads())
+
+
+def test_claims_of_a_folder_of_ones_own_are_listed(tmp_path: Path) -> None:
+    assert "no claims here" in fails("claims", "--claims-dir", tmp_path)
+    shutil.copy(ROOT / "claims" / "cpu-only.toml", tmp_path)
+    assert [claim["id"] for claim in json.loads(output("claims", "--claims-dir", tmp_path, "--json"))] == ["cpu-only"]
 
 
 COMMANDS = (["claims"], ["variants"], ["workloads", "--json"], ["runs"], ["judge", "main"], ["compare", "main", "same"])
