@@ -20,10 +20,14 @@ def test_the_committed_run_names_no_folder_of_a_machine() -> None:
     assert run.read_manifest()["status"] == "complete"
 
 
-def test_the_rate_of_wrong_verdicts_is_that_of_the_committed_trials() -> None:
-    _, trials = read_trials(ROOT / "results" / "calibration.jsonl")
+@pytest.mark.parametrize(
+    ("file", "document"),
+    [("calibration.jsonl", "README.md"), ("calibration-present-rule.jsonl", "results/README.md")],
+)
+def test_the_rate_of_wrong_verdicts_is_that_of_the_committed_trials(file: str, document: str) -> None:
+    _, trials = read_trials(ROOT / "results" / file)
     assert sum(trial.busy for trial in trials) == pytest.approx(len(trials) / 2, rel=0.05)
-    assert in_a_sentence(trials) in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert in_a_sentence(trials) in (ROOT / document).read_text(encoding="utf-8")
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:
