@@ -92,15 +92,15 @@ def load(cases: Mapping[tuple[str, str], Case], result: Result) -> None:
                 mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
                 times = call_times_ns(mine, clock=clock)
                 case.seconds = tuple((times[times > 0] / 1e9).tolist())
+            gate = experiment["gates"].get(variant, {})
             case.facts = {
                 "workload": workload,
                 "variant": variant,
                 "clock": {"cpu": "thread CPU"}.get(clock, clock),
                 "run": folder.path.name,
                 "profile": profiles.get((workload, variant)),
-                "gate": experiment["gates"].get(variant, {}).get("detail"),
+                "gate": gate.get("detail"),
             }
-            gate = experiment["gates"].get(variant, {})
             case.passed = gates_only and variant not in excluded and bool(gate.get("passed"))
             case.skipped = excluded.get(variant, untimed)
             if not case.skipped.startswith(UNABLE):

@@ -44,8 +44,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
     "fail-if": {"metavar": "WHAT:PERCENT", "action": "append", "default": [], "help":
-        "with --compare, exit with 1 if B is slower:P (proven slower by more than P %%), maybe-slower:P (not proven "
-        "slower by at most P %%) or not-faster:P (not proven faster by more than P %%); may be given several times"},
+        "with --compare, exit with 1 if B is slower:P (more than P %% slower is proven), maybe-slower:P (it is not "
+        "ruled out) or not-faster:P (more than P %% faster is not proven); may be given several times"},
     "budget": {"metavar": "SECONDS", "type": float, "help":
         "stop measuring after this many seconds (default 480; with --all 3600); open effects are inconclusive"},
     "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},

@@ -28,6 +28,7 @@ def test_when_a_condition_fails(
     assert condition.fails(["supported", "refuted"]) == one_is_in
     assert condition.fails(["refuted", "refuted"]) == all_are_out
     assert condition.fails(["supported", "supported"]) == all_are_in
+    assert condition.fails([]) == (condition.kind != "slower"), "nothing is proven"
     assert condition.fails(["inconclusive", "refuted" if text != "not-faster:5" else "supported"]) == some_are_open
 
 
@@ -36,6 +37,11 @@ def test_what_a_condition_is_about() -> None:
     assert Condition.parse("slower:5").region == Region.slower_than_percent(5)
     assert Condition.parse("not-faster:20").region == Region.faster_than_percent(20)
     assert Condition.parse("slower:0").region.high == 0
+
+
+@pytest.mark.parametrize("text", ["slower:0", "slower:5", "not-faster:2.5", "maybe-slower:1.23456789", "slower:1e-05"])
+def test_a_condition_is_read_as_it_was_written(text: str) -> None:
+    assert str(Condition.parse(text)) == text
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     assert run.process.wait(kills.PATIENCE_SECONDS) != 0
     assert not run.orphans()
     assert "Traceback" not in run.said()
+    assert KILL in signals or f"interrupted ({signals[0].name})" in run.said()
     [verdict] = judged(run.folder, capsys)
     kept = sum(RunFolder(run.folder).finished_rounds().values())
     assert kept >= max(before, run.lines())
@@ -80,8 +81,8 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(
     ("stage", "signals"),
-    [("starting", [KILL]), ("gates", [INT, INT]), ("profiles", [KILL])],
-    ids=["starting, kill -9", "gates, Ctrl-C twice", "profiles, kill -9"],
+    [("starting", [KILL]), ("gates", [TERM, INT]), ("profiles", [KILL])],
+    ids=["starting, kill -9", "gates, SIGTERM and Ctrl-C", "profiles, kill -9"],
 )
 def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, capsys, stage, signals):
     """tests/test_measure.py has more: kill -9 between rounds. Gates are those of two checkpoints at once."""
@@ -110,9 +111,9 @@ def test_a_second_run_in_one_folder_is_refused_and_ctrl_c_ends_the_first_in_orde
         assert "Traceback" not in said
         assert f"{run.folder}: another run, process {run.process.pid}, is writing to this folder" in said
         assert f"kill {run.process.pid}" in said and "--run-dir" in said
-        run.wait_until(lambda: kills.STAGES["rounds"](run))  # as if nothing had been
+        run.wait_until(lambda: run.lines() > 5)  # as if nothing had been
         assert [path.name for path in tmp_path.glob("run*")] == ["run"]
-        assert end(run, [INT], capsys) > 0
+        assert end(run, [INT], capsys) >= 5
         assert run.process.returncode == pytest.ExitCode.INTERRUPTED
         assert "was interrupted" in run.said()
     kept = RunFolder(run.folder)

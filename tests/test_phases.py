@@ -429,7 +429,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
     with measurement.processes(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_ROUNDS", 3)
-        patch.setattr(profiles, "SECONDS", 2.0)
+        patch.setattr(profiles, "SECONDS", 3.0)
         patch.setattr(profiles, "NATIVE_LEAD_SECONDS", 2.0)
         measurement.pass_gates()
 

@@ -102,39 +102,38 @@ def _on_fewer(hypothesis: Hypothesis) -> str:
 
 def _judge_pair(evidence: Evidence, baseline: str, variant: str, alpha: float) -> Verdict:
     """Faster, slower, or the same within a margin, on every workload that has both sides."""
-    _, same = ANSWERS
     pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
-    verdict, reason, alpha, effects = _on_all(pairs, partial(_answer, evidence), alpha)
-    return Verdict(
-        claim="ad-hoc",
-        part=None,
-        who=(),
-        title=f"{variant} against {baseline}",
-        statement=f"Is {variant} faster than {baseline}?",
-        verdict=verdict,
-        reason=reason,
-        alpha=alpha,
-        claimed=same.describe(),
-        region=Ends(**same.to_json()),
-        effects=effects,
-    )
+    verdict = _on_all(pairs, ANSWERS[1], partial(_answer, evidence), alpha)
+    title, statement = f"{variant} against {baseline}", f"Is {variant} faster than {baseline}?"
+    return replace(verdict, title=title, statement=statement)
 
 
 def _judge_condition(evidence: Evidence, baseline: str, variant: str, condition: Condition, alpha: float) -> Verdict:
-    """Whether a condition is met, on every workload that has both sides."""
+    """Whether what a condition is about is so, on every workload that has both sides."""
     region = condition.region
     pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
 
-    def met(pair: Comparison, alpha: float) -> Effect:
+    def answer(pair: Comparison, alpha: float) -> Effect:
         return compare_sides(evidence, pair, region, "operations", alpha)
 
-    verdict, reason, alpha, effects = _on_all(pairs, met, alpha / condition.at_once(max(len(pairs), 1)))
+    verdict = _on_all(pairs, region, answer, alpha / condition.at_once(max(len(pairs), 1)))
+    title, statement = f"{variant} against {baseline}", f"{variant} is {region.describe()} than {baseline}."
+    return replace(verdict, claim=FAIL_IF, part=str(condition), title=title, statement=statement)
+
+
+def _on_all(
+    pairs: Sequence[Comparison], region: Region, answer: Callable[[Comparison, float], Effect], alpha: float
+) -> Verdict:
+    """The verdict from the answers for all pairs."""
+    effects = tuple(answer(pair, alpha) for pair in pairs)
+    verdict, reason = combine(effects) if effects else ("not evidence", "this run has no workload with both variants")
+    if verdict == DEPENDS:
+        alpha = shared_alpha(alpha, len(pairs))
+        effects = tuple(answer(pair, alpha) for pair in pairs)
+        verdict, reason = combine(effects)
     return Verdict(
-        claim=FAIL_IF,
-        part=str(condition),
+        claim="ad-hoc",
         who=(),
-        title=f"{variant} against {baseline}: {region.describe()}",
-        statement=f"{variant} is {region.describe()} against {baseline}.",
         verdict=verdict,
         reason=reason,
         alpha=alpha,
@@ -142,19 +141,6 @@ def _judge_condition(evidence: Evidence, baseline: str, variant: str, condition:
         region=Ends(**region.to_json()),
         effects=effects,
     )
-
-
-def _on_all(
-    pairs: Sequence[Comparison], answer: Callable[[Comparison, float], Effect], alpha: float
-) -> tuple[str, str, float, tuple[Effect, ...]]:
-    """Verdict and reason from the answers for all pairs, the level at which each is judged, and the effects."""
-    effects = tuple(answer(pair, alpha) for pair in pairs)
-    verdict, reason = combine(effects) if effects else ("not evidence", "this run has no workload with both variants")
-    if verdict == DEPENDS:
-        alpha = shared_alpha(alpha, len(pairs))
-        effects = tuple(answer(pair, alpha) for pair in pairs)
-        verdict, reason = combine(effects)
-    return verdict, reason, alpha, effects
 
 
 def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, variant: str) -> list[Comparison]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -18,8 +18,8 @@ EXPECTED = f"expected WHAT:PERCENT, where WHAT is {', '.join(get_args(Kind)[:-1]
 class Condition:
     """When a comparison fails, by its effects on all workloads.
 
-    slower: one is proven to be slower by more than so many percent. maybe-slower: one is not proven to be slower by at
-    most that. not-faster: one is not proven to be faster by more than that.
+    slower: more than so many percent slower is proven for one of them. maybe-slower: it is not ruled out for each of
+    them. not-faster: more than so many percent faster is not proven for each of them.
     """
 
     kind: Kind
@@ -39,7 +39,7 @@ class Condition:
         raise ValueError(f"{EXPECTED}, for example slower:5")
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.percent:g}"
+        return f"{self.kind}:{repr(self.percent).removesuffix('.0')}"  # as judged again from run.json
 
     @property
     def region(self) -> Region:
@@ -53,12 +53,12 @@ class Condition:
         others every effect must be proven, and the chance that one is wrongly is that of a single interval."""
         return effects if self.kind == "slower" else 1
 
-    def fails(self, answers: Iterable[str]) -> bool:
-        """Whether it does, by the verdict on `region` for each effect."""
+    def fails(self, answers: Collection[str]) -> bool:
+        """Whether it does, by the verdict on `region` for each effect. Where there is none, nothing is proven."""
         if self.kind == "slower":
             return "supported" in answers
         proven = "supported" if self.kind == "not-faster" else "refuted"
-        return any(answer != proven for answer in answers)
+        return not answers or any(answer != proven for answer in answers)
 
 
 def checked(text: str) -> str:
