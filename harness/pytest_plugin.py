@@ -249,8 +249,7 @@ class Session:
 
     def _met(self) -> list[str]:
         """The conditions by which the comparison fails."""
-        from .judge.verdicts import FAIL_IF
-        from .spec.conditions import Condition
+        from .spec.conditions import FAIL_IF, Condition
 
         judged = [each for each in self.result.verdicts if each.claim == FAIL_IF] if self.result else []
         answers = {each.part: [effect.verdict for effect in each.effects] for each in judged}

@@ -445,6 +445,18 @@ def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) ->
 # -- Compare -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_condition_is_answered_and_can_be_measured_again(page: Any, tmp_path: Path) -> None:
+    pair = ("team006_before", "team006_after")
+    run = runs.write_run(tmp_path / "runs" / "one", compare=pair, only=SHORT, manifest={"fail_if": ["slower:50"]})
+    run.write_json("verdicts.json", rejudge(run)[0])
+    app = page("claim", tmp_path, claim="fail-if", part="slower:50")
+    assert not app.exception
+    text = everything(app)
+    assert "what was measured is not more than 50 % slower." in text and "Asked was: more than 50 % slower." in text
+    assert "Whoever said it" not in text and "laimed: " not in text
+    assert f"--compare {pair[0]} {pair[1]} --workloads {','.join(SHORT)} --fail-if slower:50 --seed" in text
+
+
 def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) -> None:
     app = page(
         "compare", home, run="all", baseline="team005_hybrid", variant="team006_after", workload="decode-15m-c64"

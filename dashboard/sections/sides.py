@@ -38,7 +38,7 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) 
     drawn = round_figures.paired_rounds(
         paired,
         verdict=effect.verdict,
-        claimed=f"{'margin' if claim.is_comparison else 'claimed'}: {claim.claimed}",
+        claimed=f"{claim.range_word}: {claim.claimed}",
         low=claim.low if ratio else None,
         high=claim.high if ratio else None,
         colours=state.colours(),

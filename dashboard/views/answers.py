@@ -32,6 +32,8 @@ def answer(run: data.Run, claim: data.Claim) -> dict[str, str]:
 def _who(claim: data.Claim) -> str:
     if claim.is_comparison:
         return _comparison(claim)
+    if claim.is_condition:
+        return _condition(claim)
     names = words.listing(claim.who) if claim.who else "Whoever said it"
     were = "were" if len(claim.who) > 1 else "was"
     claimed = f" ({claim.claimed})" if claim.claimed else ""
@@ -54,6 +56,19 @@ def _who(claim: data.Claim) -> str:
             return f"This machine cannot say whether {names} {were} right."
         case _:
             return ""
+
+
+def _condition(claim: data.Claim) -> str:
+    match claim.verdict:
+        case "supported":
+            return f"Yes: {_everywhere(claim)}what was measured is {claim.claimed}."
+        case "refuted":
+            return f"No: {_everywhere(claim)}what was measured is not {claim.claimed}."
+        case "depends":
+            sides = {"supported": "yes on", "refuted": "no on", "inconclusive": "open on"}
+            return f"{claim.claimed.capitalize()}: {_places(claim, sides)}."
+        case _:
+            return f"Not decided: these rounds show neither that it is {claim.claimed} nor the contrary."
 
 
 def _everywhere(claim: data.Claim) -> str:
@@ -96,7 +111,8 @@ def _how_much(claim: data.Claim) -> str:
     if not known:
         return "Nothing was measured, so there is no number."
     first = known[0]
-    claimed = f" {'The margin is' if claim.is_comparison else 'Claimed was'}: {claim.claimed}." if claim.claimed else ""
+    front = "The margin is" if claim.is_comparison else f"{claim.range_word.capitalize()} was"
+    claimed = f" {front}: {claim.claimed}." if claim.claimed else ""
     subject = first.sides
     if first.unit:
         subject = f"{first.metric} of {first.variant}" if first.variant else first.metric
@@ -161,10 +177,11 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
 def reproduce(run: data.Run, claim: data.Claim) -> str:
     """The command that measures this claim again, with what this run chose."""
     parts = ["pytest", "--benchmark"]
-    if claim.is_comparison and claim.effects:
+    if (claim.is_comparison or claim.is_condition) and claim.effects:
         first = claim.effects[0]
         workloads = dict.fromkeys(effect.workload for effect in claim.effects)
         parts += ["--compare", first.baseline, first.variant, "--workloads", ",".join(workloads)]
+        parts += ["--fail-if", claim.part] if claim.is_condition else []
     else:
         parts += ["--claims", claim.id]
     if run.manifest.seed is not None:

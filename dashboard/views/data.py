@@ -20,6 +20,7 @@ from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.report.text import excluded_lines, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
+from llama_workbench.harness.spec.conditions import FAIL_IF
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST, MEMORY, PROFILES, VERDICTS
@@ -173,6 +174,16 @@ class Claim:
     def is_comparison(self) -> bool:
         """True for `--compare A B`, where nobody claimed anything and the region is the margin of "same"."""
         return self.id == "ad-hoc"
+
+    @property
+    def is_condition(self) -> bool:
+        """True for `--fail-if`, where nobody claimed anything and the region is what was asked about."""
+        return self.id == FAIL_IF
+
+    @property
+    def range_word(self) -> str:
+        """What its region is."""
+        return "margin" if self.is_comparison else "asked" if self.is_condition else "claimed"
 
     @property
     def notes(self) -> list[str]:

@@ -110,7 +110,7 @@ def region(claim: Claim) -> tuple[float | None, float | None] | None:
 
 def region_name(claim: Claim) -> str:
     """What the region is, for the legend."""
-    return f"{'margin' if claim.is_comparison else 'claimed'}: {claim.claimed or 'not recorded'}"
+    return f"{claim.range_word}: {claim.claimed or 'not recorded'}"
 
 
 def _rows(effects: Sequence[Effect]) -> tuple[list[tuple[float, Effect]], list[tuple[float, str]], float]:

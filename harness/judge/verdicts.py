@@ -21,13 +21,10 @@ from ..evidence.verdict import DEPENDS, GIVEN, combine
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
-from ..spec.conditions import Condition
+from ..spec.conditions import FAIL_IF, Condition
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
 from ..store.schema import Effect, Ends, Verdict
-
-FAIL_IF = "fail-if"
-"""The name under which conditions on a comparison are judged."""
 
 
 def judge_claims(

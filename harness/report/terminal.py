@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..spec.conditions import FAIL_IF
 from .text import STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, run_notes, verdict_text
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
@@ -89,7 +90,8 @@ def _heading(verdict: Json) -> Iterator[RenderableType]:
     if verdict["claim"] == "ad-hoc":  # a question, not a claim
         lines.append(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})")
     elif verdict.get("claimed"):
-        lines.append(f"claimed: {one_text_line(verdict['claimed'])}")
+        said = "asked" if verdict["claim"] == FAIL_IF else "claimed"
+        lines.append(f"{said}: {one_text_line(verdict['claimed'])}")
     if word in WITH_REASON or not verdict["effects"]:
         lines.append(one_text_line(verdict.get("reason") or "", 1000))
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)

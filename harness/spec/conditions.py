@@ -9,6 +9,9 @@ from typing import Literal, get_args
 
 from .regions import Region
 
+FAIL_IF = "fail-if"
+"""The name under which conditions on a comparison are judged."""
+
 Kind = Literal["slower", "maybe-slower", "not-faster"]
 
 EXPECTED = f"expected WHAT:PERCENT, where WHAT is {', '.join(get_args(Kind)[:-1])} or {get_args(Kind)[-1]}"
