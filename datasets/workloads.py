@@ -69,7 +69,8 @@ class Workload(BaseModel):
     `prefill`: `tokens` new tokens after `context` earlier ones, at once or in chunks of `chunk` (the last may be
     shorter). `decode`: one token at a time, the first after `context` earlier ones. `generate`: a prompt of `tokens`,
     then `new_tokens` greedy ones; one call is one whole generation. `component`: one part of a layer at the geometry's
-    width, without a checkpoint, for one sequence in float32.
+    width, without a checkpoint, for one sequence in float32. `call`: any function, with the arguments that the function
+    `payload` makes (FILE:FUNCTION; the same for `check`, which compares two answers); the sizes of models mean nothing.
     `tokens` is the length of a call, the middle of the lengths where they are distinct, the mean where they come from a
     trace. `batch` sequences share every call. `prompts`: "fresh" gives each timed call one that no call had before,
     "repeated" the same one to all, for what is kept from one request to the next.
@@ -81,8 +82,8 @@ class Workload(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-    kind: Literal["prefill", "decode", "generate", "component"]
-    geometry: Text
+    kind: Literal["prefill", "decode", "generate", "component", "call"]
+    geometry: str
     tokens: Count
     new_tokens: Count | None = None
     chunk: Count | None = None
@@ -96,24 +97,36 @@ class Workload(BaseModel):
     length_limit: Count | None = None
     prompts: Literal["fresh", "repeated"] = "fresh"
     component: Text | None = None
+    payload: Text | None = None
+    check: Text | None = None
     description: Text
 
     _trace: Trace | None = None
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model with a checkpoint does it: neither one part of a layer nor any function."""
+        return self.kind not in ("component", "call")
 
     @model_validator(mode="after")
     def _possible(self, info: ValidationInfo) -> Workload:
         known: Mapping[str, Any] = info.context or {}
         self._check_kind()
+        if self.kind == "call":
+            return self
         self._find_trace(known.get("traces"))
         self._check_fit(known["geometries"] if "geometries" in known else geometries())
         return self
 
     def _check_kind(self) -> None:
-        component, generate = self.kind == "component", self.kind == "generate"
+        component, generate, call = (self.kind == kind for kind in ("component", "generate", "call"))
         because = f'because kind = "{self.kind}"'
         single, beforehand = f"{because} is one sequence in float32", "each prompt's tokens are known beforehand"
         no_chunks = self.chunk is not None and (self.kind != "prefill" or self.chunk >= self.tokens)
         rules = (  # what may not be, the key to blame, what was expected
+            (call and self.payload is None, "payload", f"FILE:FUNCTION, {because}"),
+            (not call and self.payload is not None, "payload", f"none, {because}"),
+            (not call and self.check is not None, "check", f"none, {because}"),
             (component and self.component is None, "component", f"the name of a part, {because}"),
             (not component and self.component is not None, "component", f"none, {because}"),
             ((component or generate) and self.context > 0, "context", f"0, {because} has no earlier tokens"),

@@ -1,22 +1,25 @@
 """`pytest --benchmark`: measures in fresh processes, replays the samples into pytest-benchmark, prints the verdicts.
 
-Without `--benchmark` this plugin does nothing, and takes no name that someone else may want for an option: its own are
-`--workbench-NAME`, and short ones come with `--benchmark`. Heavy imports wait until that is seen.
+Without `--benchmark` it offers one fixture, `versus`, which checks that two functions agree. It takes no name that
+someone else may want for an option: its own are `--workbench-NAME`, and short ones come with `--benchmark`. Heavy
+imports wait until that is seen.
 """
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
-import time
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from .comparisons import Comparisons
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +34,8 @@ NAMES = {"metavar": "NAME,NAME", "default": ""}
 
 GROUP = "workbench"
 
+NO_CASE = SimpleNamespace(params={})
+
 # fmt: off
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "benchmark": FLAG | {"help":
@@ -43,6 +48,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "a variant of yours, named after its build function; may be given several times"},
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
+    "call": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
+        "with --compare FILE:FUNCTION FILE:FUNCTION: compare these two, called with what this function makes"},
+    "check": {"metavar": "FILE:FUNCTION", "help":
+        "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)"},
     "fail-if": {"metavar": "WHAT:PERCENT", "action": "append", "default": [], "help":
         "with --compare, exit with 1 if B is slower:P (more than P %% slower is proven), maybe-slower:P (it is not "
         "ruled out) or not-faster:P (more than P %% faster is not proven); may be given several times"},
@@ -123,18 +132,20 @@ def _words(text: str) -> tuple[str, ...]:
 def pytest_configure(config: pytest.Config) -> None:
     """With `--benchmark`: plan what is asked for, and take the session over."""
     if not config.getoption("workbench_benchmark", False) or hasattr(config, "workerinput"):
+        config.pluginmanager.register(Comparisons([name for name in OPTIONS if _given(config, name)], None))
         return
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
     from . import run as session
     from .plan.selection import Request
 
+    config.pluginmanager.register(Comparisons([], partial(options_of, config)))
+
     def get(name: str) -> Any:
         return config.getoption(f"workbench_{name}")
 
-    budget = session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
-    places = {"run_dir": "run_dir", "checkpoint": "checkpoint", "claims_folder": "claims_dir"}
-    paths: dict[str, Any] = {field: Path(get(option)) for field, option in places.items() if get(option)}
+    if _only_tests(config):
+        return
     try:
         request = Request(
             claims=_words(get("claims")),
@@ -142,25 +153,60 @@ def pytest_configure(config: pytest.Config) -> None:
             workloads=_words(get("workloads")),
             added=tuple(get("add_variant")),
             compare=tuple(get("compare") or ()) or None,
+            calls=tuple(get("call")),
+            check=get("check"),
             fail_if=tuple(get("fail_if")),
             everything=get("all"),
             threads=get("threads"),
             device=get("device"),
         )
-        options = session.Options(
-            budget_seconds=budget if get("budget") is None else get("budget"),
-            seed=get("seed"),
-            profile=get("profile"),
-            profile_native=get("profile_native"),
-            gates_only=bool(config.getoption("benchmark_disable", False)),
-            **paths,
-        )
+        options = options_of(config)
         session.check(request, options)
         plan = session.plan_run(request, options)
     except session.USER_ERRORS as error:
         raise pytest.UsageError(str(error)) from error
-    config.pluginmanager.register(Session(plan, options, {*request.variants, *plan.added, *(request.compare or ())}))
-    config.args = [str(BENCHMARKS)]  # this session measures; tests have their own
+    compared = {name for pair in plan.ad_hoc for name in pair}
+    named = {*request.variants, *plan.added, *plan.functions.sources, *(compared if request.compare else ())}
+    config.pluginmanager.register(Session(plan, options, named))
+    config.args = [str(BENCHMARKS), *_paths(config)]  # this session measures; tests that are not named have their own
+
+
+def options_of(config: pytest.Config) -> Options:
+    """How a run is made, by the session's options."""
+    from . import run as session
+
+    def get(name: str) -> Any:
+        return config.getoption(f"workbench_{name}")
+
+    budget = session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
+    places = {"run_dir": "run_dir", "checkpoint": "checkpoint", "claims_folder": "claims_dir"}
+    paths: dict[str, Any] = {field: Path(get(option)) for field, option in places.items() if get(option)}
+    return session.Options(
+        budget_seconds=budget if get("budget") is None else get("budget"),
+        seed=get("seed"),
+        profile=get("profile"),
+        profile_native=get("profile_native"),
+        gates_only=bool(config.getoption("benchmark_disable", False)),
+        **paths,
+    )
+
+
+def _paths(config: pytest.Config) -> list[str]:
+    """The tests that the user named."""
+    return list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
+
+
+def _only_tests(config: pytest.Config) -> bool:
+    """Whether tests are named and nothing that this session would measure beside them: only these run, and where they
+    compare functions that is measured."""
+    asked = ("claims", "claims-dir", "variants", "workloads", "add-variant", "compare", "all")
+    return bool(_paths(config)) and not any(_given(config, name) for name in asked)
+
+
+def _given(config: pytest.Config, name: str) -> bool:
+    """Whether an option of ours has another value than it has by itself."""
+    usual = OPTIONS[name].get("default", False if OPTIONS[name] is FLAG or "action" in OPTIONS[name] else None)
+    return bool(config.getoption(f"workbench_{name.replace('-', '_')}", usual) != usual)
 
 
 class _Benchmarks(pytest.Module):
@@ -217,11 +263,12 @@ class Session:
             return
         from . import run as runs
         from .benchmarks import Case, load
+        from .progress import progress_on
 
         selected = {
             (case.workload, case.variant)
             for item in session.items
-            if isinstance(item, pytest.Function) and isinstance(case := item.callspec.params.get("case"), Case)
+            if isinstance(case := getattr(item, "callspec", NO_CASE).params.get("case"), Case)
         }
         plan = self.plan.restricted(selected)
         if self.plan.experiments and not plan.experiments:
@@ -229,7 +276,7 @@ class Session:
             pytest.exit(f"nothing to measure: {problem}", returncode=5)
         try:
             console = _console(config)  # a bar needs a terminal that can be redrawn
-            with closing(LiveProgress(console) if console.is_terminal else LineProgress(console)) as progress:
+            with closing(progress_on(console)) as progress:
                 self.result = runs.Run(plan, self.options, progress).measure()
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=3)
@@ -290,69 +337,3 @@ def _console(config: pytest.Config) -> Console:
     from .report.terminal import console
 
     return console(config.get_terminal_writer()._file)
-
-
-# --- progress on the terminal --------------------------------------------------------------------------------------
-
-REPORT_SECONDS = 15.0
-"""A log gets a line of progress this often."""
-
-
-class LiveProgress:
-    """A bar that is redrawn: phase, what is measured now, share, time left."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._progress = Progress(
-            TextColumn("{task.fields[phase]}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.description}", style="dim"),
-            console=console,
-            transient=True,
-            refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
-        )
-        self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
-        self._progress.start()
-
-    def phase(self, text: str) -> None:
-        self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
-
-    def note(self, text: str) -> None:
-        self._progress.console.print(text, style="yellow", markup=False, emoji=False)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
-
-    def close(self) -> None:
-        self._progress.stop()
-
-
-class LineProgress:
-    """For logs: a line a phase, and one now and then."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._said = 0.0
-
-    def phase(self, text: str) -> None:
-        self._console.print(f"workbench: {text}", markup=False, emoji=False)
-        self._said = time.monotonic()
-
-    note = phase
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        if time.monotonic() - self._said >= REPORT_SECONDS:
-            left = _left(seconds_left)
-            self.phase(f"{100 * done:3.0f} %{', ' + left if left else ''}: {text}")
-
-    def close(self) -> None:
-        pass
-
-
-def _left(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return ""
-    return f"{seconds / 60:.0f} min left" if seconds >= 100 else f"{seconds:.0f} s left"

@@ -160,7 +160,9 @@ class Run:
     def _measure(self, begun: float) -> None:
         self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
         self._write_manifest("running")
-        self.progress.phase("checkpoints")
+        models = [each.workload for each in self.plan.experiments if each.workload.has_model]
+        if models:
+            self.progress.phase("checkpoints")
         self._check_cache()
         folders, parameters = self._checkpoints()
         logs = self.folder.path / "log"
@@ -168,6 +170,8 @@ class Run:
         self.measurement = measurement = Measurement(
             self.plan.experiments,
             added=self.plan.added,
+            functions=self.plan.functions.sources,
+            calls=self.plan.calls(),
             device=self.plan.device,
             folders=folders,
             parameters=parameters,
@@ -180,7 +184,7 @@ class Run:
         # first, for the run may be killed at any time.
         measurement.changed = lambda: self._write_manifest("running")
         with measurement.processes():
-            self.progress.phase("gates: logits and op traces")
+            self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
             measurement.pass_gates()
             self._write_manifest("running")
             if self.options.gates_only:
@@ -235,7 +239,7 @@ class Run:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
         workloads = [experiment.workload for experiment in self.plan.experiments]
-        names = dict.fromkeys(workload.geometry for workload in workloads if workload.kind != "component")
+        names = dict.fromkeys(workload.geometry for workload in workloads if workload.has_model)
         folders: dict[str, Path] = {}
         parameters: dict[str, int] = {}
         real = _real_geometry(self.options) if names else None

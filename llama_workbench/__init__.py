@@ -7,10 +7,12 @@ imported under this name, so that a user's own `variants/` folder neither hides 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .notebook import OpenRun
+    from collections.abc import Callable
+
+    from .notebook import Compared, OpenRun
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -31,3 +33,27 @@ def open(run: str | Path) -> OpenRun:
     from .notebook import open_run  # pandas is loaded only here
 
     return open_run(run)
+
+
+def compare(
+    baseline: Callable[..., Any] | str,
+    variant: Callable[..., Any] | str,
+    *,
+    payload: Callable[..., Any] | str,
+    check: Callable[..., Any] | str | None = None,
+    budget: float = 30.0,
+    threads: int = 1,
+) -> Compared:
+    """Which of two functions is faster: measured in fresh processes for at most `budget` seconds of gates and rounds.
+
+    payload: makes the arguments of a call (a tuple: one each), other ones each time; it may take a seed. Functions are
+    given as they are, from a file, a package or a notebook's cells, or as FILE:FUNCTION, with "()" behind it for a
+    factory. Their answers must agree: tensors and arrays within rounding errors, all else by ==, or as check(got,
+    expected) says. The result shows itself in a notebook.
+
+    Raises ValueError where a function cannot be found or nothing can be measured, AssertionError where the answers
+    differ; the texts say what to do.
+    """
+    from .notebook import compare_functions
+
+    return compare_functions(baseline, variant, payload=payload, check=check, budget=budget, threads=threads)

@@ -1,21 +1,29 @@
-"""Runs as data frames, for notebooks and scripts: `import llama_workbench as wb; run = wb.open("reference")`."""
+"""For notebooks and scripts: runs as data frames (`open`), and two functions compared (`compare`)."""
 
 from __future__ import annotations
 
 import html
+import math
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from .harness.calls.source import Source
+from .harness.calls.written import in_no_file, written
 from .harness.claims.faults import ClaimError
+from .harness.progress import progress_on
 from .harness.rejudge import rejudge
 from .harness.store.errors import RESTORE, RunError
 from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
+from .harness.versus import Function, Outcome, Question
 from .results import find_run
 
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
@@ -122,3 +130,86 @@ def _frame(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> pd.Data
     texts = [name for name in ("part", "claimed") if name in columns]
     frame[texts] = frame[texts].fillna("")
     return frame
+
+
+# -- two functions -----------------------------------------------------------------------------------------------------
+
+
+class Compared:
+    """What a comparison of two functions came to; it shows itself in Jupyter.
+
+    verdict: faster, slower, same or inconclusive (of the variant). ratio: how many times as fast as the baseline, with
+    its interval from low to high (infinite while there are too few rounds). run: all that was measured.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self.verdict, self.rounds = outcome.verdict, outcome.rounds
+        self.ratio, self.low, self.high = outcome.ratio, outcome.low, outcome.high
+
+    @cached_property
+    def run(self) -> OpenRun:
+        """The run that measured it, as `open` gives it."""
+        return open_run(self._outcome.run)
+
+    def __repr__(self) -> str:
+        return f"<{self._outcome}>"
+
+    def _repr_html_(self) -> str:
+        """A sentence, and the interval as a picture beside the line where nothing differs."""
+        return f"<p>{html.escape(str(self._outcome))}</p>{interval_picture(self.ratio, self.low, self.high)}"
+
+
+WIDTH, HEIGHT, EDGE = 360, 46, 24
+
+
+def interval_picture(ratio: float, low: float, high: float) -> str:
+    """An interval of a ratio and its estimate as SVG, on a logarithmic axis around 1; nothing for an open one."""
+    if not (0 < low <= ratio <= high < math.inf):
+        return ""
+    reach = max(abs(math.log(low)), abs(math.log(high)), math.log(1.02)) * 1.1
+
+    def x(value: float) -> str:
+        return f"{EDGE + (WIDTH - 2 * EDGE) * (math.log(value) + reach) / (2 * reach):.1f}"
+
+    line = '<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="currentColor" stroke-width="{}"{}/>'
+    text = '<text x="{}" y="{}" font-size="11" text-anchor="middle" fill="currentColor">{}</text>'
+    parts = [
+        line.format(x(1.0), x(1.0), 4, 30, 1, ' stroke-dasharray="3 3"'),
+        line.format(x(low), x(high), 17, 17, 3, ""),
+        f'<circle cx="{x(ratio)}" cy="17" r="4.5" fill="currentColor"/>',
+        text.format(x(1.0), 42, "1"),
+        *(text.format(x(end), 42, f"{end:.3f}") for end in (low, high) if abs(math.log(end)) > 0.2 * reach),
+    ]
+    label = f"{ratio:.3f} times as fast, from {low:.3f} to {high:.3f}"
+    return f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def compare_functions(
+    baseline: Function,
+    variant: Function,
+    *,
+    payload: Function,
+    check: Function | None,
+    budget: float,
+    threads: int,
+) -> Compared:
+    """See `llama_workbench.compare`."""
+    from rich.console import Console
+
+    from .harness.run import Options
+
+    given = {"variant": variant, "baseline": baseline, "payload": payload, "check": check}
+    with tempfile.TemporaryDirectory(prefix="workbench-functions-") as folder:
+        if cells := [each for each in given.values() if callable(each) and in_no_file(each)]:
+            file = Path(folder, "notebook.py")
+            file.write_text(written(cells), encoding="utf-8")
+            for name, each in given.items():
+                if callable(each) and in_no_file(each):
+                    given[name] = Source(each.__name__, str(file.resolve()), each.__name__)
+        question = Question(**given, threads=threads)  # type: ignore[arg-type]
+        with closing(progress_on(Console(file=sys.stderr))) as progress:
+            result = question.measure(Options(budget_seconds=budget), progress)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return Compared(Outcome.of(result))

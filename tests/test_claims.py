@@ -105,7 +105,7 @@ KEYS = (
     "slower_than_percent, not_faster_than_percent, ratio, gain_percent, same_within_percent)"
 )
 UNKNOWN = 'unknown key for metric = "time"'
-TOP_KEYS = "(keys here: id, title, who, source, headline, statement, assumes, decided_by, hypothesis)"
+TOP_KEYS = "(keys here: id, title, who, source, headline, statement, assumes, decided_by, function, call, hypothesis)"
 METRIC = (
     "one of attribution, check, count, inflation, instructions, loading, memory, none, roofline, share, time, "
     "time_to_first_token, time_per_output_token, trend"

@@ -18,6 +18,7 @@ PAIR = ("team006_before", "fast")
         ("slower:5", True, False, True, False),
         ("maybe-slower:5", True, False, True, True),
         ("not-faster:5", True, True, False, True),
+        ("not-between:0.9:1.1", True, True, False, True),
     ],
 )
 def test_when_a_condition_fails(
@@ -29,7 +30,10 @@ def test_when_a_condition_fails(
     assert condition.fails(["refuted", "refuted"]) == all_are_out
     assert condition.fails(["supported", "supported"]) == all_are_in
     assert condition.fails([]) == (condition.kind != "slower"), "nothing is proven"
-    assert condition.fails(["inconclusive", "refuted" if text != "not-faster:5" else "supported"]) == some_are_open
+    assert (
+        condition.fails(["inconclusive", "refuted" if condition.kind in ("slower", "maybe-slower") else "supported"])
+        == some_are_open
+    )
 
 
 def test_what_a_condition_is_about() -> None:
@@ -39,16 +43,33 @@ def test_what_a_condition_is_about() -> None:
     assert Condition.parse("slower:0").region.high == 0
 
 
-@pytest.mark.parametrize("text", ["slower:0", "slower:5", "not-faster:2.5", "maybe-slower:1.23456789", "slower:1e-05"])
+@pytest.mark.parametrize(
+    "text",
+    ["slower:0", "slower:5", "not-faster:2.5", "maybe-slower:1.23456789", "slower:1e-05", "not-between:0.98:1.02"],
+)
 def test_a_condition_is_read_as_it_was_written(text: str) -> None:
     assert str(Condition.parse(text)) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["slower", "slower:", "slower:x", "slower:-1", "slower:inf", "slower:nan", "same:1", ""]
+    "text",
+    [
+        "slower",
+        "slower:",
+        "slower:x",
+        "slower:-1",
+        "slower:inf",
+        "slower:nan",
+        "same:1",
+        "not-between:1.1",
+        "not-between:2:1",
+        "",
+    ],
 )
 def test_another_word_is_refused_with_those_that_there_are(text: str) -> None:
-    with pytest.raises(PlanError, match=r"--fail-if .*WHAT:PERCENT.*slower, maybe-slower or not-faster"):
+    with pytest.raises(
+        PlanError, match=r"--fail-if .*WHAT:PERCENT.*slower, maybe-slower, not-faster, or not-between:LOW:HIGH"
+    ):
         make_plan(Request(compare=PAIR, fail_if=(text,)), [])
 
 

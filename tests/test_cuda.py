@@ -91,7 +91,7 @@ def test_a_component_makes_nothing_on_another_device_than_its_inputs(name: str) 
 # --- clocks ---------------------------------------------------------------------------------------------------------
 
 
-class Counter:
+class Counter(devices.Callee):
     """Something to time that takes at least a millisecond."""
 
     def __init__(self, log: list[str]) -> None:

@@ -20,6 +20,7 @@ ORDER = (
     "datasets",
     "harness.machine",
     "harness.spec",
+    "harness.calls",
     "harness.stats",
     "harness.store",
     "harness.evidence",

@@ -113,7 +113,7 @@ def test_time_charged_between_two_readings_of_the_clocks_is_no_other_thread_s(mo
         spent_ns += 2 * MS
         return spent_ns
 
-    class Callee:
+    class Callee(devices.Callee):
         def call(self) -> torch.Tensor:
             nonlocal spent_ns
             spent_ns += MS
@@ -126,7 +126,7 @@ def test_time_charged_between_two_readings_of_the_clocks_is_no_other_thread_s(mo
 
 
 def test_time_of_another_thread_is_seen() -> None:
-    class Callee:
+    class Callee(devices.Callee):
         def call(self) -> torch.Tensor:
             begin = time.process_time_ns()
             thread = threading.Thread(

@@ -18,6 +18,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .presets import Variant
 
@@ -75,9 +76,26 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 def load(path: Path, function: str) -> Variant:
-    """Import the file (its own folder on the import path, last) and wrap its function; the variant has its name. The
-    file's code runs here: measuring does this in worker processes only. Raises OutsideVariantError where the import
-    raises, or the function is missing or not callable."""
+    """Import the file and wrap its function; the variant has its name. The file's code runs here: measuring does this
+    in worker processes only. Raises OutsideVariantError where the import raises, or the function is missing or not
+    callable."""
+    build = function_of(import_file(path), function, path.name)
+    summary = (build.__doc__ or "").strip().splitlines()
+    return Variant(function, build, summary[0] if summary else f"{path.name}:{function}", f"outside: {path.name}")
+
+
+def function_of(module: ModuleType, function: str, where: str) -> Callable[..., Any]:
+    """What the module has under that name. Raises OutsideVariantError where that is nothing that can be called."""
+    found = getattr(module, function, None)
+    if callable(found):
+        return found
+    offered = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+    defined = ", ".join(offered) or "no function"
+    raise OutsideVariantError(f"{where}: no function {function!r}; it defines {defined}")
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a file once more; its folder is put on the import path, last. Raises OutsideVariantError if it raises."""
     # A name of its own for each import: two entries of one file must not share code (see `with_private_source`).
     names = (f"_outside_{path.stem}_{number}" for number in itertools.count())
     name = next(name for name in names if name not in sys.modules)
@@ -88,16 +106,9 @@ def load(path: Path, function: str) -> Variant:
     if folder not in sys.path:
         sys.path.append(folder)
     try:
-        module = _imported(spec, spec.loader)
+        return _imported(spec, spec.loader)
     except Exception as error:
         raise OutsideVariantError(f"{path.name}: importing it raised {type(error).__name__}: {error}") from error
-    build = getattr(module, function, None)
-    if not callable(build):
-        offered = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        defined = ", ".join(offered) or "no function"
-        raise OutsideVariantError(f"{path.name}: no function {function!r}; it defines {defined}")
-    summary = (build.__doc__ or "").strip().splitlines()
-    return Variant(function, build, summary[0] if summary else f"{path.name}:{function}", f"outside: {path.name}")
 
 
 def installed() -> dict[str, Variant]:

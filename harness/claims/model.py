@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
@@ -10,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 from ..metrics.registry import metric_of, metrics, names
 from ..metrics.time import TimeHypothesis
 from ..spec.comparison import Comparison
-from ..spec.hypotheses import Hypothesis, Text
+from ..spec.hypotheses import Hypothesis, Name, Text
 
 
 class Source(BaseModel):
@@ -38,6 +39,34 @@ def _by_its_metric(table: Any) -> Any:
     other = {key for metric in metrics() for key in metric.hypothesis.model_fields} - model.model_fields.keys()
     empty = {key for key, value in table.items() if value is None or (key in other and value == [])}
     return model.model_validate({key: value for key, value in table.items() if key not in empty})
+
+
+class NamedFunction(BaseModel):
+    """Any function that a claim compares, beside variants of the model: FILE:FUNCTION, from the claim's folder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[Name, Field(description="the name that variant and baseline give it")]
+    source: Annotated[Text, Field(description='FILE:FUNCTION or MODULE:FUNCTION, with "()" behind it for a factory')]
+
+
+class NamedCall(BaseModel):
+    """What such functions are called with; a name for `workloads`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[
+        str,
+        Field(
+            strict=True,
+            pattern=r"^[a-z0-9][a-z0-9.-]*$",
+            description="a name of lower-case letters, digits, dots and hyphens",
+        ),
+    ]
+    payload: Annotated[Text, Field(description="FILE:FUNCTION of a function that makes the arguments")]
+    check: Annotated[Text | None, Field(description="FILE:FUNCTION of a function that compares two answers")] = None
+    threads: Annotated[int, Field(strict=True, ge=1, le=1024, description="a number of threads")] = 1
+    description: Annotated[Text | None, Field(description="a text")] = None
 
 
 class Claim(BaseModel):
@@ -68,10 +97,27 @@ class Claim(BaseModel):
         tuple[Annotated[Text, Field(description="a text")], ...], Field(description="a list of texts (it may be empty)")
     ]
     decided_by: Annotated[Text, Field(description="a text of one or two sentences")]
+    function: Annotated[
+        tuple[NamedFunction, ...], Field(description="tables, each under [[function]] in double brackets")
+    ] = ()
+    call: Annotated[tuple[NamedCall, ...], Field(description="tables, each under [[call]] in double brackets")] = ()
     hypothesis: Annotated[
         tuple[Annotated[SerializeAsAny[Hypothesis], BeforeValidator(_by_its_metric)], ...],
         Field(min_length=1, description="one or more tables, each under [[hypothesis]] in double brackets"),
     ]
+
+    _folder: Path | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the file is from which its functions are looked for; None where it has none, or was stored in a run."""
+        return self._folder
+
+    def read_from(self, path: Path) -> Claim:
+        """The claim, as read from this file: its functions are looked for from there."""
+        if self.function or self.call:
+            self._folder = path.parent
+        return self
 
     @model_validator(mode="after")
     def _parts_have_names(self) -> Claim:

@@ -71,7 +71,7 @@ def read_claim(path: Path) -> Claim:
         raise ClaimError([*noted, *error.problems]) from error
     if noted:
         raise ClaimError(noted)
-    return claim
+    return claim.read_from(path)
 
 
 def check_claim(table: Any, where: str) -> Claim:

@@ -44,7 +44,7 @@ def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
     compiled code are loaded anew for every round, which is too dear for one pair."""
     workload = book.experiment.workload
     return (
-        workload.kind in ("prefill", "decode")
+        workload.kind in ("prefill", "decode", "call")
         and pair.metric == "time"
         and not pair.sides & {*book.wall_variants, *book.kept_together}
         and all(book.call_ns.get(name, 0.0) >= LEAST_CALL_NS for name in pair.sides)

@@ -149,6 +149,8 @@ class Measurement(Gating):
             book.lost_blocks += 1  # on a busy machine: less than a call of some side while all computed
             return
         samples = tuple(row for row in (Sample(*each) for each in answer["samples"]) if row.variant not in bad)
+        if bad and not samples:
+            return
         finished = Round(book.experiment.workload.name, group.processes, book.begun, samples)
         keep(finished)
         rule.add(finished)

@@ -7,13 +7,15 @@ import secrets
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from llama_workbench import variants
 from llama_workbench.variants.presets import presets
 
+from ..calls.called import Call
+from ..calls.source import Source
 from ..spec.comparison import Comparison
 from ..spec.experiments import Experiment, without
 from ..spec.sample import Sample
@@ -178,7 +180,8 @@ class Group:
 class Participants:
     """All experiments of a run. `books` holds the state of each, whatever happens.
 
-    added: name of an added variant → FILE:FUNCTION. device: "cpu" or "cuda"; device_facts is what the worker knows of
+    added: name of an added variant → FILE:FUNCTION. functions: name of any other function → where it is; calls:
+    workload → what they are called with. device: "cpu" or "cuda"; device_facts is what the worker knows of
     it. folders and parameters: of each geometry's checkpoint. excluded: from the whole run, with the reason. draw:
     decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared. ahead: the
     variant that is gated beside the others (see `Gating`), and its answer. changed: called on new gates and exclusions.
@@ -194,6 +197,8 @@ class Participants:
     logs: Path
     seed: int
     progress: Progress
+    functions: Mapping[str, Source] = field(default_factory=dict)
+    calls: Mapping[str, Call] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
     checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
     draw: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -206,7 +211,7 @@ class Participants:
         self.books = [
             ExperimentState(
                 experiment,
-                None if experiment.workload.kind == "component" else self.folders.get(experiment.workload.geometry),
+                self.folders.get(experiment.workload.geometry) if experiment.workload.has_model else None,
                 device=self.device,
             )
             for experiment in self.experiments
@@ -239,7 +244,7 @@ class Participants:
 
     def _is_compiled(self, entered: str) -> bool:
         name = entered.partition("@")[0]
-        return name not in self.added and variants.get(name).compiled
+        return not self._is_users(name) and variants.get(name).compiled
 
     def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:
         """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
@@ -255,7 +260,8 @@ class Participants:
         return process
 
     def _process(self, group: Group, index: int, log: str) -> WorkerProcess:
-        hello = {"process": index, "added": dict(self.added), "draw": self.draw_of(index)}
+        functions = {name: asdict(source) for name, source in self.functions.items()}
+        hello = {"process": index, "added": dict(self.added), "functions": functions, "draw": self.draw_of(index)}
         log_file = self.logs / log
         return WorkerProcess(threads=group.threads, cache=self.cache, log=log_file, device=self.device, hello=hello)
 
@@ -266,17 +272,23 @@ class Participants:
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code."""
         name = entered.partition("@")[0]
-        return name in self.added or name not in presets()
+        return self._is_users(name) or name not in presets()
+
+    def _is_users(self, name: str) -> bool:
+        """Whether the user named the file or module that it is in."""
+        return name in self.added or name in self.functions
 
     def _open(self, process: WorkerProcess, book: ExperimentState) -> dict[str, Any]:
         """Let a process open a workload; what it says of the checkpoint."""
         folder = str(book.folder) if book.folder else None
         workload = book.experiment.workload.model_dump()
-        return process.ask("open", OPEN_SECONDS, workload=workload, folder=folder, seed=self.seed)
+        call = self.calls.get(book.experiment.workload.name)
+        what = {"workload": workload, "folder": folder, "seed": self.seed, "call": call and asdict(call)}
+        return process.ask("open", OPEN_SECONDS, **what)
 
     def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
-        if name in self.added or ("@" not in name and self._unfit(name)):
+        if self._is_users(name) or ("@" not in name and self._unfit(name)):
             self._exclude_everywhere(name, reason)
         elif name not in book.excluded:
             book.excluded[name] = reason
@@ -294,7 +306,7 @@ class Participants:
 
     def _unfit(self, name: str) -> str | None:
         """Why a variant can be built nowhere in this run; None where it may be tried."""
-        if name in self.added:
+        if self._is_users(name):
             return None
         if self.device != "cpu" and variants.get(name).engine is not None:
             return f"an engine that computes on the CPU; this run measures on {self.device}"

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from llama_workbench import variants
 from llama_workbench.datasets import workloads as workload_data
 from llama_workbench.datasets.geometries import Geometry, geometries, parameter_count
 from llama_workbench.datasets.workloads import Workload
 
+from ..calls.called import Call
 from ..claims.model import Claim
+from ..claims.reading import select
 from ..spec.comparison import Comparison
 from ..spec.conditions import Condition
 from ..spec.experiments import Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS
+from .functions import Functions, functions_of, variants_in
 from .selection import (
     PlanError,
     Request,
@@ -47,7 +50,7 @@ class Plan:
 
     `claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
     `added` maps the names of outside variants to FILE:FUNCTION. Parts of claims that are not for `device` are judged,
-    not measured. `conditions`: when an ad-hoc comparison fails.
+    not measured. `conditions`: when an ad-hoc comparison fails. `functions`: any functions that are compared.
     """
 
     mode: str  # "claims" or "compare"
@@ -57,6 +60,7 @@ class Plan:
     added: Mapping[str, str]
     device: str = "cpu"
     conditions: tuple[Condition, ...] = ()
+    functions: Functions = field(default_factory=Functions)
 
     def hypotheses(self) -> list[Hypothesis]:
         """The parts of claims that this run can settle."""
@@ -65,6 +69,11 @@ class Plan:
     def comparisons(self) -> list[Comparison]:
         """Every different timed effect of the report."""
         return list(dict.fromkeys(target.comparison for each in self.experiments for target in each.targets))
+
+    def calls(self) -> dict[str, Call]:
+        """Workload → what any functions are called with there."""
+        asked = [each for each in self.experiments if each.workload.kind == "call"]
+        return {each.workload.name: self.functions.call(each.workload.name, each.baseline) for each in asked}
 
     def restricted(self, selected: Collection[tuple[str, str]]) -> Plan:
         """For only these (workload, variant) pairs: effects that miss a side fall away, claims stay."""
@@ -89,26 +98,33 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         PlanError, DataError, ClaimError, variants.UnknownVariant: a name is unknown (with the nearest), a claim asks
             for what nobody can find out, or nothing is left to measure.
     """
+    asked_for = [] if request.compare else select(claims, request.claims or None)
+    request, functions = functions_of(variants_in(request), asked_for)
     added = added_names(request.added)
-    known = [*variants.names(), *added]
+    known = [*variants.names(), *added, *functions.sources]
     for name in (*request.variants, *(request.compare or ())):
         check_variant(name, known)
+
+    def workload_of(name: str) -> Workload:
+        return functions.workloads[name] if name in functions.workloads else workload_data.get(name)
+
     for name in request.workloads:
-        workload_data.get(name)
+        workload_of(name)
     rename, shapes = _shapes(checkpoint)
-    chosen, pairs, names = _chosen(request, claims, added)
-    chosen = tuple(_renamed(claim, rename) for claim in chosen)
+    chosen, pairs, names = _chosen(request, claims, added, functions)
+    chosen = tuple(_renamed(claim, lambda name: rename(workload_of(name)).name) for claim in chosen)
     for claim in chosen:
         for name in claim.names():
             check_variant(name, known, f"claim {claim.id}: ")
         for fault in filter(None, (hypothesis.fault() for hypothesis in claim.hypothesis)):
             raise PlanError(f"claim {claim.id}: {fault}")
-    workloads = {workload.name: workload for workload in (rename(workload_data.get(name)) for name in names)}
+    workloads = {workload.name: workload for workload in (rename(workload_of(name)) for name in names)}
     if request.threads is not None:
         workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
     here = [(claim, part) for claim in chosen for part in claim.hypothesis if not part.elsewhere(request.device)]
     asked = conditions(request)
-    targets = _targets(here, pairs, workloads, added, components=request.compare is not None, asked=asked)
+    _check_sides(here, workloads, added, functions)
+    targets = _targets(here, pairs, workloads, components=request.compare is not None, asked=asked)
     looked_at: dict[str, list[str]] = {name: [] for name in workloads}
     for where, variant in (pair for _, part in here for pair in part.subjects()):
         looked_at.setdefault(where, []).append(variant)
@@ -121,11 +137,11 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     if not experiments and not any(claim.hypothesis for claim in chosen):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
     mode = "compare" if request.compare is not None else "claims"
-    return Plan(mode, chosen, pairs, experiments, added, request.device, asked)
+    return Plan(mode, chosen, pairs, experiments, added, request.device, asked, functions)
 
 
 def _chosen(
-    request: Request, claims: Sequence[Claim], added: Mapping[str, str]
+    request: Request, claims: Sequence[Claim], added: Mapping[str, str], functions: Functions
 ) -> tuple[tuple[Claim, ...], tuple[tuple[str, str], ...], Sequence[str]]:
     """The claims, the pairs (baseline, variant) without a claim, and the names of the workloads."""
     if request.compare is not None:
@@ -135,7 +151,8 @@ def _chosen(
         for name in (baseline, variant):
             if name not in added and (what := variants.missing(name)):
                 raise PlanError(f"--compare {baseline} {variant}: {name} cannot be built here: {what}")
-        return (), ((baseline, variant),), request.workloads or COMPARE_WORKLOADS
+        usual = tuple(functions.workloads) if request.calls else COMPARE_WORKLOADS
+        return (), ((baseline, variant),), request.workloads or usual
     chosen = selected(request, claims)
     here = [part for claim in chosen if (part := claim.on(request.device))]
     names = dict.fromkeys(name for claim in here for name in claim.workloads())
@@ -146,7 +163,6 @@ def _targets(
     parts: Sequence[tuple[Claim, Hypothesis]],
     pairs: Sequence[tuple[str, str]],
     workloads: Mapping[str, Workload],
-    added: Mapping[str, str],
     *,
     components: bool,
     asked: Sequence[Condition],
@@ -157,8 +173,6 @@ def _targets(
     for number, (claim, hypothesis) in enumerate(parts):
         for target in hypothesis.targets():
             comparison = target.comparison
-            for name in (comparison.variant, comparison.baseline):
-                check_evidence(name, target.evidence, f"claim {claim.id}: ", added)
             if comparison.metric != "time" and workloads[comparison.workload].kind != "generate":
                 needs = f"needs a workload that generates, and {comparison.workload} does not"
                 raise PlanError(f'claim {claim.id}: metric = "{comparison.metric}" {needs}')
@@ -167,7 +181,7 @@ def _targets(
     for baseline, variant in pairs:
         evidence = "context" if {baseline, variant} & engines else "operations"
         for name, workload in workloads.items():
-            if components or workload.kind != "component":
+            if components or workload.has_model:
                 comparison = Comparison(name, variant, baseline)
                 targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
                 for each in asked:
@@ -176,13 +190,30 @@ def _targets(
     return targets
 
 
+def _check_sides(
+    parts: Sequence[tuple[Claim, Hypothesis]],
+    workloads: Mapping[str, Workload],
+    added: Mapping[str, str],
+    functions: Functions,
+) -> None:
+    """Raises PlanError where a claim compares what cannot be compared, or calls it evidence of what it is not."""
+    for claim, hypothesis in parts:
+        where = f"claim {claim.id}: "
+        for target in hypothesis.targets():
+            sides, workload = target.comparison.sides, workloads[target.comparison.workload]
+            if fault := functions.fault(workload, sorted(sides), target.evidence):
+                raise PlanError(f"{where}{fault}")
+            for name in sides - functions.sources.keys():
+                check_evidence(name, target.evidence, where, added)
+
+
 def _shapes(checkpoint: Geometry | None) -> tuple[Rename, Mapping[str, Geometry]]:
     """How workloads are renamed for a real checkpoint, and the shapes by name."""
     if checkpoint is None:
         return (lambda workload: workload), geometries()
 
     def rename(workload: Workload) -> Workload:
-        if workload.kind == "component":
+        if not workload.has_model:
             return workload
         moved = workload_data.on_geometry(workload, checkpoint)
         return moved.model_copy(update={"name": workload.name.replace(workload.geometry, checkpoint.name, 1)})
@@ -190,9 +221,9 @@ def _shapes(checkpoint: Geometry | None) -> tuple[Rename, Mapping[str, Geometry]
     return rename, {**geometries(), checkpoint.name: checkpoint}
 
 
-def _renamed(claim: Claim, rename: Rename) -> Claim:
+def _renamed(claim: Claim, rename: Callable[[str], str]) -> Claim:
     def moved(hypothesis: Hypothesis) -> Hypothesis:
-        names = tuple(dict.fromkeys(rename(workload_data.get(name)).name for name in hypothesis.workload_names()))
+        names = tuple(dict.fromkeys(map(rename, hypothesis.workload_names())))
         return hypothesis.model_copy(update={"workloads": names}) if names else hypothesis
 
     return claim.model_copy(update={"hypothesis": tuple(moved(h) for h in claim.hypothesis)})
@@ -213,7 +244,7 @@ def _experiment(
     common = Counter(target.comparison.baseline for target in targets).most_common(1)
     baseline = common[0][0] if common else grid[0]
     controls = [f"{baseline}@aa"]
-    if workload.kind != "component":
+    if workload.has_model:
         tokens = max(workload.tokens + (workload.new_tokens or 0), workload.context)  # decode fills its context first
         parameters = parameter_count(shapes[workload.geometry].config)
         cost = parameters * tokens * workload.batch

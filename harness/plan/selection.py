@@ -6,9 +6,11 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llama_workbench import variants
 
+from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.conditions import Condition
@@ -27,7 +29,9 @@ class Request:
     variants: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     added: tuple[str, ...] = ()  # FILE:FUNCTION
-    compare: tuple[str, str] | None = None  # baseline, variant
+    compare: tuple[Any, Any] | None = None  # baseline, variant; with `calls` any functions: FILE:FUNCTION, or a Source
+    calls: tuple[str | Source, ...] = ()  # of payloads
+    check: str | Source | None = None
     fail_if: tuple[str, ...] = ()  # conditions on that comparison
     everything: bool = False  # also the parts of claims that take long
     threads: int | None = None

@@ -13,8 +13,9 @@ FAIL_IF = "fail-if"
 """The name under which conditions on a comparison are judged."""
 
 Kind = Literal["slower", "maybe-slower", "not-faster"]
+BETWEEN = "not-between"
 
-EXPECTED = f"expected WHAT:PERCENT, where WHAT is {', '.join(get_args(Kind)[:-1])} or {get_args(Kind)[-1]}"
+EXPECTED = f"expected WHAT:PERCENT, where WHAT is {', '.join(get_args(Kind))}, or {BETWEEN}:LOW:HIGH in times as fast"
 
 
 @dataclass(frozen=True)
@@ -22,31 +23,38 @@ class Condition:
     """When a comparison fails, by its effects on all workloads.
 
     slower: more than so many percent slower is proven for one of them. maybe-slower: it is not ruled out for each of
-    them. not-faster: more than so many percent faster is not proven for each of them.
+    them. not-faster: more than so many percent faster is not proven for each of them. not-between: `low` to `high`
+    times as fast is not proven for each of them.
     """
 
-    kind: Kind
-    percent: float
+    kind: str
+    percent: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """From "slower:5". Raises ValueError, which says what is expected."""
-        kind, separator, number = text.partition(":")
+        """From "slower:5" or "not-between:0.98:1.02". Raises ValueError, which says what is expected."""
+        kind, *numbers = text.split(":")
         try:
-            percent = float(number)
+            values = [float(number) for number in numbers]
         except ValueError:
-            percent = math.nan
-        for known in get_args(Kind):
-            if kind == known and separator and 0 <= percent < math.inf:
-                return cls(known, percent)
-        raise ValueError(f"{EXPECTED}, for example slower:5")
+            values = []
+        if kind in get_args(Kind) and len(values) == 1 and 0 <= values[0] < math.inf:
+            return cls(kind, values[0])
+        if kind == BETWEEN and len(values) == 2 and 0 < values[0] < values[1] < math.inf:
+            return cls(kind, low=values[0], high=values[1])
+        raise ValueError(f"{EXPECTED}, for example slower:5 or {BETWEEN}:0.98:1.02")
 
     def __str__(self) -> str:
-        return f"{self.kind}:{repr(self.percent).removesuffix('.0')}"  # as judged again from run.json
+        numbers = (self.low, self.high) if self.kind == BETWEEN else (self.percent,)
+        return ":".join([self.kind, *(repr(each).removesuffix(".0") for each in numbers)])  # as read from run.json
 
     @property
     def region(self) -> Region:
         """The log ratios that it is about."""
+        if self.kind == BETWEEN:
+            return Region.ratio(self.low, self.high)
         if self.kind == "not-faster":
             return Region.faster_than_percent(self.percent)
         return Region.slower_than_percent(self.percent)
@@ -60,7 +68,7 @@ class Condition:
         """Whether it does, by the verdict on `region` for each effect. Where there is none, nothing is proven."""
         if self.kind == "slower":
             return "supported" in answers
-        proven = "supported" if self.kind == "not-faster" else "refuted"
+        proven = "refuted" if self.kind == "maybe-slower" else "supported"
         return not answers or any(answer != proven for answer in answers)
 
 

@@ -96,7 +96,9 @@ class Workload(Shape):
     """A workload, with the sizes that judging asks about."""
 
     name: Annotated[Text, says("its name")]
-    kind: Annotated[Text | None, JUDGED, says('"prefill", "decode", "generate", "component", ...')] = None
+    kind: Annotated[Text | None, JUDGED, says('"prefill", "decode", "generate", "component", "call"')] = None
+    payload: Annotated[Text | None, MAYBE, says("the function that makes the arguments of a call")] = None
+    check: Annotated[Text | None, MAYBE, says("the function that compares two answers, where not by ==")] = None
     geometry: Annotated[Text | None, JUDGED, says("shape of its model; empty for a component")] = None
     tokens: Annotated[Size, JUDGED, says("length of a call")] = 0
     new_tokens: Annotated[Size | None, JUDGED, says("tokens that a call generates")] = None

@@ -32,7 +32,7 @@ from ..machine.lifeline import end_with
 from ..spec.sample import Sample
 from .channel import in_one_line
 from .round_loop import rebuilt
-from .rounds import Drawn, Round, Shape, shape_of_round
+from .rounds import Drawn, Round, Shape, shape_of_round, wrong_results
 from .state import Worker
 
 WAIT_SECONDS = 0.0005
@@ -116,15 +116,14 @@ class Block:
         worker.watch.accept()  # this process is another one, on one core
         worker.watch.beside_foreign = any(map(worker.is_outside, self.order))
         call_ns = {each: bench.subjects[each].call_ns for each in self.order}
-        repeats = shape_of_round(
-            bench.workload, call_ns, once=bench.once, sample_ns=worker.device.sample_ns, rebuild_ns=0.0
-        ).repeats
+        times = {"sample_ns": worker.device.sample_ns, "rebuild_ns": 0.0, "make_ns": bench.make_ns}
+        repeats = shape_of_round(bench.workload, call_ns, once=bench.once, **times).repeats
         [length] = call_lengths(bench.workload, round_index=self.round_index, count=1, seed=bench.seed)
         drawn, first_prompt = Drawn(1), bench.take(0)
         warm = warmup_length(bench.workload, lengths=[length])
         this = Round(worker, bench, [name], Shape(1, repeats, prime=False), drawn, warm)
         samples: list[Timed] = []
-        with rebuilt(worker, random.Random(f"{name} {self.round_index}"), {name: -1}, this.build) as built:
+        with rebuilt(worker, random.Random(f"{name} {self.round_index}"), {name: -1}, this.build, bench) as built:
             if self.built_on[place] != self.core:
                 os.sched_setaffinity(0, {self.core})
                 worker.watch.accept()
@@ -136,11 +135,12 @@ class Block:
                 this.sample(len(samples), length, built)
                 samples.append(Timed(begun, perf_counter_ns(), this.samples[-1]))
             this.places.clear()
+            this.changed.update(wrong_results(bench, [name]))
             gc.freeze()  # this process ends: nobody needs what collecting garbage would give back
         return Side(
             samples=samples,
             prompts=bench.take(0) - first_prompt,
-            drawn=drawn.write(Path(f"{self.outputs}.{place}")) if self.outputs else [],
+            drawn=drawn.write(Path(f"{self.outputs}.{place}")) if self.outputs and bench.checkpoint is not None else [],
             changed=this.changed,
             elsewhere=worker.watch.elsewhere(frozenset(worker.wall_variants)),
         )
@@ -164,11 +164,12 @@ def measure_block(
         answers = _answers([block.begin(place) for place in range(len(order))], ready, seconds + limit)
     right = {name: each for name, each in answers.items() if isinstance(each, Side)}
     failed = {name: each for name, each in answers.items() if isinstance(each, str)}
+    judged = bool(outputs) and bench.checkpoint is not None
     bench.take(max((side.prompts for side in right.values()), default=0))
     return {
         "samples": in_common([side.samples for side in right.values()]) if len(right) == len(order) else [],
         "wrong": {},
-        "drawn": _joined(outputs, [answers[name] for name in order], _judged(worker, right)) if outputs else [],
+        "drawn": _joined(outputs, [answers[name] for name in order], _judged(worker, right)) if judged else [],
         "changed": failed | _merged(side.changed for side in right.values()),
         "elsewhere": _merged(side.elsewhere for side in right.values()),
         "leaks": {},

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns, thread_time_ns  # bound before any code from outside is imported
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,11 +25,18 @@ from .watch import queued_ns, waits
 NS_PER_MS = 1_000_000
 
 
-class Callee(Protocol):
+class Callee:
     """What is timed."""
 
     def call(self) -> Tensor:
         """One call."""
+        raise NotImplementedError
+
+    def many(self, count: int) -> Tensor:
+        """So many calls, one after another; the output of the last."""
+        for _ in range(count):
+            out = self.call()
+        return out
 
 
 class Spent(NamedTuple):
@@ -53,9 +60,7 @@ class Spent(NamedTuple):
 
 def _calls(callee: Callee, count: int, kept: Sequence[Tensor]) -> Tensor:
     if not kept:
-        for _ in range(count):
-            out = callee.call()
-        return out
+        return callee.many(count)
     for place in kept:
         place.copy_(callee.call())
     return place

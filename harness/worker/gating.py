@@ -14,6 +14,7 @@ from llama_workbench.datasets.workloads import pieces
 from llama_workbench.variants import Build, Model
 from llama_workbench.variants.outside import OutsideVariantError
 
+from ..calls.called import GATED, PayloadError
 from ..spec.experiments import UNABLE
 from . import reference_logits, runners
 from .channel import in_one_line
@@ -23,7 +24,7 @@ from .gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_di
 from .gates.small import small_gate
 from .runners import GenerateRunner, RequestRunner, Runner, component_of, runner_of, takes_requests
 from .state import GATE_PROMPT, Bench, Subject, Worker
-from .watch import OWN_THREADS_SHARE
+from .watch import OWN_THREADS_SHARE, WAITING_SHARE, queued_ns, waits
 
 
 def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -44,10 +45,10 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
 def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     bench = worker.benches[workload]
     try:
-        subject = Subject(runners.variant_of(worker, variant))
-        of_kind = _component_gate if bench.checkpoint is None else _model_gate
+        subject = Subject(runners.variant_of(worker, variant, bench))
+        of_kind = _call_gate if bench.call else _component_gate if bench.checkpoint is None else _model_gate
         result = of_kind(worker, bench, subject, variant)
-    except OutsideVariantError as error:
+    except (OutsideVariantError, PayloadError) as error:
         return {"gate": asdict(Gate(False, str(error)))}
     except Exception as error:
         return {"gate": asdict(Gate(False, f"raises {in_one_line(error)}"))}
@@ -136,6 +137,15 @@ def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str
     return result
 
 
+def _call_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
+    """Any function: the baseline's answers to a few inputs."""
+    called = bench.called[entered]
+    with worker.modes_of(bench):
+        wrong = called.gate()
+    same = "" if called.makes_inputs else ", each of them the same: what remembers answers would look fast"
+    return Gate(not wrong, wrong or f"{len(GATED)} inputs{same}", len(GATED))
+
+
 def _trace(bench: Bench, build: Build) -> Trace:
     """The op trace of the workload's own call, caches warm, on a model built outside inference mode (see `trace`)."""
     work, context = bench.workload, bench.workload.context
@@ -189,7 +199,7 @@ OWN_THREADS_NS = 5_000_000
 
 def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
     """Fill in the subject's `call_ns` and `output`; the answer is what the parent must know of them."""
-    with torch.inference_mode():
+    with worker.modes_of(bench):
         runner = runner_of(worker, bench, subject.variant)
         length = bench.workload.tokens
         calls_ns: list[int] = []
@@ -198,36 +208,53 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
             runner.prepare(length, bench.take(), 1)
             calls_ns.append((worker.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
 
-        wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
+        clocks = Clocks()
         take()
         if calls_ns[0] < LONG_CALL_NS:  # the first of short calls says how long it takes to make caches, not more
             calls_ns.clear()
-            wall, thread, process = perf_counter_ns(), thread_time_ns(), process_time_ns()
-            while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - wall < CALIBRATION_NS):
+            clocks = Clocks()
+            while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - clocks.wall_ns < CALIBRATION_NS):
                 take()
-        process = process_time_ns() - process
-        thread = thread_time_ns() - thread  # read around the process's, as in `Cpu.sample`
+        elsewhere = clocks.elsewhere(len(calls_ns), waiting=bench.call is not None)
         subject.call_ns = max(min(calls_ns), 1)
         if bench.checkpoint is not None:
             runner.prepare(length, bench.take(), 1)
             out = runner.call()
             subject.output = torch.empty(out.shape, dtype=out.dtype, device=out.device)
         if isinstance(worker.device, Cuda) and bench.checkpoint is None:
-            subject.call_ns = _call_ns_of_many(worker, runner)
-    own_threads = takes_requests(subject.variant) or (
-        not isinstance(worker.device, Cuda)
-        and worker.threads == 1
-        and process - thread > OWN_THREADS_SHARE * process
-        and process > OWN_THREADS_NS
-    )
+            subject.call_ns = _call_ns_of_many(worker, bench, runner)
+    alone = not isinstance(worker.device, Cuda) and worker.threads == 1
+    own_threads = takes_requests(subject.variant) or (alone and elsewhere)
     if own_threads:
         worker.wall_variants.add(entered)
     return {"call_ns": subject.call_ns, "own_threads": own_threads}
 
 
-def _call_ns_of_many(worker: Worker, runner: Runner) -> float:
+class Clocks:
+    """The clocks at the beginning of some calls. The process's is read first and last, as in `Cpu.sample`."""
+
+    def __init__(self) -> None:
+        self.wall_ns, self._waits, self._queued_ns = perf_counter_ns(), waits(), queued_ns()
+        self._thread_ns = thread_time_ns()
+        self._process_ns = process_time_ns()
+
+    def elsewhere(self, calls: int, *, waiting: bool) -> bool:
+        """Whether these calls computed in other threads since, so that this one's time says little; `waiting`: or
+        waited for something else, all of them."""
+        process_ns = process_time_ns() - self._process_ns
+        thread_ns = thread_time_ns() - self._thread_ns
+        if process_ns > OWN_THREADS_NS and process_ns - thread_ns > OWN_THREADS_SHARE * process_ns:
+            return True
+        wall_ns = perf_counter_ns() - self.wall_ns
+        waited_ns = wall_ns - process_ns - (queued_ns() - self._queued_ns)
+        return waiting and waits() - self._waits >= calls and waited_ns > WAITING_SHARE * wall_ns
+
+
+def _call_ns_of_many(worker: Worker, bench: Bench, runner: Runner) -> float:
     """Time of one of so many calls that they fill a sample: the events around one short call cost more than it."""
-    count = 1
-    while (spent := worker.device.sample(runner, count).device_ns) < worker.device.sample_ns and count < 1 << 16:
-        count *= 4
+    count, spent = 0, 0
+    while spent < worker.device.sample_ns and count < 1 << 16:
+        count = 4 * count or 1
+        runner.prepare(bench.workload.tokens, bench.take(count), count)
+        spent = worker.device.sample(runner, count).device_ns
     return max(spent, 1) / count

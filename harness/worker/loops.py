@@ -27,7 +27,7 @@ def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, secon
     bench = worker.benches[workload]
     tokens = bench.workload.tokens
     calls_ns: list[int] = []
-    with torch.inference_mode():
+    with worker.modes_of(bench):
         runner = runner_of(worker, bench, bench.subjects[variant].variant)
 
         def call() -> None:

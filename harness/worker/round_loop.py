@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .runners import Runner
-from .state import Worker
+from .state import Bench, Worker
 
 Side = TypeVar("Side")
 
@@ -46,15 +46,20 @@ class Rebuilt(Generic[Side]):
 
 @contextmanager
 def rebuilt(
-    worker: Worker, rng: random.Random, places: Mapping[Side, int], build: Callable[[Side], Runner]
+    worker: Worker,
+    rng: random.Random,
+    places: Mapping[Side, int],
+    build: Callable[[Side], Runner],
+    bench: Bench | None = None,
 ) -> Iterator[Rebuilt[Side]]:
     """Build all sides anew in random order; within the block they live, and automatic garbage collection is off.
 
     places: side → place of its variant in the parent's command (see `Worker.mark`), -1 for none. `build` also warms.
+    bench: of any functions, which are called in other modes of torch than models (see `Worker.modes_of`).
     """
     runners: dict[Side, Runner] = {}
     padding: list[Tensor] = []
-    with torch.inference_mode():
+    with worker.modes_of(bench):
         for side in rng.sample(list(places), len(places)):
             worker.mark(places[side])
             # Memory placement of one build biases a ratio by 0.2-0.3 % for as long as the build lives: move it.

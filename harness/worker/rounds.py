@@ -21,6 +21,7 @@ from torch import Tensor
 from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, call_lengths, warmup_length
 
 from ..spec.sample import Sample
+from .channel import in_one_line
 from .devices import Cuda, Spent
 from .gates.logits import TOLERANCE, component_error
 from .round_loop import Rebuilt, rebuilt
@@ -32,12 +33,15 @@ LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 within a round and between rounds then costs at most twice what the best split would."""
 
 COMPONENT_FACTOR = 3
-"""Parts of a layer are sampled so many times as long: their rounds spread no more than the mean of so many samples
-does, and rebuilding one is dear."""
+"""Parts of a layer, and any functions, are sampled so many times as long: their rounds spread no more than the mean of
+so many samples does, and rebuilding one is dear."""
 
 SHORT_SAMPLE_NS = 60_000_000
 """Samples shorter than this come at least three to a round. Their median leaves out what a busy neighbour does to one
 (the spread of one pair was three times that of a round) and averages the effect of a sample's place in its pair."""
+
+MOST_MAKING_NS = 20_000_000
+"""Of the inputs of a sample's calls, for any function: where they are dear, a sample has fewer calls."""
 
 FILLED_NS = 20_000_000
 """Decode calls longer than this are warm enough once the context is filled."""
@@ -66,18 +70,27 @@ class Shape:
 
 
 def shape_of_round(
-    work: Workload, call_ns: Mapping[str, float], *, once: bool, sample_ns: int, rebuild_ns: float
+    work: Workload,
+    call_ns: Mapping[str, float],
+    *,
+    once: bool,
+    sample_ns: float,
+    rebuild_ns: float,
+    make_ns: float = 0.0,
 ) -> Shape:
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
-    rebuild_ns: time to rebuild one variant; 0 where it is not known yet.
+    rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
     """
     repeats = _repeats(work, call_ns, sample_ns)
+    if make_ns:
+        most = max(1, round(MOST_MAKING_NS / make_ns))
+        repeats = {name: min(count, most) for name, count in repeats.items()}
     if once or work.kind == "generate":  # a generation has a first token, and is timed on its own
         repeats = dict.fromkeys(call_ns, 1)
     prime = max(call_ns.values()) < PRIME_NS and not once
-    typical_ns = statistics.median(call_ns[name] * (repeats[name] + prime) for name in call_ns)
+    typical_ns = statistics.median((call_ns[name] + make_ns) * (repeats[name] + prime) for name in call_ns)
     sampling_ns = min(max(rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS)
-    pairs = round(sampling_ns * (COMPONENT_FACTOR if work.kind == "component" else 1) / typical_ns)
+    pairs = round(sampling_ns * (COMPONENT_FACTOR if work.kind in ("component", "call") else 1) / typical_ns)
     if typical_ns < SHORT_SAMPLE_NS:
         pairs = max(pairs, 3)
     if work.kind == "decode":
@@ -86,7 +99,7 @@ def shape_of_round(
     return Shape(pairs - (pairs % 2 == 0), repeats, prime)
 
 
-def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: int) -> dict[str, int]:
+def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:
     """Calls in a sample: the same number on all sides, so that the loop costs all the same.
 
     Variants that are more than GROUP_FACTOR slower get fewer, because one of their samples would last for seconds.
@@ -181,16 +194,17 @@ def measure_round(
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
     call_ns = {name: bench.subjects[name].call_ns for name in active}
     sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
-    shape = shape_of_round(bench.workload, call_ns, once=bench.once, sample_ns=sample_ns, rebuild_ns=rebuild_ns)
+    times = {"sample_ns": sample_ns, "rebuild_ns": rebuild_ns, "make_ns": bench.make_ns}
+    shape = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
     drawn = Drawn(2 if worker.watch.beside_foreign else 1)
     this = Round(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
-    with rebuilt(worker, rng, {name: index for index, name in enumerate(active)}, this.build) as built:
+    with rebuilt(worker, rng, {name: index for index, name in enumerate(active)}, this.build, bench) as built:
         this.note_rebuilding()
         for sub_round, length in enumerate(lengths):
             this.sample(sub_round, length, built)
-        wrong = _wrong_components(bench, built.runners) if bench.checkpoint is None else {}
+        wrong = wrong_results(bench, active) if bench.call else _wrong_components(bench, built.runners)
         this.places.clear()
     one_thread = worker.threads == 1 and not isinstance(worker.device, Cuda)
     return {
@@ -274,7 +288,7 @@ class Round:
             first_cpu_ns, first_wall_ns, first_device_ns = runner.first_ns()
             first = (first_cpu_ns, first_wall_ns, spent.device_ns, first_device_ns)
             self.samples.append(Sample(name, sub_round, position, length, *times, *first))
-            self._look(name, runner, spent, kept, runner.asked[primed:])
+            self._look(name, runner, spent, kept, runner.asked[-count:])
         self.drawn.end_sub_round()
 
     def _look(self, name: str, runner: Runner, spent: Spent, kept: list[Tensor], asked: list[tuple[int, int]]) -> None:
@@ -285,6 +299,7 @@ class Round:
                 tensors["logits"] = runner.next_logits().clone()
         elif self.bench.checkpoint is None:
             self.bench.subjects[name].last = spent.out
+            self.bench.subjects[name].asked = asked[-1][0] if asked else 0
         used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
         # Ours have nobody who computes for them: where they wait, the machine makes them.
         waits = {"waits": spent.waits if self.worker.is_outside(name) else 0, "queued_ns": spent.queued_ns}
@@ -310,7 +325,7 @@ def output_places(places: dict[tuple[Any, ...], list[Tensor]], like: Tensor | No
 def _wrong_components(bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
     """Parts of a layer whose last timed call gave another result than at the gate; their inputs never change."""
     wrong: dict[str, str] = {}
-    for name, runner in runners.items():
+    for name, runner in runners.items() if bench.checkpoint is None else ():
         subject = bench.subjects[name]
         assert isinstance(runner, ComponentRunner)
         if subject.expected is not None and subject.last is not None:
@@ -318,4 +333,19 @@ def _wrong_components(bench: Bench, runners: Mapping[str, Runner]) -> dict[str, 
             if not error <= 2 * TOLERANCE:
                 wrong[name] = f"a timed call is off by {error:.1e} of the largest value"
         subject.last = None
+    return wrong
+
+
+def wrong_results(bench: Bench, names: Sequence[str]) -> dict[str, str]:
+    """Functions whose last timed call gave another answer than the baseline does to the same input, and where."""
+    wrong: dict[str, str] = {}
+    for name in names if bench.call is not None else ():
+        subject = bench.subjects[name]
+        try:
+            found = bench.called[name].wrong(subject.asked, subject.last)
+        except Exception as error:
+            found = f"raises {in_one_line(error)}"
+        subject.last = None
+        if found:
+            wrong[name] = f"a timed call: {found}"
     return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from types import ModuleType
@@ -18,17 +18,38 @@ import llama_workbench
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
-from llama_workbench.variants import Model, Variant, components, outside
+from llama_workbench.variants import LlamaConfig, Model, Variant, components, outside
 from llama_workbench.variants.generation import generate
 from llama_workbench.variants.outside import with_private_source
 
-from .devices import Cuda
+from ..calls.called import Called
+from ..calls.payload import Arguments
+from ..calls.source import Source
+from .devices import Callee, Cuda
 from .state import Bench, Worker, WorkerError
 
 
-def variant_of(worker: Worker, entered: str) -> Variant:
-    """A variant by the name it was entered under. A control (`NAME@aa`, `NAME@copy`) is NAME once more."""
+def function_of(worker: Worker, bench: Bench, entered: str) -> Variant:
+    """Any function, from files that are imported for this side alone (see `Called`)."""
+    assert bench.call is not None
+    source = Source(**worker.functions[entered.partition("@")[0]])
+    hide(worker)
+    bench.called[entered] = Called.imported(source, bench.call, f"{worker.draw} {entered}")
+
+    def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model:
+        raise WorkerError(f"{source.shown} is any function: it builds no model")
+
+    return Variant(entered, build, source.shown, f"outside: {source.shown}")
+
+
+def variant_of(worker: Worker, entered: str, bench: Bench | None = None) -> Variant:
+    """A variant by the name it was entered under. A control (`NAME@aa`, `NAME@copy`) is NAME once more.
+
+    bench: where it is measured; needed where that is any function.
+    """
     name = entered.partition("@")[0]
+    if bench is not None and bench.call is not None:
+        return function_of(worker, bench, entered)
     if worker.is_outside(name):
         for weights in worker.weights():
             worker.watch.weights_changed(weights)  # as they are before it is imported
@@ -100,6 +121,8 @@ def component_of(worker: Worker, bench: Bench, variant: Variant) -> components.C
 
 def runner_of(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     """The variant built anew, with what a sample calls on this workload."""
+    if bench.call is not None:
+        return CallRunner(bench.called[variant.name])
     if bench.checkpoint is None:
         return ComponentRunner(component_of(worker, bench, variant))
     model = model_of(bench, variant)
@@ -119,7 +142,7 @@ DECODED = 32
 """Tokens of a decode sample where an engine generates them in one request."""
 
 
-class Runner:
+class Runner(Callee):
     """What a sample calls, for one built variant. Only `call` is timed.
 
     `prepare` gets everything ready for `repeats` calls of `length` tokens. They use prompts from number `prompt` on: a
@@ -141,9 +164,6 @@ class Runner:
         """Here: whole prompts of `length` tokens, one for each call."""
         self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
         self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
-
-    def call(self) -> Tensor:
-        raise NotImplementedError
 
     def first_ns(self) -> tuple[int, int, int]:
         """CPU, wall and device time until the last call's first token was there; 0 for what there is none of."""
@@ -317,3 +337,27 @@ class ComponentRunner(PlainRunner):
     def __init__(self, component: components.Component) -> None:
         super().__init__(component.run)
         self.component = component
+
+
+class CallRunner(Runner):
+    """Any function, made anew where a factory makes it. Each call has an input of its own, if they differ at all."""
+
+    def __init__(self, called: Called) -> None:
+        self.asked = []
+        self.called = called
+        self.function = called.make()
+        self.inputs: Iterator[Arguments] = iter(())
+
+    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        self.asked = [(prompt + repeats - 1, length)]
+        self.inputs = iter(self.called.inputs(prompt, repeats))
+
+    def call(self) -> Any:
+        return self.function(*next(self.inputs))
+
+    def many(self, count: int) -> Any:
+        """Here in a loop of its own: a function may take less time than a step of the other one."""
+        function = self.function
+        for arguments in itertools.islice(self.inputs, count):
+            out = function(*arguments)
+        return out

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from llama_workbench.datasets.workloads import Workload, longest_call
 from llama_workbench.variants import Model, Variant
 from llama_workbench.variants.presets import presets
 
+from ..calls.called import Call, Called
 from .channel import CUT_OFF, Channel
 from .devices import Device, device_of
 from .gates.op_trace import Trace
@@ -35,7 +37,7 @@ class Subject:
     """One variant on one workload: how it is built, and what its gate measured.
 
     output: an empty tensor of the shape and type that a call gives. Of a component, `expected` is the right result and
-    `last` the result of its last timed call.
+    `last` the result of its last timed call. Of any function, `last` is that and `asked` the number of its input.
     """
 
     variant: Variant
@@ -44,7 +46,8 @@ class Subject:
     trace: Trace | None = None
     output: Tensor | None = None
     expected: Tensor | None = None
-    last: Tensor | None = None
+    last: Any = None
+    asked: int = 0
 
 
 @dataclass
@@ -52,7 +55,8 @@ class Bench:
     """One workload with its inputs, ready to be measured.
 
     gate_prompt: [B, max_length]. generated: of a `generate` workload, the reference's tokens after the gate prompt and
-    their lead, [B, N] each. idle_bytes: least memory seen between rounds. source: the checkpoint's folder.
+    their lead, [B, N] each. idle_bytes: least memory seen between rounds. source: the checkpoint's folder. call: what
+    functions are compared on; called: each side of that, by the name it was entered under.
     """
 
     workload: Workload
@@ -67,6 +71,9 @@ class Bench:
     rebuild_ns: float = 0.0
     idle_bytes: float = math.inf
     source: Path | None = None
+    call: Call | None = None
+    called: dict[str, Called] = field(default_factory=dict)
+    numbers: int = 0
 
     @property
     def once(self) -> bool:
@@ -89,8 +96,16 @@ class Bench:
         return self.checkpoint
 
     def take(self, count: int = 1) -> int:
-        """The first of `count` numbers of prompts that no call was given yet."""
-        return 0 if self.prompts is None else self.prompts.take(count)
+        """The first of `count` numbers of prompts (or other inputs) that no call was given yet."""
+        if self.prompts is not None:
+            return self.prompts.take(count)
+        self.numbers += count
+        return self.numbers - count
+
+    @property
+    def make_ns(self) -> int:
+        """Time to make the input of one call, of any function; 0 of a model."""
+        return max((called.make_ns for called in self.called.values() if called.makes_inputs), default=0)
 
     def tokens(self, prompt: int, length: int) -> Tensor:
         """The first `length` tokens of a prompt, [B, length]: a copy, because a model may write into its input."""
@@ -113,7 +128,8 @@ class WorkerError(Exception):
 class Worker:
     """The state of a measuring process: what the parent sent at its start, and what its verbs keep for each other.
 
-    process: its number in the run. added: name of an added variant → FILE:FUNCTION. draw: decides which prompts are
+    process: its number in the run. added: name of an added variant → FILE:FUNCTION. functions: name of any other
+    function → the fields of its `Source`. draw: decides which prompts are
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an
     engine that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall
     time. hidden: modules that were removed from `sys.modules`, so that they stay alive.
@@ -125,6 +141,7 @@ class Worker:
         self.channel = channel
         self.process: int = hello.get("process", 0)
         self.added: dict[str, str] = hello.get("added", {})
+        self.functions: dict[str, dict[str, Any]] = hello.get("functions", {})
         self.cache = Path(hello["cache"])
         self.threads: int = hello["threads"]
         self.draw: str = hello.get("draw", "")
@@ -152,6 +169,17 @@ class Worker:
         self.channel.answer({"ready": True})
         self.channel.receive()
 
+    @contextmanager
+    def modes_of(self, bench: Bench | None) -> Iterator[None]:
+        """The modes of torch in which a bench's calls are made: models infer; any function finds torch as it is by
+        default, or it could not train."""
+        if bench is None or bench.call is None:
+            with torch.inference_mode():
+                yield
+            return
+        with torch.inference_mode(False), torch.enable_grad(), self.watch.gradients_on():
+            yield
+
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` gave at the first call with this key."""
         if key not in self._made:
@@ -161,7 +189,7 @@ class Worker:
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code."""
         name = entered.partition("@")[0]
-        return name in self.added or name not in OURS
+        return name in self.added or name in self.functions or name not in OURS
 
     def weights(self) -> list[dict[str, Tensor]]:
         """The weights of every checkpoint that was opened."""
@@ -181,12 +209,16 @@ class Worker:
         return change
 
 
-def open_workload(worker: Worker, workload: dict[str, Any], folder: str | None, seed: int) -> dict[str, Any]:
-    """Load the checkpoint (once a process) and cut the prompts of a workload; no folder for a component."""
+def open_workload(
+    worker: Worker, workload: dict[str, Any], folder: str | None, seed: int, call: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Load the checkpoint (once a process) and cut the prompts of a workload; no folder for a component, nor for any
+    function, of which `call` is what `Call` holds."""
     dtype = getattr(torch, workload["dtype"])
     if folder is None:
         work = Workload.model_validate(workload)
-        worker.benches[work.name] = Bench(work, None, torch.empty(0, 0), 0, seed, dtype)
+        what = None if call is None else Call.from_json(call)
+        worker.benches[work.name] = Bench(work, None, torch.empty(0, 0), 0, seed, dtype, call=what)
         return {"parameters": 0, "digest": "", "synthetic": True}
     source, cache, device = Path(folder), worker.cache, worker.device.kind
     key = (folder, workload["dtype"])

@@ -15,8 +15,8 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,10 +76,12 @@ def _set_fused_attention(value: tuple[bool, ...]) -> None:
         enable(wanted)
 
 
+GRADIENTS = Setting("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled)
+
 SETTINGS = (
     Setting("the number of torch threads", torch.get_num_threads, torch.set_num_threads),
     Setting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled),
+    GRADIENTS,
     Setting("whether tiny numbers count as 0", lambda: _TINY * 1.0 == 0.0, torch.set_flush_denormal),
     Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting(
@@ -192,6 +194,18 @@ class Watch:
         for names in self._names:
             names.save()
         self._accept_files()
+
+    @contextmanager
+    def gradients_on(self) -> Iterator[None]:
+        """In this block gradients are on for everybody, and that is nobody's doing."""
+        self._expect(GRADIENTS, True)
+        try:
+            yield
+        finally:
+            self._expect(GRADIENTS, False)
+
+    def _expect(self, setting: Setting, value: Any) -> None:
+        self._settings = [(each, value if each is setting else before) for each, before in self._settings]
 
     def _accept_files(self) -> None:
         self._open = _descriptors()

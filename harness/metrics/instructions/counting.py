@@ -69,6 +69,8 @@ class Wanted:
 
 def cannot_count(workload: Workload, variant: str, added: Mapping[str, str]) -> str | None:
     """Why the calls of a variant on a workload cannot be counted; None where they can."""
+    if workload.kind == "call":
+        return "the instructions of any function are not counted yet: only those of whole forwards are"
     if workload.kind == "component":
         return "one part of a layer is not counted: only whole forwards are"
     if workload.kind == "generate":

@@ -34,7 +34,7 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     """
     bench = worker.benches[workload]
     before = live_tensors()
-    with torch.inference_mode():
+    with worker.modes_of(bench):
         runner = runner_of(worker, bench, bench.subjects[variant].variant)
         peak = _peak_of_call(runner, bench, bench.workload.tokens, worker.device)
         model = getattr(runner, "model", None)

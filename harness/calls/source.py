@@ -1,0 +1,145 @@
+"""Where a function is: `FILE:FUNCTION` or `MODULE:FUNCTION`, with `()` behind it for a factory, `NAME=` in front."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from llama_workbench.variants.outside import OutsideVariantError, function_of, import_file, look_for
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+EXAMPLE = "for example mine.py:encode, mypackage.text:encode, or new=mine.py:make_encoder() for a factory"
+
+
+class SourceError(OutsideVariantError):
+    """A function that cannot be had: the message names the text, what is wrong and the fix."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function in a file or in a module.
+
+    name: what reports call it. where: an absolute path, or the name of a module. folder: where that module is looked
+    for when it is not installed. factory: the function makes the one that is called, anew for each round.
+    """
+
+    name: str
+    where: str
+    function: str
+    factory: bool = False
+    folder: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is in a file of its own, and not in a module that is imported by name."""
+        return self.where.endswith(".py")
+
+    @property
+    def shown(self) -> str:
+        """As a user would write it, without folders."""
+        where = Path(self.where).name if self.is_file else self.where
+        return f"{where}:{self.function}{'()' if self.factory else ''}"
+
+    @property
+    def home(self) -> str:
+        """The file or module in one word."""
+        return Path(self.where).stem if self.is_file else self.where.rpartition(".")[2]
+
+
+def parse(text: str, *, option: str, folder: Path | None = None) -> Source:
+    """The source that a text names. Files and modules are looked for in `folder` (the current one), and nothing is run.
+
+    option: where the text stands, for messages. Raises SourceError.
+    """
+    folder = (folder or Path.cwd()).resolve()
+    name, equals, rest = text.partition("=")
+    if not equals or not NAME.fullmatch(name):
+        name, rest = "", text  # a path may have a "=" in it
+    where, colon, function = rest.rpartition(":")
+    factory = function.endswith("()")
+    function = function.removesuffix("()")
+    told = f"{option} {text!r}"
+    if not where or not colon or not function.isidentifier():
+        raise SourceError(f"{told}: expected FILE:FUNCTION or MODULE:FUNCTION, {EXAMPLE}")
+    if where.endswith(".py"):
+        path = folder / Path(where).expanduser()
+        if not path.is_file():
+            raise SourceError(f"{told}: there is no file {where!r} (looked in {folder.name}/)")
+        look_for(path, function)
+        where = str(path.resolve())
+    elif not all(part.isidentifier() for part in where.split(".")):
+        raise SourceError(f"{told}: {where!r} is neither a .py file nor the name of a module")
+    elif PathFinder.find_spec(where.partition(".")[0], [*sys.path, str(folder)]) is None:
+        raise SourceError(f"{told}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
+    return Source(name or function, where, function, factory, str(folder))
+
+
+def source_of(function: Callable[..., Any], what: str) -> Source:
+    """Where a function is that another process must find. what: what it is for, for messages. Raises SourceError."""
+    name, module = getattr(function, "__qualname__", ""), sys.modules.get(getattr(function, "__module__", None) or "")
+    if not name.isidentifier() or getattr(module, name, None) is not function:
+        told = f"{what} {name or repr(function)}: another process must find it: define it with def at the top of a file"
+        raise SourceError(f"{told}, or write FILE:FUNCTION()  for what a factory makes")
+    assert module is not None
+    file = getattr(module, "__file__", None)
+    if file and file.endswith(".py") and not module.__package__:
+        return Source(name, str(Path(file).resolve()), name)
+    if module.__name__ == "__main__":
+        raise SourceError(f"{what} {name}: it is in no file: write it into one and give FILE:FUNCTION")
+    top = sys.modules[module.__name__.partition(".")[0]]
+    folder = str(Path(top.__file__).resolve().parents[1]) if top.__file__ else ""
+    return Source(name, module.__name__, name, folder=folder)
+
+
+def named_apart(sources: Iterable[Source], taken: Iterable[str] = ()) -> list[Source]:
+    """The sources under names that differ: where two have one name, or it is `taken`, the file's name comes in front.
+
+    Raises SourceError where that is not enough.
+    """
+    every = list(sources)
+    names = [source.name for source in every]
+    clash = {name for name in names if names.count(name) > 1} | set(taken)
+    every = [
+        replace(source, name=f"{source.home}.{source.name}") if source.name in clash else source for source in every
+    ]
+    names = [source.name for source in every]
+    for source in every:
+        if names.count(source.name) > 1:
+            raise SourceError(
+                f"{source.shown}: two functions are called {source.name}: give one a name, NAME=FILE:FUNCTION"
+            )
+    return every
+
+
+class Imports:
+    """Files that one side of a comparison uses, each imported once, for it alone.
+
+    Sides that share a module would share what it remembers. Modules that are imported by name are shared all the same.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, ModuleType] = {}
+
+    def function(self, source: Source) -> Callable[..., Any]:
+        """The function itself; the code of its file runs here. Raises OutsideVariantError."""
+        return function_of(self._module(source), source.function, source.shown.rpartition(":")[0])
+
+    def _module(self, source: Source) -> ModuleType:
+        if not source.is_file:
+            if source.folder not in sys.path:
+                sys.path.append(source.folder)
+            try:
+                return import_module(source.where)
+            except Exception as error:
+                raise SourceError(f"{source.where}: importing it raised {type(error).__name__}: {error}") from error
+        if source.where not in self._files:
+            self._files[source.where] = import_file(Path(source.where))
+        return self._files[source.where]

@@ -1,0 +1,150 @@
+"""Any functions that a request or a claim compares: where each is, and what they are called with."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from llama_workbench import variants
+from llama_workbench.datasets.workloads import Workload
+
+from ..calls.called import Call
+from ..calls.source import Source, named_apart, parse
+from ..claims.model import Claim
+from .selection import PlanError, Request
+
+CALL, CHECK = "--call", "--check"
+
+
+@dataclass(frozen=True)
+class Functions:
+    """sources: name → where the function is. workloads: name → what functions are called with. made_by: name of such a
+    workload → the sources of its payload and of the user's check."""
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
+    made_by: Mapping[str, tuple[Source, Source | None]] = field(default_factory=dict)
+
+    def call(self, workload: str, baseline: str) -> Call:
+        """What a measuring process must know of a workload."""
+        payload, check = self.made_by[workload]
+        return Call(self.sources[baseline], payload, check)
+
+    def fault(self, workload: Workload, sides: Iterable[str], evidence: str) -> str:
+        """Why these sides cannot be compared on this workload, in words; empty where they can."""
+        odd = [name for name in sides if (name in self.sources) != (workload.kind == "call")]
+        if odd and workload.kind == "call":
+            return f"{workload.name} calls functions, and {odd[0]} is a model: compare it on a workload of models"
+        if odd:
+            return f"{odd[0]} is any function, and {workload.name} is for models: compare it on a call"
+        if workload.kind == "call" and evidence == "architecture":
+            return 'evidence = "architecture", but any function has no op trace: "operations" or "context"'
+        return ""
+
+
+def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Functions]:
+    """All functions, and the request with the names of those that it compares. Nothing is imported.
+
+    Raises PlanError and SourceError.
+    """
+    taken = [*variants.names()]
+    sources: list[Source] = []
+    made_by: dict[str, tuple[Source, Source | None]] = {}
+    described: dict[str, tuple[str, int]] = {}
+    if request.calls:
+        if request.compare is None:
+            raise PlanError(f"{CALL} {request.calls[0]}: only for --compare A B, and there is none")
+        sides = named_apart((_parsed(side, "--compare") for side in request.compare), taken)
+        sources += sides
+        request = replace(request, compare=(sides[0].name, sides[1].name))
+        check = request.check and _parsed(request.check, CHECK)
+        for payload in named_apart(_parsed(text, CALL) for text in request.calls):
+            made_by[_slug(payload.name)] = (payload, check or None)
+            described[_slug(payload.name)] = (f"called with what {payload.shown} makes", request.threads or 1)
+    elif request.check is not None:
+        raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes what is called with")
+    for claim in claims:
+        folder = claim.folder or Path.cwd()
+        for function in claim.function:
+            option = f"claim {claim.id}: function {function.name}: source ="
+            sources.append(replace(parse(function.source, option=option, folder=folder), name=function.name))
+        for call in claim.call:
+            option = f"claim {claim.id}: call {call.name}:"
+            payload = parse(call.payload, option=f"{option} payload =", folder=folder)
+            checked = call.check and parse(call.check, option=f"{option} check =", folder=folder)
+            if made_by.setdefault(call.name, (payload, checked or None)) != (payload, checked or None):
+                raise PlanError(f"claim {claim.id}: another claim has a call {call.name!r} of its own: rename one")
+            described[call.name] = (call.description or f"called with what {payload.shown} makes", call.threads)
+    by_name = _by_name(sources, taken)
+    workloads = {
+        name: _workload(name, *made, description, threads)
+        for name, made in made_by.items()
+        for description, threads in [described[name]]
+    }
+    return request, Functions(by_name, workloads, made_by)
+
+
+def _parsed(what: str | Source, option: str) -> Source:
+    return what if isinstance(what, Source) else parse(what, option=option)
+
+
+def _by_name(sources: Sequence[Source], taken: Sequence[str]) -> dict[str, Source]:
+    by_name: dict[str, Source] = {}
+    for source in sources:
+        if source.name in taken:
+            raise PlanError(f"{source.shown}: a variant {source.name!r} exists already; give it another name")
+        if by_name.setdefault(source.name, source) != source:
+            raise PlanError(f"{source.shown}: another function is called {source.name!r} already; rename one")
+    return by_name
+
+
+def _workload(name: str, payload: Source, check: Source | None, description: str, threads: int) -> Workload:
+    return Workload(
+        name=name,
+        kind="call",
+        geometry="",
+        tokens=1,
+        threads=threads,
+        payload=payload.shown,
+        check=check.shown if check else None,
+        description=description,
+    )
+
+
+def _slug(name: str) -> str:
+    """The name of a workload from that of a function."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "call"
+
+
+def variants_in(request: Request) -> Request:
+    """The request where a side of `--compare` may be FILE:FUNCTION: as with `--add-variant`.
+
+    Raises PlanError where that function does not look like one that builds a model.
+    """
+    if request.compare is None or request.calls:
+        return request
+    assert all(isinstance(side, str) for side in request.compare)
+    added, sides = list(request.added), list[str]()
+    for side in request.compare:
+        if ":" in side:
+            path, function = variants.outside.parse(side)
+            if not _builds(path, function):
+                told = "is no build(config, weights, *, max_length); to compare any two functions, say what they are"
+                raise PlanError(f"--compare {side}: {function} {told} called with: {CALL} FILE:FUNCTION")
+            added += [side] if side not in added else []
+            side = function
+        sides.append(side)
+    return replace(request, added=tuple(added), compare=(sides[0], sides[1]))
+
+
+def _builds(path: Path, function: str) -> bool:
+    """Whether a function in a file may build a model, by its parameters. One that is not defined there may."""
+    for node in ast.parse(path.read_bytes(), path.name).body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            given = node.args
+            names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+            return "max_length" in names or given.kwarg is not None
+    return True

@@ -1,0 +1,318 @@
+"""Any functions: where they are, what they are called with, and whether their answers are right."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from llama_workbench.harness.calls.answers import difference
+from llama_workbench.harness.calls.called import GATED, Call, Called, PayloadError
+from llama_workbench.harness.calls.payload import Payload, random_state_kept
+from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
+from llama_workbench.harness.calls.written import written
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Token:
+    text: str
+    at: float
+
+
+class Bare:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def lines() -> Iterator[int]:
+    yield 1
+
+
+async def later() -> int:
+    return 1
+
+
+NEARLY = 1.0 + 1e-9
+
+SAME: list[tuple[Any, Any]] = [
+    (1, 1),
+    ("ä", "ä"),
+    (NEARLY, 1.0),
+    (float("nan"), float("nan")),
+    (float("inf"), float("inf")),
+    ([1, "a", None, 2.5], [1, "a", None, 2.5]),
+    ((1, [NEARLY]), (1, [1.0])),
+    ({"a": {1, 2}}, {"a": {2, 1}}),
+    (torch.ones(3) + 1e-7, torch.ones(3)),
+    ({"x": [torch.zeros(2)]}, {"x": [torch.zeros(2)]}),
+    (torch.tensor([float("nan")]), torch.tensor([float("nan")])),
+    (np.ones(3, np.float32) + np.float32(1e-6), np.ones(3, np.float32)),
+    (np.array(["a", "b"]), np.array(["a", "b"])),
+    (np.float64(NEARLY), np.float64(1.0)),
+    (Token("a", NEARLY), Token("a", 1.0)),
+    (Bare(1), Bare(1)),
+    (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]})),
+    (range(5), range(5)),
+]
+
+OTHER: list[tuple[Any, Any, str]] = [
+    (1, 2, "1 for 2"),
+    (1, 1.0, "int for float"),
+    (None, [], "NoneType for list"),
+    (1.001, 1.0, "1.001 for 1.0"),
+    (float("inf"), 1.0, "inf for 1.0"),
+    (1.0, float("nan"), "1.0 for nan"),
+    ([1], (1,), "list for tuple"),
+    ([1, 2], [1], "2 items for 1"),
+    ([[1, 2], [3, 5]], [[1, 2], [3, 4]], r"\[1\]\[1\]: 5 for 4"),
+    ({"a": 1}, {"a": 1, "b": 2}, r"1 key missing \('b'\)"),
+    ({"a": 1, "c": 2}, {"a": 1}, r"1 key too many \('c'\)"),
+    ({"a": [1.5]}, {"a": [1.0]}, r"\['a'\]\[0\]: 1.5 for 1.0"),
+    (torch.ones(3), torch.ones(4), "shape"),
+    (torch.ones(3) * 1.01, torch.ones(3), "not close"),
+    (torch.ones(3, dtype=torch.float64), torch.ones(3), "dtype"),
+    ([1.0], torch.ones(1), "list for a tensor"),
+    (np.ones(3), np.ones(3, np.float32), r"float64\[3\] for float32\[3\]"),
+    (np.array([1.0, 2.0, 3.5]), np.array([1.0, 2.0, 3.0]), "1 of 3 values differ"),
+    (np.array([1, 2]), np.array([1, 3]), "1 of 2 values differ"),
+    (Token("b", 1.0), Token("a", 1.0), r"\.text: 'b' for 'a'"),
+    (Bare(1), Bare(2), r"\['value'\]: 1 for 2"),
+    (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]}), "the tables differ"),
+    (object(), object(), "object"),
+    (lines(), [1], "returns a generator: its work is done when it is read"),
+    (map(str, [1]), ["1"], "returns a map"),
+]
+
+
+@pytest.mark.parametrize(("got", "expected"), SAME, ids=repr)
+def test_answers_that_agree(got: Any, expected: Any) -> None:
+    assert difference(got, expected) == ""
+
+
+@pytest.mark.parametrize(("got", "expected", "told"), OTHER, ids=repr)
+def test_answers_that_differ_are_told_with_their_place(got: Any, expected: Any, told: str) -> None:
+    import re
+
+    assert re.search(told, difference(got, expected)), difference(got, expected)
+
+
+def test_a_coroutine_is_no_answer() -> None:
+    coroutine = later()
+    assert "nothing awaits it" in difference(coroutine, 1)
+    coroutine.close()
+
+
+def test_objects_of_one_class_from_two_imports_agree(tmp_path: Path) -> None:
+    (tmp_path / "shapes.py").write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\ndef make():\n    return Point(1)\n"
+    )
+    source = parse("shapes.py:make", option="x", folder=tmp_path)
+    call = Call(source, source)
+    one, other = (Called.imported(source, call, "").make() for _ in range(2))
+    assert one() != other(), "or this test says nothing"
+    assert difference(one(), other()) == ""
+
+
+def test_a_check_of_the_users_decides_alone() -> None:
+    assert difference([2, 1], [1, 2], lambda got, expected: sorted(got) == sorted(expected)) == ""
+    assert difference(1, 2, lambda got, expected: None) == ""
+    assert difference(1, 1, lambda got, expected: False) == "the check says that they differ"
+
+    def raises(got: Any, expected: Any) -> None:
+        raise AssertionError("off by one\nmore")
+
+    assert difference(1, 1, raises) == "the check raises AssertionError: off by one"
+
+
+def test_what_is_nested_too_deeply_is_told() -> None:
+    deep: list[Any] = [0.5]
+    other: list[Any] = [0.25]
+    for _ in range(5000):
+        deep, other = [deep], [other]
+    assert "nested too deeply" in difference(deep, other)
+
+
+# -- payloads ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_payload_gives_the_same_for_a_number_and_another_for_another() -> None:
+    for payload in (
+        Payload(lambda seed: seed, "x"),
+        Payload(lambda: (random.random(), np.random.rand(), float(torch.rand(1))), "x"),
+    ):
+        assert payload.arguments(7) == payload.arguments(7)
+        assert payload.arguments(7) != payload.arguments(8)
+        assert payload.arguments(7) != Payload(payload._function, "y").arguments(7), "nobody can know them beforehand"
+        assert payload.arguments(-1) == Payload(payload._function, "y").arguments(-1), "gates use the same each time"
+
+
+def test_a_tuple_is_spread_and_all_else_is_one_argument() -> None:
+    assert Payload(lambda: (1, 2), "").arguments(0) == (1, 2)
+    assert Payload(lambda: [1, 2], "").arguments(0) == ([1, 2],)
+    assert Payload(dict, "").arguments(0) == ({},)
+
+
+def test_of_a_batch_every_input_is_another_one_and_the_last_can_be_made_again() -> None:
+    for payload in (Payload(lambda seed: seed, "x"), Payload(random.random, "x")):
+        batch = payload.batch(10, 50)
+        assert len(set(batch)) == 50
+        assert batch[-1] == payload.arguments(59)
+
+
+def test_random_numbers_of_a_test_are_left_as_they_are() -> None:
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    with random_state_kept():
+        Payload(lambda: 1, "").arguments(3)
+    after = (random.random(), np.random.rand(), float(torch.rand(1)))
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    assert after == (random.random(), np.random.rand(), float(torch.rand(1)))
+
+
+# -- one side ----------------------------------------------------------------------------------------------------------
+
+
+def side(
+    function: Callable[..., Any], baseline: Callable[..., Any] = sorted, payload: Callable[..., Any] | None = None
+) -> Called:
+    return Called(lambda: function, lambda: baseline, Payload(payload or (lambda seed: [seed % 7, 3, 1]), "d"), "given")
+
+
+def sorts_in_place(values: list[int]) -> list[int]:
+    values.sort()
+    return values
+
+
+def test_the_gate_tells_a_wrong_answer_with_the_seed_of_its_input() -> None:
+    assert side(sorts_in_place).gate() == ""
+    wrong = side(lambda values: values)
+    assert f"(input given, seed {wrong.payload.seed(GATED[0])})" in wrong.gate()
+
+
+def test_inputs_that_never_differ_are_made_once_unless_a_call_changes_them() -> None:
+    same = lambda: [3, 1, 2]  # noqa: E731
+    kept, changed, fresh = side(sorted, payload=same), side(sorts_in_place, payload=same), side(sorted)
+    for called in (kept, changed, fresh):
+        assert called.gate() == ""
+    assert (kept.makes_inputs, changed.makes_inputs, fresh.makes_inputs) == (False, True, True)
+    assert len({id(each) for (each,) in kept.inputs(0, 5)}) == 1
+    assert len({id(each) for (each,) in changed.inputs(0, 5)}) == 5
+
+
+def test_a_timed_answer_is_checked_against_the_baseline_on_the_same_input() -> None:
+    called = side(sorted)
+    called.gate()
+    *_, (last,) = called.inputs(20, 4)
+    assert called.wrong(23, sorted(last)) == ""
+    assert called.wrong(23, [0]) != ""
+
+
+def test_a_payload_that_cannot_be_used_is_told() -> None:
+    def raises() -> None:
+        raise KeyError("no such file")
+
+    with pytest.raises(PayloadError, match="given raises KeyError"):
+        side(sorted, payload=raises).gate()
+    with pytest.raises(PayloadError, match=r"another input for the same seed .* take a seed"):
+        side(sorted, payload=lambda: [random.SystemRandom().random()]).gate()
+
+
+# -- where a function is -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text("def f():\n    return 1\n\ndef make():\n    return f\n")
+    (tmp_path / "packaged").mkdir()
+    (tmp_path / "packaged" / "__init__.py").write_text("raise SystemExit('nothing may run this while it is planned')\n")
+    return tmp_path
+
+
+def test_sources_are_read_from_text_and_nothing_is_run(mine: Path) -> None:
+    found = parse("mine.py:f", option="x", folder=mine)
+    assert found == Source("f", str(mine.resolve() / "mine.py"), "f", folder=str(mine.resolve()))
+    assert (found.shown, found.home, found.is_file) == ("mine.py:f", "mine", True)
+    named = parse("new=mine.py:make()", option="x", folder=mine)
+    assert (named.name, named.function, named.factory, named.shown) == ("new", "make", True, "mine.py:make()")
+    module = parse("packaged.text:encode", option="x", folder=mine)
+    assert (module.where, module.home, module.is_file) == ("packaged.text", "text", False)
+    assert parse("json:dumps", option="x", folder=mine).where == "json"
+    (mine / "a=b.py").write_text("def f(): pass\n")
+    assert parse("./a=b.py:f", option="x", folder=mine).where.endswith("a=b.py"), "./a is no name"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("mine.py", "expected FILE:FUNCTION or MODULE:FUNCTION"),
+        ("mine.py:", "expected FILE:FUNCTION"),
+        ("mine.py:f(1)", "expected FILE:FUNCTION"),
+        ("other.py:f", "there is no file 'other.py'"),
+        ("mine.py:g", "no function 'g'; it defines f, make"),
+        ("nowhere.text:f", "no module 'nowhere', neither installed nor in"),
+        ("no/path:f", "neither a .py file nor the name of a module"),
+    ],
+)
+def test_a_source_that_is_not_there_is_told_at_once(mine: Path, text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told.replace("(", r"\(")):
+        parse(text, option="--compare", folder=mine)
+
+
+def test_functions_of_one_name_are_told_apart_by_their_files(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.py").write_text("def encode(): pass\n")
+    sources = [parse(f"{name}.py:encode", option="x", folder=tmp_path) for name in ("old", "new")]
+    assert [source.name for source in named_apart(sources)] == ["old.encode", "new.encode"]
+    assert [source.name for source in named_apart(sources[:1], ["encode"])] == ["old.encode"]
+    with pytest.raises(SourceError, match="give one a name"):
+        named_apart([sources[0], sources[0]])
+
+
+def test_a_function_says_where_it_is() -> None:
+    here = source_of(sorts_in_place, "variant")
+    assert (here.where, here.function) == (str(Path(__file__).resolve()), "sorts_in_place")
+    assert source_of(json.dumps, "variant").where == "json"
+    with pytest.raises(SourceError, match="another process must find it"):
+        source_of(lambda: 1, "variant")
+
+
+def test_functions_of_a_notebook_are_written_with_what_they_use(tmp_path: Path) -> None:
+    import linecache
+
+    cell = """\
+import json
+from math import floor as down
+MOST = 3
+class Box:
+    def get(self, x):
+        return down(x)
+def helper(x):
+    return json.loads(x)[:MOST]
+def f(x):
+    return [Box().get(each) for each in helper(x)]
+FRAME = object()
+def g(x):
+    return FRAME
+"""
+    linecache.cache["<cell 1>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 1>")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(cell, "<cell 1>", "exec"), names)
+    file = tmp_path / "notebook.py"
+    file.write_text(written([names["f"]]))
+    source = parse("notebook.py:f", option="x", folder=tmp_path)
+    assert Called.imported(source, Call(source, source), "").make()("[1.5, 2.5, 3.5, 4.5]") == [1, 2, 3]
+    with pytest.raises(SourceError, match="g uses FRAME, a object, which another process does not have"):
+        written([names["g"]])

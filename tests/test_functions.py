@@ -1,0 +1,358 @@
+"""Two functions compared: by options, by a claim, in a test and in a script; measured for real."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llama_workbench as wb
+from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.run import Options, plan_run
+from llama_workbench.harness.worker.state import Worker, open_workload
+
+pytestmark = pytest.mark.usefixtures("warm")
+
+MINE = '''
+import random
+
+import torch
+
+
+def words(seed):
+    """A text of some hundred words."""
+    return " ".join(random.Random(seed).choices(["one", "two", "three"], k=400))
+
+
+def once(text):
+    return sorted(text.split())
+
+
+def twice(text):
+    sorted(text.split())
+    return sorted(text.split())
+
+
+def make_once():
+    return once
+
+
+def remembers(text, seen={}):
+    if not seen:
+        seen[0] = sorted(text.split())
+    return seen[0]
+
+
+def reads_late(text):
+    return (word for word in sorted(text.split()))
+
+
+def fails(text):
+    raise ValueError(f"no room for {len(text)} letters")
+
+
+def longer(got, expected):
+    return len(got) >= len(expected)
+
+
+def matrix():
+    return torch.randn(8, 8).requires_grad_()
+
+
+def gradient(x):
+    (x * x).sum().backward()
+    return x.grad
+
+
+def gradient_by_hand(x):
+    return 2 * x.detach()
+'''
+
+CLAIM = """
+id = "twice-is-slower"
+title = "Sorting twice takes longer"
+who = ["somebody"]
+source = [{ document = "a note", section = "one" }]
+statement = "Sorting twice is slower."
+assumes = []
+decided_by = "The time of a call."
+
+[[function]]
+name = "one-sort"
+source = "mine.py:make_once()"
+
+[[function]]
+name = "two-sorts"
+source = "mine.py:twice"
+
+[[call]]
+name = "words"
+payload = "mine.py:words"
+
+[[hypothesis]]
+evidence = "operations"
+variant = "two-sorts"
+baseline = "one-sort"
+workloads = ["words"]
+metric = "time"
+slower_than_percent = 10
+"""
+
+VERSUS = """
+from mine import once, twice, remembers, words
+
+
+def test_once_is_faster(versus):
+    versus(once, twice, payload=words, faster_than=1.2)
+
+
+def test_once_is_not_three_times_as_fast(versus):
+    versus(once, twice, payload=words, between=(3, 4))
+
+
+def test_another_answer(versus):
+    versus("mine.py:remembers", "mine.py:once", payload="mine.py:words")
+
+
+def test_something_else():
+    assert True
+"""
+
+
+def file_in(folder: Path) -> str:
+    """The test file in a folder. Each has a name of its own: all are modules of this process."""
+    return f"test_in_{folder.name}.py"
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_pytest: Any) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "twice.toml").write_text(CLAIM.replace("mine.py", "../mine.py"))
+    (tmp_path / file_in(tmp_path)).write_text(VERSUS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def asked(variant: str, *, payload: str = "words", baseline: str = "once", check: str | None = None) -> Request:
+    return Request(
+        compare=(f"mine.py:{baseline}", f"mine.py:{variant}"),
+        calls=(f"mine.py:{payload}",),
+        check=check and f"mine.py:{check}",
+    )
+
+
+# -- what is planned ---------------------------------------------------------------------------------------------------
+
+
+def test_functions_are_compared_on_each_payload_and_with_a_control(mine: Path) -> None:
+    plan = make_plan(
+        Request(compare=("mine.py:once", "new=mine.py:twice"), calls=("mine.py:words", "mine.py:matrix")), []
+    )
+    assert [experiment.workload.name for experiment in plan.experiments] == ["words", "matrix"]
+    assert {experiment.entered() for experiment in plan.experiments} == {("once", "new", "once@aa")}
+    assert plan.calls()["words"].payload.function == "words"
+    assert plan.experiments[0].workload.payload == "mine.py:words", "no folder of this machine is stored"
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (Request(calls=("mine.py:words",)), "--call mine.py:words: only for --compare"),
+        (Request(compare=("fast", "library"), check="mine.py:longer"), "--check mine.py:longer: only with --call"),
+        (Request(compare=("mine.py:once", "mine.py:twice")), "once is no build.* --call FILE:FUNCTION"),
+        (Request(compare=("mine.py:once", "mine.py:never"), calls=("mine.py:words",)), "no function 'never'"),
+        (Request(compare=("once", "mine.py:twice"), calls=("mine.py:words",)), "expected FILE:FUNCTION"),
+        (Request(compare=("mine.py:once", "mine.py:twice"), calls=("gone.py:words",)), "no file 'gone.py'"),
+    ],
+)
+def test_what_cannot_be_compared_is_told_before_anything_runs(mine: Path, request_: Request, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        make_plan(request_, [])
+
+
+def test_a_claim_names_functions_and_what_they_are_called_with(mine: Path) -> None:
+    claims = load_claims(mine / "claims")
+    plan = make_plan(Request(), claims)
+    assert plan.functions.sources["one-sort"].factory
+    assert plan.experiments[0].entered() == ("one-sort", "two-sorts", "one-sort@aa")
+    for wrong, told in (
+        ('evidence = "architecture"', "any function has no op trace"),
+        ('baseline = "fast"', "words calls functions, and fast is a model"),
+        ('workloads = ["prefill-15m-t8"]', "is any function, and prefill-15m-t8 is for models"),
+        ('baseline = "none"', "unknown variant 'none'"),
+    ):
+        key = wrong.partition(" =")[0]
+        lines = [wrong if line.startswith(f"{key} =") else line for line in CLAIM.splitlines()]
+        (mine / "claims" / "twice.toml").write_text("\n".join(lines).replace("mine.py", "../mine.py"))
+        with pytest.raises(PlanError, match=told):
+            make_plan(Request(), load_claims(mine / "claims"))
+
+
+def test_a_side_of_a_comparison_may_be_a_file_that_builds_a_model(mine: Path) -> None:
+    (mine / "model.py").write_text("def build_mine(config, weights, *, max_length): pass\n")
+    plan = make_plan(Request(compare=("fast", "model.py:build_mine"), workloads=("prefill-tiny-t16",)), [])
+    assert plan.ad_hoc == (("fast", "build_mine"),) and "build_mine" in plan.added
+
+
+# -- gates and rounds --------------------------------------------------------------------------------------------------
+
+
+def gated(mine: Path, request: Request) -> tuple[Measurement, Any]:
+    """The measurement after its gates, and the first experiment's state."""
+    plan = plan_run(request, Options())
+    measurement = Measurement(
+        plan.experiments, added=plan.added, functions=plan.functions.sources, calls=plan.calls(), device="cpu",
+        folders={}, parameters={}, cache=mine, logs=mine, seed=0, progress=Quiet(),
+    )  # fmt: skip
+    with measurement.processes():
+        measurement.pass_gates()
+    return measurement, measurement.books[0]
+
+
+class Quiet:
+    def phase(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        assert 0 <= done <= 1
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        ("remembers", "400 items|for '"),
+        ("reads_late", "returns a generator"),
+        ("fails", "raises ValueError: no room for"),
+    ],
+)
+def test_a_function_with_wrong_answers_is_never_timed(mine: Path, variant: str, told: str) -> None:
+    import re
+
+    _, book = gated(mine, asked(variant))
+    assert book.gates["once"]["passed"] and book.gates["once@aa"]["passed"]
+    assert re.search(told, book.excluded[variant]), book.excluded[variant]
+
+
+def test_a_check_of_the_users_is_asked_instead(mine: Path) -> None:
+    _, book = gated(mine, asked("remembers", check="longer"))
+    assert book.gates["remembers"]["passed"]
+
+
+def test_training_code_finds_torch_as_it_usually_is(mine: Path) -> None:
+    _, book = gated(mine, asked("gradient_by_hand", payload="matrix", baseline="gradient"))
+    assert not book.excluded and book.gates["gradient"]["passed"]
+
+
+def test_an_answer_that_is_wrong_while_it_is_timed_is_caught(mine: Path) -> None:
+    """Right at its gate, wrong later: every round looks at an answer, on an input that it has not seen."""
+    (mine / "mine.py").write_text(MINE + "\n\ndef tires(text, calls=[]):\n    calls.append(1)\n"
+        "    return sorted(text.split()) if len(calls) < 60 else ['one']\n")  # fmt: skip
+    plan = plan_run(asked("tires"), Options())
+    worker = Worker(
+        {"cache": str(mine), "threads": 1, "functions": {n: vars(s) for n, s in plan.functions.sources.items()}}
+    )
+    from dataclasses import asdict
+
+    from llama_workbench.harness.worker import gating, rounds
+
+    [experiment] = plan.experiments
+    call = asdict(plan.calls()["words"])
+    open_workload(worker, experiment.workload.model_dump(), None, 0, call)
+    for name in ("once", "tires"):
+        assert gating.gate(worker, "words", name)["gate"]["passed"]
+    answer = rounds.measure_round(worker, "words", 0, ["once", "tires"])
+    assert "once" not in answer["wrong"]
+    assert "a timed call" in answer["wrong"]["tires"] and "seed" in answer["wrong"]["tires"]
+
+
+# -- measured ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_functions_by_options(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    result = run_pytest("--benchmark", "--compare", "mine.py:once", "mine.py:twice", "--call", "mine.py:words",
+                        "--budget=60", "--fail-if=slower:20", "--run-dir=run")  # fmt: skip
+    assert result.returncode == 1, result.stdout
+    assert "fails: --fail-if slower:20" in result.stdout
+    run = wb.open("run")
+    assert [str(verdict) for verdict in run.verdicts["verdict"]] == ["slower", "supported"]
+    workload = run.manifest["experiments"][0]["workload"]
+    assert (workload["kind"], workload["payload"]) == ("call", "mine.py:words")
+    assert str(mine) not in json.dumps(run.manifest), "no folder of this machine is stored"
+
+
+def test_a_wrong_function_fails_its_test(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    result = run_pytest("--benchmark", "--benchmark-disable", "--compare", "mine.py:once", "mine.py:fails",
+                        "--call", "mine.py:words", "--run-dir=run")  # fmt: skip
+    assert result.returncode == 1
+    assert "fails on words: raises ValueError: no room for" in result.stdout
+    assert "1 failed, 1 passed" in result.stdout
+
+
+def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(
+    mine: Path, run_pytest: Callable[..., Any]
+) -> None:
+    (mine / "mine.py").write_text(MINE + "\n\ndef counts(text, calls=[]):\n    calls.append(1)\n"
+        "    return random.SystemRandom().random() if len(calls) > 60 else 0.0\n")  # fmt: skip
+    result = run_pytest("--benchmark", "--compare", "mine.py:counts", "again=mine.py:counts", "--call", "mine.py:words",
+                        "--budget=20", "--run-dir=run")  # fmt: skip
+    assert result.returncode == 1 and "INTERNALERROR" not in result.stdout
+    assert "a timed call" in result.stdout
+
+
+def test_a_claim_about_functions(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    result = run_pytest("--benchmark", "--claims-dir=claims", "--budget=60", "--run-dir=run")
+    assert result.returncode == 0, result.stdout
+    [verdict] = wb.open("run").verdicts.to_dict("records")
+    assert (verdict["claim"], verdict["verdict"]) == ("twice-is-slower", "supported")
+
+
+def test_in_a_test_file_only_the_gate_is_checked_without_benchmark(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    result = run_pytest("-q", file_in(mine))
+    assert "1 failed, 3 passed" in result.stdout
+    assert "remembers and mine.py:once do not agree" in result.stdout.replace("mine.py:remembers", "remembers")
+    assert not (mine / "results").exists(), "nothing was measured"
+
+
+def test_in_a_test_file_functions_are_measured_with_benchmark(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    result = run_pytest("--benchmark", "--budget=60", "--run-dir=runs", file_in(mine))
+    assert "2 failed, 2 passed" in result.stdout, result.stdout
+    assert "test_once_is_faster" in result.stdout and "supported (asked: more than 20 % faster)" in result.stdout
+    assert "refuted (asked: 3-4x)" in result.stdout
+    assert "remembers: gates failed" in result.stdout
+    assert "test_variant" not in result.stdout, "nobody asked for the register"
+    assert len(list((mine / "runs").iterdir())) == 3, "each has a folder of its own"
+
+
+def test_options_without_benchmark_say_that_they_do_nothing(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    result = run_pytest("--workbench-claims=x", "--workbench-all", file_in(mine), "-k", "something")
+    assert result.returncode == 0
+    assert "workbench: --workbench-claims, --workbench-all: nothing without --benchmark" in result.stdout
+    assert "nothing without --benchmark" not in run_pytest(file_in(mine), "-k", "something").stdout
+
+
+def test_functions_in_a_script(mine: Path) -> None:
+    begun = time.monotonic()
+    compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=60)
+    assert compared.verdict == "slower" and compared.low <= compared.ratio <= compared.high < 1
+    assert "slower" in repr(compared) and time.monotonic() > begun
+    page = compared._repr_html_()
+    assert "<svg" in page and "times as fast as once" in page
+    assert list(compared.run.effects["variant"]) == ["twice"]
+    with pytest.raises(AssertionError, match="gates failed"):
+        wb.compare("mine.py:once", "mine.py:remembers", payload="mine.py:words", budget=60)
+    with pytest.raises(ValueError, match=r"no file 'gone\.py'"):
+        wb.compare("mine.py:once", "gone.py:f", payload="mine.py:words")
