@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .run import Options
-    from .versus import Function, Outcome
+    from .versus import Given, Outcome
 
 BUDGET_SECONDS = 30.0
 
@@ -42,11 +42,11 @@ class Comparisons:
         """
 
         def compare(
-            variant: Function,
-            baseline: Function,
+            variant: Given,
+            baseline: Given,
             *,
-            payload: Function,
-            check: Function | None = None,
+            payload: Given,
+            check: Given | None = None,
             faster_than: float | None = None,
             between: tuple[float, float] | None = None,
             threads: int | None = None,

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .calls.called import Call, Called, PayloadError
+from .calls.called import Call, Called, Function, PayloadError
 from .calls.payload import Payload, random_state_kept
 from .calls.source import Source, named_apart, parse, source_of
+from .calls.world import Turn, modules_kept
 from .spec.conditions import BETWEEN, FAIL_IF, Condition
 
 if TYPE_CHECKING:
     from .measure.participants import Progress
     from .run import Options, Result
 
-Function = Callable[..., Any] | str | Source
+Given = Callable[..., Any] | str | Source
 
 BUDGET_SECONDS = 30.0
 
@@ -34,10 +35,10 @@ class Question:
     faster_than: times as fast (1.2: by more than 20 %). between: (low, high), times as fast. threads: that each has.
     """
 
-    variant: Function
-    baseline: Function
-    payload: Function
-    check: Function | None = None
+    variant: Given
+    baseline: Given
+    payload: Given
+    check: Given | None = None
     faster_than: float | None = None
     between: tuple[float, float] | None = None
     threads: int | None = None
@@ -57,17 +58,9 @@ class Question:
 
     def gate(self) -> None:
         """Call both in this process, on a few inputs. Raises Disagreement; SourceError where one cannot be found."""
-        if not all(map(callable, filter(None, self._functions()))):
-            imported = Called.imported(*self._sources_called(), "")
-        else:
-            check: Any = self.check
-            make: Any = lambda: self.variant  # noqa: E731
-            baseline: Any = lambda: self.baseline  # noqa: E731
-            payload: Any = self.payload
-            imported = Called(make, baseline, Payload(payload, ""), _name(payload), check)
         try:
-            with random_state_kept():
-                wrong = imported.gate()
+            with random_state_kept(), modules_kept() as turn:
+                wrong = self._called(turn).gate()
         except PayloadError as error:
             raise Disagreement(str(error)) from None
         if wrong:
@@ -89,8 +82,14 @@ class Question:
         run.check(request, options)
         return run.Run(run.plan_run(request, options), options, progress).measure()
 
-    def _functions(self) -> tuple[Function | None, ...]:
-        return self.variant, self.baseline, self.payload, self.check
+    def _called(self, turn: Turn) -> Called:
+        """Both sides as this process has them, or imported where one is given by its name."""
+        given: Any = (self.variant, self.baseline, self.payload, self.check)
+        if not all(callable(each) for each in given if each is not None):
+            return Called.imported(*self._sources_called(), "", turn)
+        variant, baseline, payload, check = given
+        sides = (Function(lambda: variant, Payload(payload, "")), Function(lambda: baseline, Payload(payload, "")))
+        return Called(*sides, _name(payload), check)
 
     def _sources_called(self) -> tuple[Source, Call]:
         variant, baseline = named_apart((_source(self.variant, "variant"), _source(self.baseline, "baseline")))
@@ -98,13 +97,13 @@ class Question:
         return variant, Call(baseline, _source(self.payload, "payload"), check)
 
 
-def _source(function: Function, what: str) -> Source:
+def _source(function: Given, what: str) -> Source:
     if isinstance(function, Source):
         return function
     return parse(function, option=what) if isinstance(function, str) else source_of(function, what)
 
 
-def _name(function: Function) -> str:
+def _name(function: Given) -> str:
     if isinstance(function, (str, Source)):
         return str(function)
     return str(getattr(function, "__name__", repr(function)))

@@ -23,7 +23,7 @@ from .harness.rejudge import rejudge
 from .harness.store.errors import RESTORE, RunError
 from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
-from .harness.versus import Function, Outcome, Question
+from .harness.versus import Given, Outcome, Question
 from .results import find_run
 
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
@@ -186,11 +186,11 @@ def interval_picture(ratio: float, low: float, high: float) -> str:
 
 
 def compare_functions(
-    baseline: Function,
-    variant: Function,
+    baseline: Given,
+    variant: Given,
     *,
-    payload: Function,
-    check: Function | None,
+    payload: Given,
+    check: Given | None,
     budget: float,
     threads: int,
 ) -> Compared:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ import pytest
 import torch
 
 from llama_workbench.harness.calls.answers import difference
-from llama_workbench.harness.calls.called import GATED, Call, Called, PayloadError
+from llama_workbench.harness.calls.called import GATED, Call, Called, Function, PayloadError
 from llama_workbench.harness.calls.payload import Payload, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
+from llama_workbench.harness.calls.world import Turn, modules_kept
 from llama_workbench.harness.calls.written import written
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -118,7 +120,8 @@ def test_objects_of_one_class_from_two_imports_agree(tmp_path: Path) -> None:
     )
     source = parse("shapes.py:make", option="x", folder=tmp_path)
     call = Call(source, source)
-    one, other = (Called.imported(source, call, "").make() for _ in range(2))
+    turn = Turn()
+    one, other = (Called.imported(source, call, "", turn).make() for _ in range(2))
     assert one() != other(), "or this test says nothing"
     assert difference(one(), other()) == ""
 
@@ -188,7 +191,8 @@ def test_random_numbers_of_a_test_are_left_as_they_are() -> None:
 def side(
     function: Callable[..., Any], baseline: Callable[..., Any] = sorted, payload: Callable[..., Any] | None = None
 ) -> Called:
-    return Called(lambda: function, lambda: baseline, Payload(payload or (lambda seed: [seed % 7, 3, 1]), "d"), "given")
+    given = Payload(payload or (lambda seed: [seed % 7, 3, 1]), "d")
+    return Called(Function(lambda: function, given), Function(lambda: baseline, given), "given")
 
 
 def sorts_in_place(values: list[int]) -> list[int]:
@@ -228,6 +232,41 @@ def test_a_payload_that_cannot_be_used_is_told() -> None:
         side(sorted, payload=raises).gate()
     with pytest.raises(PayloadError, match=r"another input for the same seed .* take a seed"):
         side(sorted, payload=lambda: [random.SystemRandom().random()]).gate()
+
+
+# -- each side's modules ---------------------------------------------------------------------------------------------
+
+
+def in_folder(folder: Path, name: str, says: str) -> Source:
+    """A function in a package of that folder, which imports from beside it, at the top and when it is called."""
+    package = folder / name / "pack"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "words.py").write_text(f"WORD = {says!r}\n")
+    (package / "late.py").write_text(f"MORE = {says!r}.upper()\n")
+    (package / "main.py").write_text(
+        "from pack.words import WORD\nfrom . import words\n\ndef say(x):\n    from pack.late import MORE\n"
+        "    return [WORD, words.WORD, MORE][: x + 3]\n\ndef one():\n    return 1\n"
+    )
+    return parse(f"{name}=pack.main:say", option="x", folder=folder / name)
+
+
+def test_two_folders_may_have_modules_of_the_same_names(tmp_path: Path) -> None:
+    old, new = in_folder(tmp_path, "old", "a"), in_folder(tmp_path, "new", "b")
+    (tmp_path / "given.py").write_text("def payload():\n    return 0\n")
+    payload = parse("given.py:payload", option="x", folder=tmp_path)
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "pack"}
+    with modules_kept() as turn:
+        sides = {source.name: Called.imported(source, Call(old, payload), "", turn) for source in (old, new)}
+        again = Called.imported(old, Call(old, payload), "", turn)
+        for _ in range(2):
+            assert sides["old"].make()(0) == ["a", "a", "A"]
+            assert sides["new"].make()(0) == ["b", "b", "B"]
+        assert sides["old"].gate() == again.gate() == ""
+        assert "'b' for 'a'" in sides["new"].gate(), "the baseline answers from its own modules"
+        assert sides["old"].make() is not again.make(), "a control shares no code with what it repeats"
+    assert {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "pack"} == before
+    assert not any(folder.startswith(str(tmp_path)) for folder in sys.path)
 
 
 # -- where a function is -----------------------------------------------------------------------------------------------
@@ -313,6 +352,6 @@ def g(x):
     file = tmp_path / "notebook.py"
     file.write_text(written([names["f"]]))
     source = parse("notebook.py:f", option="x", folder=tmp_path)
-    assert Called.imported(source, Call(source, source), "").make()("[1.5, 2.5, 3.5, 4.5]") == [1, 2, 3]
+    assert Called.imported(source, Call(source, source), "", Turn()).make()("[1.5, 2.5, 3.5, 4.5]") == [1, 2, 3]
     with pytest.raises(SourceError, match="g uses FRAME, a object, which another process does not have"):
         written([names["g"]])

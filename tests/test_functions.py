@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.run import Options, plan_run
+from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.state import Worker, open_workload
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -259,21 +261,18 @@ def test_training_code_finds_torch_as_it_usually_is(mine: Path) -> None:
 
 def test_an_answer_that_is_wrong_while_it_is_timed_is_caught(mine: Path) -> None:
     """Right at its gate, wrong later: every round looks at an answer, on an input that it has not seen."""
-    (mine / "mine.py").write_text(MINE + "\n\ndef tires(text, calls=[]):\n    calls.append(1)\n"
-        "    return sorted(text.split()) if len(calls) < 60 else ['one']\n")  # fmt: skip
+    tires = "\n\ndef tires(text):\n    return ['one'] if os.path.exists('tired') else sorted(text.split())\n"
+    (mine / "mine.py").write_text(f"import os\n{MINE}{tires}")
     plan = plan_run(asked("tires"), Options())
     worker = Worker(
         {"cache": str(mine), "threads": 1, "functions": {n: vars(s) for n, s in plan.functions.sources.items()}}
     )
-    from dataclasses import asdict
-
-    from llama_workbench.harness.worker import gating, rounds
-
     [experiment] = plan.experiments
     call = asdict(plan.calls()["words"])
     open_workload(worker, experiment.workload.model_dump(), None, 0, call)
     for name in ("once", "tires"):
         assert gating.gate(worker, "words", name)["gate"]["passed"]
+    (mine / "tired").touch()
     answer = rounds.measure_round(worker, "words", 0, ["once", "tires"])
     assert "once" not in answer["wrong"]
     assert "a timed call" in answer["wrong"]["tires"] and "seed" in answer["wrong"]["tires"]

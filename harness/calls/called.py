@@ -9,7 +9,8 @@ from typing import Any
 
 from .answers import difference
 from .payload import Arguments, Payload
-from .source import Imports, Source
+from .source import Source
+from .world import Turn, World, folders_of
 
 GATED = (-1, -2, -3)
 """Numbers of the inputs on which every side must agree with the baseline before anything is timed."""
@@ -38,30 +39,55 @@ class Call:
         return cls(**{name: source and Source(**source) for name, source in table.items()})
 
 
-class Called:
-    """A function with its inputs and the right answers.
+@dataclass(frozen=True)
+class Function:
+    """A function, and what it is called with, both from one world. make: gives it, anew where a factory makes it.
+    enter: to be called before anything of it runs."""
 
-    make, baseline: give the function and the baseline, anew where a factory makes them. payload_name: for messages.
-    make_ns: the least time that making an input took. changes_inputs: whether a call leaves its arguments changed.
+    make: Make
+    payload: Payload
+    enter: Callable[[], None] = lambda: None
+
+
+class Called:
+    """A function with its inputs, and the baseline, which gives the right answers.
+
+    payload_name: for messages. make_ns: the least time that making an input took. changes_inputs: whether a call leaves
+    its arguments changed.
     """
 
     def __init__(
-        self, make: Make, baseline: Make, payload: Payload, payload_name: str, check: Callable[..., Any] | None = None
+        self, side: Function, baseline: Function, payload_name: str, check: Callable[..., Any] | None = None
     ) -> None:
-        self.make, self._baseline, self.payload, self._check = make, baseline, payload, check
+        self._side, self._baseline, self._check = side, baseline, check
+        self.payload = side.payload
         self._payload_name = payload_name
         self.make_ns = 0
         self.one_input = False
         self.changes_inputs = False
 
     @classmethod
-    def imported(cls, source: Source, call: Call, draw: str) -> Called:
-        """With its files imported for it alone. Objects of one class then are of one class on both sides of the check,
-        wherever the file of the class is. Raises OutsideVariantError."""
-        imports = Imports()
-        make, baseline = (_maker(each, imports.function(each)) for each in (source, call.baseline))
-        check = None if call.check is None else imports.function(call.check)
-        return cls(make, baseline, Payload(imports.function(call.payload), draw), call.payload.shown, check)
+    def imported(cls, source: Source, call: Call, draw: str, turn: Turn) -> Called:
+        """With its modules imported for it alone. The baseline is from the same world where its modules would be the
+        same ones: objects of one class then are of one class on both sides of the check. Raises OutsideVariantError."""
+        shared = [call.payload, *filter(None, [call.check])]
+        folders = [folders_of([each, *shared]) for each in (source, call.baseline)]
+        world = World(turn, folders[0])
+        other = world if folders[0] == folders[1] else World(turn, folders[1])
+
+        def function(each: Source, world: World) -> Function:
+            made = _maker(each, world.function(each))
+            return Function(made, Payload(world.function(call.payload), draw), world.enter)
+
+        side, baseline = function(source, world), function(call.baseline, other)
+        world.enter()
+        check = None if call.check is None else world.function(call.check)
+        return cls(side, baseline, call.payload.shown, check)
+
+    def make(self) -> Callable[..., Any]:
+        """The function, anew where a factory makes it."""
+        self._side.enter()
+        return self._side.make()
 
     def gate(self) -> str:
         """What is wrong with its answers, in words, or with the payload; empty where they are the baseline's."""
@@ -77,8 +103,9 @@ class Called:
 
     def wrong(self, number: int, got: Any) -> str:
         """Where an answer to the input of that number is not the baseline's, in words; empty where it is."""
-        function = self._baseline()
-        expected = function(*self.payload.arguments(number))
+        self._baseline.enter()
+        expected = self._baseline.make()(*self._baseline.payload.arguments(number))
+        self._side.enter()
         found = difference(got, expected, self._check)
         if not found:
             return ""
@@ -106,6 +133,7 @@ class Called:
 
     def inputs(self, first: int, count: int) -> list[Arguments]:
         """What so many calls are given; the answer to the last can be checked under its number, first + count - 1."""
+        self._side.enter()
         if not self.makes_inputs:
             return [self.payload.arguments(first)] * count
         return self.payload.batch(first, count)

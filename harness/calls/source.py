@@ -6,13 +6,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from llama_workbench.variants.outside import OutsideVariantError, function_of, import_file, look_for
+from llama_workbench.variants.outside import OutsideVariantError, function_of, look_for
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -47,6 +46,14 @@ class Source:
         """As a user would write it, without folders."""
         where = Path(self.where).name if self.is_file else self.where
         return f"{where}:{self.function}{'()' if self.factory else ''}"
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where its module, and those that this imports from beside it, are looked for."""
+        if not self.folder:
+            return ()
+        beside = (str(Path(self.where).parent),) if self.is_file else ()
+        return (*beside, self.folder, f"{self.folder}/src")
 
     @property
     def home(self) -> str:
@@ -119,27 +126,6 @@ def named_apart(sources: Iterable[Source], taken: Iterable[str] = ()) -> list[So
     return every
 
 
-class Imports:
-    """Files that one side of a comparison uses, each imported once, for it alone.
-
-    Sides that share a module would share what it remembers. Modules that are imported by name are shared all the same.
-    """
-
-    def __init__(self) -> None:
-        self._files: dict[str, ModuleType] = {}
-
-    def function(self, source: Source) -> Callable[..., Any]:
-        """The function itself; the code of its file runs here. Raises OutsideVariantError."""
-        return function_of(self._module(source), source.function, source.shown.rpartition(":")[0])
-
-    def _module(self, source: Source) -> ModuleType:
-        if not source.is_file:
-            if source.folder not in sys.path:
-                sys.path.append(source.folder)
-            try:
-                return import_module(source.where)
-            except Exception as error:
-                raise SourceError(f"{source.where}: importing it raised {type(error).__name__}: {error}") from error
-        if source.where not in self._files:
-            self._files[source.where] = import_file(Path(source.where))
-        return self._files[source.where]
+def function_in(module: ModuleType, source: Source) -> Callable[..., Any]:
+    """What the module has under the source's name. Raises OutsideVariantError."""
+    return function_of(module, source.function, source.shown.rpartition(":")[0])

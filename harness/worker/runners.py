@@ -34,7 +34,7 @@ def function_of(worker: Worker, bench: Bench, entered: str) -> Variant:
     assert bench.call is not None
     source = Source(**worker.functions[entered.partition("@")[0]])
     hide(worker)
-    bench.called[entered] = Called.imported(source, bench.call, f"{worker.draw} {entered}")
+    bench.called[entered] = Called.imported(source, bench.call, f"{worker.draw} {entered}", worker.turn)
 
     def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model:
         raise WorkerError(f"{source.shown} is any function: it builds no model")

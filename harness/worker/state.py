@@ -23,6 +23,7 @@ from llama_workbench.variants import Model, Variant
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
+from ..calls.world import Turn
 from .channel import CUT_OFF, Channel
 from .devices import Device, device_of
 from .gates.op_trace import Trace
@@ -129,10 +130,10 @@ class Worker:
     """The state of a measuring process: what the parent sent at its start, and what its verbs keep for each other.
 
     process: its number in the run. added: name of an added variant → FILE:FUNCTION. functions: name of any other
-    function → the fields of its `Source`. draw: decides which prompts are
-    timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an
-    engine that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall
-    time. hidden: modules that were removed from `sys.modules`, so that they stay alive.
+    function → the fields of its `Source`; turn: whose modules Python knows, of these. draw: decides which prompts are
+    timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
+    that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time.
+    hidden: modules that were removed from `sys.modules`, so that they stay alive.
     """
 
     def __init__(self, hello: Mapping[str, Any], *, alone: bool = False, channel: Channel | None = None) -> None:
@@ -142,6 +143,7 @@ class Worker:
         self.process: int = hello.get("process", 0)
         self.added: dict[str, str] = hello.get("added", {})
         self.functions: dict[str, dict[str, Any]] = hello.get("functions", {})
+        self.turn = Turn()
         self.cache = Path(hello["cache"])
         self.threads: int = hello["threads"]
         self.draw: str = hello.get("draw", "")

@@ -1,0 +1,120 @@
+"""Each side's modules: imported for it alone, and known to Python only while it is that side's turn.
+
+Two revisions of one package have modules of the same names, and so have two folders with a `helper.py` each. Whichever
+was imported first would serve both.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module, invalidate_caches
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from llama_workbench.variants.outside import import_file
+
+from .source import Source, SourceError, function_in
+
+INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass
+class Turn:
+    """Whose turn it is."""
+
+    world: World | None = None
+
+
+@dataclass
+class World:
+    """Modules from some folders. Those that are installed, and Python's own, belong to all worlds.
+
+    folders: where modules are looked for first, and from where they are this world's own.
+    """
+
+    turn: Turn
+    folders: tuple[str, ...]
+    own: dict[str, ModuleType] = field(default_factory=dict)
+    files: dict[str, ModuleType] = field(default_factory=dict)
+
+    def enter(self) -> None:
+        """From here on imports find this world's modules, until another world is entered."""
+        if self.turn.world is self:
+            return
+        if self.turn.world is not None:
+            self.turn.world.leave()
+        self.turn.world = self
+        strangers = {
+            name: module for name, module in sys.modules.items() if name not in self.own and self._owns(module)
+        }
+        for name in strangers:  # such as what was imported before any world was there
+            del sys.modules[name]
+        sys.path[:0] = self.folders
+        sys.modules.update(self.own)
+        invalidate_caches()
+
+    def leave(self) -> None:
+        """Take this world's modules, and its folders, away again."""
+        self.turn.world = None
+        self.own |= {name: module for name, module in sys.modules.items() if self._owns(module)}
+        for name in self.own:
+            sys.modules.pop(name, None)
+        sys.path[:] = [folder for folder in sys.path if folder not in self.folders]
+
+    def _owns(self, module: ModuleType) -> bool:
+        """Whether a module lies in one of the folders, and is not installed there."""
+        file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+        if (
+            not isinstance(file, str)
+            or file.endswith(NATIVE)
+            or module.__name__.partition(".")[0] == __package__.partition(".")[0]
+        ):
+            return False
+        inside = any(file.startswith(f"{folder}/") for folder in self.folders)
+        return inside and not any(f"/{name}/" in file for name in INSTALLED) and not file.startswith(STANDARD)
+
+    def function(self, source: Source) -> Callable[..., Any]:
+        """The function of a source, imported into this world; the code of its file runs here. Raises
+        OutsideVariantError."""
+        self.enter()
+        return function_in(self._module(source), source)
+
+    def _module(self, source: Source) -> ModuleType:
+        if source.is_file:
+            if source.where not in self.files:
+                self.files[source.where] = import_file(Path(source.where))
+            return self.files[source.where]
+        try:
+            return import_module(source.where)
+        except Exception as error:
+            raise SourceError(f"{source.where}: importing it raised {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def modules_kept() -> Iterator[Turn]:
+    """A turn for worlds, after which Python knows the modules that it knew before."""
+    turn, before = Turn(), dict(sys.modules)
+    try:
+        yield turn
+    finally:
+        if turn.world is not None:
+            turn.world.leave()
+        sys.modules.update(before)
+
+
+NATIVE = tuple(EXTENSION_SUFFIXES)
+"""Modules of native code can be loaded once in a process: they belong to all worlds."""
+
+STANDARD = f"{sysconfig.get_path('stdlib')}/"
+
+
+def folders_of(sources: Sequence[Source]) -> tuple[str, ...]:
+    """Where the modules of these sources, and those beside them, are looked for: those of the first source first."""
+    folders = [folder for source in sources for folder in source.folders]
+    return tuple(dict.fromkeys(folder for folder in folders if not folder.startswith(STANDARD)))
