@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .calls.called import Call, Called, Function, PayloadError
 from .calls.payload import Payload, random_state_kept
-from .calls.source import Source, named_apart, parse, source_of
+from .calls.revisions import parse_at
+from .calls.source import Source, named_apart, source_of
 from .calls.world import Turn, modules_kept
 from .spec.conditions import BETWEEN, FAIL_IF, Condition
 
@@ -77,6 +78,7 @@ class Question:
             calls=(_source(self.payload, "payload"),),
             check=None if self.check is None else _source(self.check, "check"),
             fail_if=() if condition is None else (str(condition),),
+            only_conditions=True,
             threads=self.threads,
         )
         run.check(request, options)
@@ -100,7 +102,7 @@ class Question:
 def _source(function: Given, what: str) -> Source:
     if isinstance(function, Source):
         return function
-    return parse(function, option=what) if isinstance(function, str) else source_of(function, what)
+    return parse_at(function, option=what) if isinstance(function, str) else source_of(function, what)
 
 
 def _name(function: Given) -> str:

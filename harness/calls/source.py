@@ -27,7 +27,8 @@ class Source:
     """A function in a file or in a module.
 
     name: what reports call it. where: an absolute path, or the name of a module. folder: where that module is looked
-    for when it is not installed. factory: the function makes the one that is called, anew for each round.
+    for when it is not installed. factory: the function makes the one that is called, anew for each round. revision: of
+    which revision the files are, where they are no files of the working tree.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Source:
     function: str
     factory: bool = False
     folder: str = ""
+    revision: str = ""
 
     @property
     def is_file(self) -> bool:
@@ -45,7 +47,8 @@ class Source:
     def shown(self) -> str:
         """As a user would write it, without folders."""
         where = Path(self.where).name if self.is_file else self.where
-        return f"{where}:{self.function}{'()' if self.factory else ''}"
+        at = f"@{self.revision}" if self.revision else ""
+        return f"{where}:{self.function}{'()' if self.factory else ''}{at}"
 
     @property
     def folders(self) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
     `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
     """
     added = [outside.parse(text)[0] for text in measurement.added.values()]
+    added += [Path(source.where) for source in measurement.functions.values() if source.is_file]
     profiles, memory = list[dict[str, Any]](), list[dict[str, Any]]()
     work = [
         (group, book, name)

@@ -124,7 +124,14 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     here = [(claim, part) for claim in chosen for part in claim.hypothesis if not part.elsewhere(request.device)]
     asked = conditions(request)
     _check_sides(here, workloads, added, functions)
-    targets = _targets(here, pairs, workloads, components=request.compare is not None, asked=asked)
+    targets = _targets(
+        here,
+        pairs,
+        workloads,
+        components=request.compare is not None,
+        asked=asked,
+        settle_pairs=not (asked and request.only_conditions),
+    )
     looked_at: dict[str, list[str]] = {name: [] for name in workloads}
     for where, variant in (pair for _, part in here for pair in part.subjects()):
         looked_at.setdefault(where, []).append(variant)
@@ -166,9 +173,10 @@ def _targets(
     *,
     components: bool,
     asked: Sequence[Condition],
+    settle_pairs: bool,
 ) -> dict[str, list[Target]]:
     """By workload, what must be settled; `components`: whether pairs without a claim are compared on these too;
-    `asked`: when these fail."""
+    `asked`: when these fail; `settle_pairs`: whether it is also asked which side is faster."""
     targets: dict[str, list[Target]] = {name: [] for name in workloads}
     for number, (claim, hypothesis) in enumerate(parts):
         for target in hypothesis.targets():
@@ -183,7 +191,8 @@ def _targets(
         for name, workload in workloads.items():
             if components or workload.has_model:
                 comparison = Comparison(name, variant, baseline)
-                targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
+                if settle_pairs:
+                    targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
                 for each in asked:
                     part, at_once = f"{each}: {variant} against {baseline}", each.at_once(len(workloads))
                     targets[name].append(Target(comparison, (each.region,), evidence, part=part, at_once=at_once))

@@ -12,7 +12,8 @@ from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
-from ..calls.source import Source, named_apart, parse
+from ..calls.revisions import parse_at
+from ..calls.source import Source, named_apart
 from ..claims.model import Claim
 from .selection import PlanError, Request
 
@@ -70,11 +71,11 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
         folder = claim.folder or Path.cwd()
         for function in claim.function:
             option = f"claim {claim.id}: function {function.name}: source ="
-            sources.append(replace(parse(function.source, option=option, folder=folder), name=function.name))
+            sources.append(replace(parse_at(function.source, option=option, folder=folder), name=function.name))
         for call in claim.call:
             option = f"claim {claim.id}: call {call.name}:"
-            payload = parse(call.payload, option=f"{option} payload =", folder=folder)
-            checked = call.check and parse(call.check, option=f"{option} check =", folder=folder)
+            payload = parse_at(call.payload, option=f"{option} payload =", folder=folder)
+            checked = call.check and parse_at(call.check, option=f"{option} check =", folder=folder)
             if made_by.setdefault(call.name, (payload, checked or None)) != (payload, checked or None):
                 raise PlanError(f"claim {claim.id}: another claim has a call {call.name!r} of its own: rename one")
             described[call.name] = (call.description or f"called with what {payload.shown} makes", call.threads)
@@ -88,7 +89,7 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
 
 
 def _parsed(what: str | Source, option: str) -> Source:
-    return what if isinstance(what, Source) else parse(what, option=option)
+    return what if isinstance(what, Source) else parse_at(what, option=option)
 
 
 def _by_name(sources: Sequence[Source], taken: Sequence[str]) -> dict[str, Source]:

@@ -33,6 +33,7 @@ class Request:
     calls: tuple[str | Source, ...] = ()  # of payloads
     check: str | Source | None = None
     fail_if: tuple[str, ...] = ()  # conditions on that comparison
+    only_conditions: bool = False  # nobody waits for faster, slower or the same
     everything: bool = False  # also the parts of claims that take long
     threads: int | None = None
     device: str = "cpu"  # or "cuda"

@@ -20,10 +20,10 @@ import typer
 from .shared import Failure, OutputLost, write
 
 VERBS = (
-    "claims", "variants", "workloads", "new", "check", "runs", "compare", "baseline", "judge", "report", "count",
-    "calibrate", "doctor", "speedscope",
+    "claims", "variants", "workloads", "new", "check", "runs", "compare", "compare-revisions", "bisect",
+    "baseline", "judge", "report", "count", "calibrate", "doctor", "speedscope",
 )  # fmt: skip
-"""Modules beside this one, in the order of the help."""
+"""Modules beside this one (with "_" for "-"), in the order of the help."""
 
 HELP = """\
 Settles claims about Llama model architectures by measurement.
@@ -37,6 +37,8 @@ Examples:
   workbench new variant build_mine         a file to begin with
   workbench check build_mine.py            would my variant pass its gates, and why not?
   workbench compare BASE NEW               has anything become slower? (for CI)
+  workbench compare-revisions main . m:f   is m:f slower now? (--call says with what it is called)
+  workbench bisect v1.2 main m:f           which commit made it slower?
   workbench judge results/runs/ID          judge a run again, also one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
   workbench count BASE NEW                 how many instructions a call of each executes
@@ -47,7 +49,7 @@ Examples:
   workbench speedscope                     install the viewer for raw profiles
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
-`check`, `compare`, `judge --check` and `doctor` also have 1, see there.
+`check`, `compare`, `compare-revisions`, `judge --check` and `doctor` also have 1, see there.
 """
 
 
@@ -63,7 +65,7 @@ def build() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_start)
     for name in VERBS:
-        command = import_module(f"{__package__}.{name}").command
+        command = import_module(f"{__package__}.{name.replace('-', '_')}").command
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:

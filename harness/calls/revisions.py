@@ -1,0 +1,113 @@
+"""The files of a revision of a git repository, in a folder of their own. Nothing in the repository changes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from llama_workbench.cache import cache_directory
+
+from ..machine.lifeline import tied
+from .source import Source, SourceError, parse
+
+KEPT = 20
+"""Revisions in the cache; the oldest goes first."""
+
+GIT_SECONDS = 300.0
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def parse_at(text: str, *, option: str, folder: Path | None = None) -> Source:
+    """The source that a text names; `@REV` behind it is a revision of the repository around the current folder.
+
+    Raises SourceError.
+    """
+    what, at, revision = text.rpartition("@")
+    if not at:
+        return parse(text, option=option, folder=folder)
+    return source_at(what, revision, option=option, folder=folder)
+
+
+def source_at(text: str, revision: str, *, option: str, folder: Path | None = None) -> Source:
+    """A function as it is in a revision: its file and all that it imports from the repository. Raises SourceError."""
+    folder = (folder or Path.cwd()).resolve()
+    root = repository_of(folder)
+    commit = commit_of(root, revision)
+    tree = files_of(root, commit)
+    source = parse(text, option=f"{option} (at {revision})", folder=tree / folder.relative_to(root))
+    told = revision if PLAIN_NAME.fullmatch(revision) else commit[:9]
+    name = source.name if "=" in text else f"{source.name}-{told}"
+    return replace(source, name=name, revision=told)
+
+
+def repository_of(folder: Path) -> Path:
+    """The repository that a folder is in. Raises SourceError."""
+    return Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
+
+
+def commit_of(root: Path, revision: str) -> str:
+    """The full name of a commit. Raises SourceError."""
+    if revision.startswith("-"):
+        raise SourceError(f"{revision!r} is no revision of the repository {root.name}/")
+    return _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+
+
+def files_of(root: Path, commit: str) -> Path:
+    """A folder with the files of a commit, from the cache or written now. Raises SourceError, CacheError."""
+    kept = cache_directory() / "revisions"
+    folder = kept / f"{root.name}-{commit}"
+    if folder.is_dir():
+        os.utime(folder)
+        return folder
+    kept.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="partial-", dir=kept) as scratch:
+        index = {"GIT_INDEX_FILE": f"{scratch}/index"}
+        files = Path(scratch, "files")
+        files.mkdir()
+        _git(root, "read-tree", commit, **index)
+        _git(root, "checkout-index", "--all", "--force", f"--prefix={files}/", **index)
+        try:
+            files.rename(folder)
+        except OSError:  # another process was faster
+            if not folder.is_dir():
+                raise
+    for old in sorted(kept.iterdir(), key=lambda each: each.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def commits_between(root: Path, good: str, bad: str) -> list[str]:
+    """The commits after `good` up to `bad`, oldest first, along first parents. Raises SourceError."""
+    listed = _git(root, "rev-list", "--reverse", "--first-parent", "--ancestry-path", f"{good}..{bad}")
+    return listed.split()
+
+
+def subject_of(root: Path, commit: str) -> str:
+    """The short name of a commit, its date and the first line of its message."""
+    return _git(root, "show", "--no-patch", "--format=%h %as %s", commit)
+
+
+def _git(folder: Path, *words: str, **environment: str) -> str:
+    """What git says, without the last end of line. Raises SourceError."""
+    command = ["git", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(
+            tied(command),
+            capture_output=True,
+            text=True,
+            timeout=GIT_SECONDS,
+            env=os.environ | environment,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"git cannot be asked about {folder.name}/: {error}") from error
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"git {words[0]} found nothing for {words[-1]}"])[0]
+        raise SourceError(f"{folder.name}/: {why}")
+    return done.stdout.removesuffix("\n")

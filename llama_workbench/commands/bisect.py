@@ -1,0 +1,87 @@
+"""`workbench bisect`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .compare_revisions import Budget, CallOption, CheckOption, Slower, measured
+from .shared import AsJson, Failure, print_json, show
+
+
+def command(
+    good: Annotated[str, typer.Argument(metavar="GOOD", help="A revision in which the function was fast.")],
+    bad: Annotated[str, typer.Argument(metavar="BAD", help="A later one in which it is slow.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="FILE:FUNCTION or MODULE:FUNCTION.")],
+    call: CallOption = None,
+    check: CheckOption = None,
+    slower: Slower = 5.0,
+    budget: Budget = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Which commit made a function slower?
+
+    First BAD is compared with GOOD: it must be proven to be more than --slower percent slower. Then commits between the
+    two, along first parents, are compared with GOOD, each time the one in the middle of those that are left: is it
+    slower by more than half of that? Each answer is wrong with at most 1 % probability, and the chance that the commit
+    named in the end is the wrong one is at most the sum. A commit that stays open, cannot be imported or gives other
+    answers is passed over; then several commits may be left. It is assumed that one commit did it.
+
+    \b
+    Exit codes:
+      0  the commit (or the few that are left) is printed
+      2  BAD is not proven to be slower, or it cannot be measured
+
+    \b
+    --json prints:
+      {"format": 1, "commits": [..], "limit_percent", "chance_percent",
+       "steps": [{"commit", "slow": true|false|null, "ratio", "low", "high"}]}
+
+    \b
+    Example:
+      workbench bisect v1.2 main mypackage.text:encode --call bench.py:texts
+    """
+    from dataclasses import asdict
+
+    from rich.text import Text
+
+    from llama_workbench.harness.calls.revisions import repository_of, subject_of
+    from llama_workbench.harness.calls.source import SourceError
+    from llama_workbench.harness.evidence.effect import ALPHA
+    from llama_workbench.harness.revisions import Step, Subjects, bisect
+
+    subjects = Subjects((subject,), tuple(call or ()), check)
+    if len(subjects.payloads) > 1:
+        raise Failure("--call: give one; a commit is found by one number")
+
+    def measure(commit: str, percent: float) -> Step:
+        step = _step(measured(subject, (good, commit), subjects, percent, budget), commit)
+        words = {True: "slower", False: "not slower", None: "open"}[step.slow]
+        typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
+        return step
+
+    try:
+        found = bisect(good, bad, slower_percent=slower, alpha=ALPHA, measure=measure, folder=Path.cwd())
+        named = [subject_of(repository_of(Path.cwd()), commit) for commit in found.commits]
+    except SourceError as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        print_json({"format": 1, **asdict(found)})
+        return
+    which = "this commit made it slower" if len(named) == 1 else f"one of these {len(named)} commits made it slower"
+    worst = found.steps[0]
+    size = f"{1 / worst.ratio:.3f} [{1 / worst.high:.3f}, {1 / worst.low:.3f}] times the time of {good}"
+    show(Text("\n".join([*named, f"{which}: {subject} takes {size} in {bad}."])))
+    show(Text(f"{len(found.steps)} comparisons; wrong with at most {found.chance_percent:g} % probability."))
+
+
+def _step(result: Any, commit: str) -> Any:
+    """What a comparison says of a commit. Raises Disagreement where it cannot be compared."""
+    from llama_workbench.harness.revisions import Step
+    from llama_workbench.harness.versus import Outcome
+
+    outcome = Outcome.of(result)
+    slow = {"supported": True, "refuted": False}.get(outcome.verdict)
+    return Step(commit, slow, outcome.ratio, outcome.low, outcome.high)

@@ -1,0 +1,165 @@
+"""`workbench compare-revisions`"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .shared import AsJson, Failure, print_json
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.revisions import Subjects
+
+Subject = Annotated[
+    list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
+]
+CallOption = Annotated[
+    list[str] | None,
+    typer.Option("--call", metavar="FILE:FUNCTION", help="Makes the arguments of a call; may be given several times."),
+]
+CheckOption = Annotated[
+    str | None, typer.Option("--check", metavar="FILE:FUNCTION", help="Compares two answers, where == is not enough.")
+]
+Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison.")]
+Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
+
+
+def command(
+    base: Annotated[str, typer.Argument(metavar="REV_A", help="The earlier revision: a commit, branch or tag.")],
+    new: Annotated[str, typer.Argument(metavar="REV_B", help='The later one; "." is the working tree as it is now.')],
+    subject: Subject,
+    call: CallOption = None,
+    check: CheckOption = None,
+    slower: Slower = 5.0,
+    budget: Budget = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Is a function slower in one revision of a repository than in another?
+
+    The files of both revisions are written into the cache, and each side imports its own, packages and all; the
+    repository is not touched. Both are timed in the same rounds, or in two processes that share one core, so that
+    what the machine does meets both. Their answers must agree first. What they are called with comes from today's
+    files. Run it inside the repository. Compiled code of the repository is not built: it must be installed.
+
+    \b
+    Exit codes:
+      0  no subject is more than --slower percent slower: proven for all
+      1  one is: proven
+      2  cannot tell in this time, the answers differ, or it cannot be measured
+
+    \b
+    --json prints:
+      {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
+       "high", "rounds", "verdict", "reason", "run"}]}
+      ratio: time in REV_A over time in REV_B; below 1 it became slower. verdict: slower, not slower or cannot tell.
+
+    \b
+    Examples:
+      workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
+      workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
+    """
+    from llama_workbench.harness.revisions import Subjects
+
+    subjects = Subjects(tuple(subject), tuple(call or ()), check)
+    rows = [row for each in subjects.functions for row in _rows(each, (base, new), subjects, slower, budget)]
+    words = {row["verdict"] for row in rows}
+    code = 1 if "slower" in words else 2 if "cannot tell" in words else 0
+    if as_json:
+        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
+        print_json(head | {"rows": rows})
+    else:
+        _show(rows, base, new, slower)
+    raise typer.Exit(code)
+
+
+def options_for(budget: float) -> Any:
+    """How each comparison is made. Raises Failure."""
+    from llama_workbench.harness.run import Options
+
+    if not budget > 0:
+        raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
+    return Options(budget_seconds=budget)
+
+
+def measured(subject: str, revisions: tuple[str, str], subjects: Subjects, percent: float, budget: float) -> Any:
+    """The run that compares one function. Raises Failure; progress goes to standard error."""
+    import sys
+
+    from llama_workbench.harness.progress import progress_on
+    from llama_workbench.harness.report.terminal import console
+    from llama_workbench.harness.revisions import compare_revisions
+    from llama_workbench.harness.run import USER_ERRORS
+    from llama_workbench.harness.spec.conditions import Condition
+
+    if not subjects.payloads:
+        raise Failure(f"{subject}: say what it is called with: --call FILE:FUNCTION")
+    if not 0 <= percent < float("inf"):
+        raise Failure(f"--slower {percent:g}: expected a number of percent, 0 or more")
+    conditions = [Condition("maybe-slower", percent)]
+    try:
+        with closing(progress_on(console(sys.stderr))) as progress:
+            result = compare_revisions(subject, revisions, subjects, conditions, options_for(budget), progress)
+    except USER_ERRORS as error:
+        raise Failure(str(error)) from error
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return result
+
+
+WORDS = {"supported": "slower", "refuted": "not slower"}
+
+
+def _rows(
+    subject: str, revisions: tuple[str, str], subjects: Subjects, percent: float, budget: float
+) -> list[dict[str, Any]]:
+    from llama_workbench.harness.spec.conditions import FAIL_IF
+
+    result = measured(subject, revisions, subjects, percent, budget)
+    effects = [effect for verdict in result.verdicts if verdict.claim == FAIL_IF for effect in verdict.effects]
+    if not effects:
+        excluded = result.manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]
+        raise Failure("\n".join(f"{each['variant']}: {each['reason']}" for each in excluded))
+    return [
+        {
+            "subject": subject,
+            "workload": effect.workload,
+            "ratio": effect.ratio if effect.rounds else None,
+            "low": effect.low if effect.rounds else None,
+            "high": effect.high if effect.high < float("inf") else None,
+            "rounds": effect.rounds,
+            "verdict": WORDS.get(effect.verdict, "cannot tell"),
+            "reason": "; ".join(effect.warnings),
+            "run": str(_shown(result.folder.path)),
+        }
+        for effect in effects
+    ]
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+
+
+def _show(rows: list[dict[str, Any]], base: str, new: str, percent: float) -> None:
+    from rich.text import Text
+
+    from .shared import show, table
+
+    columns = table(
+        "subject", "called with", f"time in {new} over {base}", "rounds", f"more than {percent:g} % slower?"
+    )
+    for row in rows:
+        size = "not measured"
+        if row["ratio"] is not None:
+            ends = "no interval yet" if row["high"] is None else f"{1 / row['high']:.3f}, {1 / row['low']:.3f}"
+            size = f"{1 / row['ratio']:.3f} [{ends}]"
+        columns.add_row(*map(Text, (row["subject"], row["workload"], size, str(row["rounds"]), row["verdict"])))
+    show(columns)
+    for row in rows:
+        if row["verdict"] == "cannot tell" and row["reason"]:
+            show(Text(f"{row['subject']}: {row['reason']}"))
+    for run in dict.fromkeys(row["run"] for row in rows):
+        show(Text(f"run: {run}"))
