@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from .compare_revisions import Budget, CallOption, CheckOption, Slower, measured
 from .shared import AsJson, Failure, print_json, show
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.revisions import Subjects
 
 
 def command(
@@ -43,38 +48,46 @@ def command(
     Example:
       workbench bisect v1.2 main mypackage.text:encode --call bench.py:texts
     """
-    from dataclasses import asdict
+    subjects = _subjects(subject, call, check)
+    found, named = _found(good, bad, subjects, slower, budget)
+    if as_json:
+        print_json({"format": 1, **found})
+        return
+    worst, steps = found["steps"][0], len(found["steps"])
+    which = "this commit made it slower" if len(named) == 1 else f"one of these {len(named)} commits made it slower"
+    size = f"{1 / worst['ratio']:.3f} [{1 / worst['high']:.3f}, {1 / worst['low']:.3f}] times the time of {good}"
+    show(Text("\n".join([*named, f"{which}: {subject} takes {size} in {bad}."])))
+    show(Text(f"{steps} comparisons; wrong with at most {found['chance_percent']:g} % probability."))
 
-    from rich.text import Text
 
+def _subjects(subject: str, call: list[str] | None, check: str | None) -> Subjects:
+    from llama_workbench.harness.revisions import Subjects
+
+    if call and len(call) > 1:
+        raise Failure("--call: give one; a commit is found by one number")
+    return Subjects((subject,), tuple(call or ()), check)
+
+
+def _found(good: str, bad: str, subjects: Subjects, slower: float, budget: float) -> tuple[dict[str, Any], list[str]]:
+    """What `bisect` found, as plain values, and the commits that are left, in words. Raises Failure."""
     from llama_workbench.harness.calls.revisions import repository_of, subject_of
     from llama_workbench.harness.calls.source import SourceError
     from llama_workbench.harness.evidence.effect import ALPHA
-    from llama_workbench.harness.revisions import Step, Subjects, bisect
+    from llama_workbench.harness.revisions import Step, bisect
 
-    subjects = Subjects((subject,), tuple(call or ()), check)
-    if len(subjects.payloads) > 1:
-        raise Failure("--call: give one; a commit is found by one number")
+    [subject] = subjects.functions
 
     def measure(commit: str, percent: float) -> Step:
-        step = _step(measured(subject, (good, commit), subjects, percent, budget), commit)
+        step: Step = _step(measured(subject, (good, commit), subjects, percent, budget), commit)
         words = {True: "slower", False: "not slower", None: "open"}[step.slow]
         typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
         return step
 
     try:
         found = bisect(good, bad, slower_percent=slower, alpha=ALPHA, measure=measure, folder=Path.cwd())
-        named = [subject_of(repository_of(Path.cwd()), commit) for commit in found.commits]
+        return asdict(found), [subject_of(repository_of(Path.cwd()), commit) for commit in found.commits]
     except SourceError as error:
         raise Failure(str(error)) from error
-    if as_json:
-        print_json({"format": 1, **asdict(found)})
-        return
-    which = "this commit made it slower" if len(named) == 1 else f"one of these {len(named)} commits made it slower"
-    worst = found.steps[0]
-    size = f"{1 / worst.ratio:.3f} [{1 / worst.high:.3f}, {1 / worst.low:.3f}] times the time of {good}"
-    show(Text("\n".join([*named, f"{which}: {subject} takes {size} in {bad}."])))
-    show(Text(f"{len(found.steps)} comparisons; wrong with at most {found.chance_percent:g} % probability."))
 
 
 def _step(result: Any, commit: str) -> Any:
