@@ -419,11 +419,13 @@ def test_report_fills_in_the_plan_s_form_and_applies_the_teams_rules(tmp_path: P
     rules = output("report", run.path, "--decision")
     assert "share of mask_create 12" in rules and "above 10 %" in rules and "not above 5 %" in rules
     assert "gain of proposal" in rules and "cannot tell" not in rules.split("EXECUTION PLAN")[0].splitlines()[-2]
-    assert output("report", run.path) == form + rules
+    whole = output("report", run.path)
+    assert whole.startswith("# The answer\n\n**Is the rewrite ") and whole.endswith(form + rules)
 
 
 def test_report_says_what_it_lacks(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", only=["prefill-15m-t128"])
-    assert "no phases; measure some: pytest --benchmark --claims qkv-61" in fails("report", run.path)
+    missing = "no phases; measure some: pytest --benchmark --claims qkv-61"
+    assert missing in fails("report", run.path, "--profiling") and missing in output("report", run.path)
     other = with_phases(write_run(tmp_path / "other", only=["prefill-15m-t128"]), "team006_after")
     assert "no phases of team006_before" in fails("report", other.path, "--decision")

@@ -16,8 +16,9 @@ from llama_workbench.datasets import workloads
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
-from llama_workbench.harness.metrics.attribution import ARCHITECTURE, GRID, OPERATIONS, TOTAL, contrasts
+from llama_workbench.harness.metrics.attribution import GRID, contrasts
 from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs

@@ -353,6 +353,10 @@ def test_many_open_effects_have_one_reason_together() -> None:
     assert reason == (
         "not settled: the interval lies on both sides of 1.01×; about 20 s more would settle w0, about 2 min all"
     )
+    nearly = [*effects[:2], replace(effects[2], seconds_more=1.0)]
+    assert combine(nearly)[1].endswith(
+        "; measuring ended a few seconds before w2 was settled; about 20 s more would settle w0, about 40 s all"
+    )
     beyond = [*effects[:2], replace(effects[2], seconds_more=math.inf)]
     assert combine(beyond)[1].endswith(
         "about 20 s more would settle w0, about 40 s 2 of 3; more time would not help much on w2"
@@ -442,7 +446,10 @@ def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
         "seconds": 10.0,
         "verdict": "inconclusive",
         "warnings": list(found.warnings),
+        "seconds_more": pytest.approx(found.seconds_more),
     }
+    assert plain(replace(found, seconds_more=math.inf))["seconds_more"] is None, "no time would settle it"
+    assert "seconds_more" not in plain(replace(found, seconds_more=math.nan)), "nobody knows"
     assert plain(effect([], Region.ratio(2, 3)))["ratio"] is None
 
 

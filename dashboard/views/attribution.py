@@ -7,15 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from llama_workbench.harness.metrics.attribution import (
-    ARCHITECTURE,
-    DUMMY,
-    MARGIN_PERCENT,
-    OPERATIONS,
-    TOTAL,
-    Attribution,
-    Grid,
-)
+from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT, Attribution, Grid
+from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
 
 from .data import Claim, Effect
 

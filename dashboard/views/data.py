@@ -15,12 +15,12 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, TypeAdapter
 
-from llama_workbench.harness.metrics.attribution import ARCHITECTURE, OPERATIONS, factor_of
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.report.text import excluded_lines, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.conditions import FAIL_IF
+from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, factor_of
 from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST, MEMORY, PROFILES, VERDICTS

@@ -63,19 +63,34 @@ def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]
     return f"not settled: {'; '.join(parts)}"
 
 
+MOMENT_S = 10.0
+"""An effect that lacks less than this was held up by the end of the measuring, and by nothing else."""
+
+DAY_S = 86_400.0
+"""Longer than this nobody would measure for one effect."""
+
+
 def time_to_settle(effects: Sequence[Effect]) -> str:
     """How much more measuring would settle the effects; empty where nothing can be said."""
     known = sorted((effect for effect in effects if effect.seconds_more >= 0), key=lambda effect: effect.seconds_more)
-    soon = [effect for effect in known if effect.seconds_more <= 86_400]
+    soon = [effect for effect in known if effect.seconds_more <= DAY_S]
     if not soon:
         return "more time would not help much" if known else ""
-    shortest, longest = (f"about {duration(effect.seconds_more)}" for effect in (soon[0], soon[-1]))
-    text = f"{shortest} more would settle {soon[0].workload if len(effects) > 1 else 'it'}"
-    if len(soon) > 1:
-        text += f", {longest} {'all' if len(soon) == len(effects) else f'{len(soon)} of {len(effects)}'}"
+    short = [effect for effect in soon if effect.seconds_more < MOMENT_S]
+    texts = []
+    if short:
+        names = list(dict.fromkeys(effect.workload for effect in short)) if len(effects) > 1 else ["it"]
+        were = "were" if len(names) > 1 else "was"
+        texts.append(f"measuring ended a few seconds before {', '.join(names)} {were} settled")
+    if later := soon[len(short) :]:
+        shortest, longest = (f"about {duration(effect.seconds_more)}" for effect in (later[0], later[-1]))
+        text = f"{shortest} more would settle {later[0].workload if len(effects) > 1 else 'it'}"
+        if len(later) > 1:
+            text += f", {longest} {'all' if len(soon) == len(effects) else f'{len(soon)} of {len(effects)}'}"
+        texts.append(text)
     if beyond := list(dict.fromkeys(effect.workload for effect in known[len(soon) :])):
-        text += f"; more time would not help much on {', '.join(beyond)}"
-    return text
+        texts.append(f"more time would not help much on {', '.join(beyond)}")
+    return "; ".join(texts)
 
 
 def reasons(effects: Sequence[Effect]) -> str:

@@ -47,13 +47,11 @@ from ..spec.comparison import Comparison
 from ..spec.experiments import Contrast
 from ..spec.hypotheses import Names, ValueHypothesis
 from ..spec.regions import Region
+from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, TOTAL, due_to
 from ..stats.confidence import running_interval
 from ..stats.samples import Differences, WholeRounds, whole_rounds
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
-
-ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
-"""The two sides of the split, and their sum: from the all-old corner to the all-new one."""
 
 DUMMY = "dummy"
 
@@ -141,12 +139,6 @@ def dummy_series(times: WholeRounds, seed: int) -> NDArray[np.float64]:
     drawn = [np.random.default_rng([seed, process, number]).permutation(signs) for process, number in times.rounds]
     deviations = times.logs - times.logs.mean(axis=0) if len(times.logs) else times.logs
     return np.asarray((np.reshape(drawn, times.logs.shape) * deviations).sum(axis=1) / (cells / 2), dtype=np.float64)
-
-
-def factor_of(variant: str, baseline: str) -> str:
-    """The factor, interaction or side whose effect is reported as "NAME new" against "NAME old"; "" for other sides."""
-    name = variant.removesuffix(" new")
-    return name if (variant, baseline) == (f"{name} new", f"{name} old") else ""
 
 
 @dataclass(frozen=True)
@@ -301,7 +293,7 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
     sides = {name: effects[name] for name in (ARCHITECTURE, OPERATIONS)}
     if any(side.verdict == "not evidence" for side in sides.values()):
         return "not evidence", sides[ARCHITECTURE].warnings[0]
-    parts = [f"{_described(name, side)} ({side.verdict})" for name, side in sides.items()]
+    parts = [f"{_described(name, side)} ({_called(side.verdict)})" for name, side in sides.items()]
     if share is not None:
         parts.append("architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share))
     mixed = [(name, one) for name, one in effects.items() if ":" in name and one.verdict in ("faster", "slower")]
@@ -312,8 +304,11 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
             f"{name}: {'; '.join(filter(None, (side.warnings[0], time_to_settle([side]))))}" for name, side in open_
         ]
         return "inconclusive", "; ".join(parts)
-    gaining = [name for name, side in sides.items() if side.verdict == "faster"]
-    return "both" if len(gaining) == 2 else gaining[0] if gaining else "neither", "; ".join(parts)
+    return due_to(name for name, side in sides.items() if side.verdict == "faster"), "; ".join(parts)
+
+
+def _called(verdict: str) -> str:
+    return "open" if verdict == "inconclusive" else verdict
 
 
 def _described(name: str, effect: Effect) -> str:
@@ -338,7 +333,7 @@ class AttributionHypothesis(ValueHypothesis):
         return self.quantity
 
     def describe(self) -> str:
-        return f"the speed-up is due to {self.quantity}"
+        return f"{CLAIMED}{self.quantity}"
 
     def contrasts(self) -> tuple[Contrast, ...]:
         weights, cells = contrasts(), GRID.cells()
@@ -367,7 +362,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
         words = {verdict_on(each, hypothesis.quantity) for each in answers.values()}
         both = "depends" if {"supported", "refuted"} <= words else "inconclusive"
         verdict = words.pop() if len(words) == 1 else both
-        reason = "; ".join(f"{workload}: {each.answer} ({each.reason})" for workload, each in answers.items())
+        reason = "; ".join(f"{workload}: {_called(each.answer)} ({each.reason})" for workload, each in answers.items())
         effects = tuple(effect for each in answers.values() for effect in each.effects.values())
         return Judged(verdict, reason, effects, answers=len(answers))
 

@@ -1,34 +1,35 @@
-"""The answer to the dispute: a sentence for each main claim, and a short table. Pure functions of verdicts.json.
+"""The answer to the dispute: one sentence, a short line for each main claim, and a short table. Pure functions of
+verdicts.json.
 
-What is typed in here are the subjects of the sentences and which claims come first. Verdicts, what was claimed and
-every number come from the run.
+README, `workbench report`, a claim's exported page, the end of the terminal's report and the dashboard all begin with
+what `answer` gives. What is typed in here are the words of the questions and which claims come first. Verdicts, what
+was claimed and every number come from the run.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..spec.conditions import FAIL_IF
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .text import Json, claim_text, effect_value, short
+from .outcome import SIDES, found_text, grid_sides, outcome, tally_text
+from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, short
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """The sentence about one part of a claim.
+class Question:
+    """What a main claim comes down to. `{claimed}` stands for the verdict's own words.
 
-    verb: as it stands where the claim holds, and where it does not. predicate: what is claimed; `{claimed}` stands for
-    the verdict's own words. sides: the effects to quote, by the variant that they name; none for all of them.
-    consequence: what follows from the largest value that the intervals allow.
+    where: on which workloads the found value holds, where the part names them. consequence: what follows from the
+    largest value that the intervals allow, once the claim is settled.
     """
 
     claim: str
     part: str | None
-    subject: str
-    verb: tuple[str, str]
-    predicate: str
-    object: str = ""
-    sides: tuple[tuple[str, str], ...] = ()
+    text: str
+    where: str = ""
     consequence: Callable[[float], str] | None = None
 
 
@@ -36,31 +37,60 @@ def _most_from_share(percent: float) -> str:
     return f"so without that work a forward is at most {100 * percent / (100 - percent):.1f} % faster"
 
 
-IS, ARE, TAKES = ("is", "is not"), ("are", "are not"), ("takes", "does not take")
-
-SENTENCES = (
-    Sentence(
-        "refactor-2x-3x", "usual lengths", "the rewrite (one file, one cache)", IS, "{claimed} as fast",
-        "as the code before it",
-    ),
-    Sentence("single-file-faster", "time", "one file", IS, "{claimed}", "than many"),
-    Sentence("unified-cache-faster", "time", "one cache for all layers", IS, "{claimed}", "than one for each"),
-    Sentence(
-        "decision-rule", "the review's 5 %", "making masks", TAKES, "{claimed}", "of a forward",
+QUESTIONS = (
+    Question("refactor-2x-3x", "usual lengths", "Is the rewrite {claimed} faster?", "at usual lengths"),
+    Question("single-file-faster", "time", "Is one file {claimed} than many?"),
+    Question("unified-cache-faster", "time", "Is one cache for all layers {claimed} than one for each?"),
+    Question(
+        "decision-rule", "the review's 5 %", "Does making masks take {claimed} of a forward?",
         consequence=_most_from_share,
     ),
-    Sentence(
-        "rope-3x-5x", "end to end", "whole forwards", ARE, "{claimed} as fast", "with the library's RoPE",
-    ),
-    Sentence(
-        "arch-or-ops", "operations", "the speed-up", IS, "due to operations", "and not to architecture",
-        sides=(("operations", "operations new"), ("architecture", "architecture new")),
-    ),
+    Question("rope-3x-5x", "end to end", "Are whole forwards {claimed} faster with the library's RoPE?"),
+    Question("arch-or-ops", "operations", "Is the speed-up due to operations and not to architecture?"),
 )  # fmt: skip
-"""In the order of the README."""
+"""In the order in which they are told."""
+
+WORDS = {
+    "supported": "Yes",
+    "refuted": "No",
+    "depends": "It depends",
+    OPEN: "Open",
+    "faster": "Yes",
+    "slower": "No",
+    "same": "No",
+    "not evidence": "Not answered",
+    "not measurable here": "Not measured",
+}
+"""What is answered to a question, by the verdict."""
+
+MOST_LINES = 6
+
+
+@dataclass(frozen=True)
+class Line:
+    """A question with its answer, all plain text that may come from anywhere."""
+
+    verdict: Json
+    question: str
+    word: str
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it: "Is one file more than 1 % faster than many? No: at most 0.88 % faster."."""
+        return f"{self.question} {self.word}{': ' if self.text else ''}{self.text}."
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The headline of a run, and a line for each of its main claims; of its first claims where it has no main one."""
+
+    headline: str
+    lines: tuple[Line, ...]
+
 
 HEADLINES = (
-    *((sentence.claim, sentence.part) for sentence in SENTENCES),
+    *((question.claim, question.part) for question in QUESTIONS),
     ("mask-caching-6-11", "whole prefill"),
     ("rope-3x-5x", "op alone"),
     ("fragmentation-10pct", None),
@@ -71,12 +101,25 @@ HEADLINES = (
 """Claims of the short table, and which part of each."""
 
 
-def answer(verdicts: Iterable[Json]) -> str:
-    """A Markdown list with a sentence for each main claim that these verdicts have."""
-    parts = _by_part(verdicts)
-    stated = ((each, _find(parts, each.claim, each.part)) for each in SENTENCES)
-    lines = [f"- {_sentence(each, verdict)}" for each, verdict in stated if verdict is not None]
-    return "\n".join(lines) + "\n" if lines else "This run has none of the main claims.\n"
+def answer(verdicts: Iterable[Json]) -> Answer:
+    """What these verdicts come to."""
+    listed = list(verdicts)
+    parts = _by_part(listed)
+    asked = [(each, _find(parts, each.claim, each.part)) for each in QUESTIONS]
+    if lines := tuple(_line(each, verdict) for each, verdict in asked if verdict is not None):
+        return Answer(lines[0].sentence, lines)
+    lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
+    if not lines:
+        return Answer("Nothing was measured, so there is no answer.", ())
+    return Answer(lines[0].sentence if len(listed) == 1 else _summary(listed), lines)
+
+
+def answer_markdown(verdicts: Iterable[Json]) -> str:
+    """The same as Markdown: the headline, then the lines that say more."""
+    found = answer(verdicts)
+    lines = [markdown_text(line.sentence) for line in found.lines if line.sentence != found.headline]
+    listed = "".join(f"- {line}\n" for line in lines)
+    return f"**{markdown_text(found.headline)}**\n{chr(10) if listed else ''}{listed}"
 
 
 def headlines(verdicts: Iterable[Json]) -> str:
@@ -86,7 +129,7 @@ def headlines(verdicts: Iterable[Json]) -> str:
     for verdict in filter(None, (_find(parts, *key) for key in HEADLINES)):
         title = verdict["title"] + (f" ({verdict['part']})" if verdict.get("part") else "")
         cells = [title, ", ".join(verdict["who"]), verdict["claimed"], _measured(verdict["effects"])]
-        rows.append([*map(markdown_cell, cells), f"**{markdown_cell(verdict['verdict'])}**"])
+        rows.append([*map(markdown_cell, cells), f"**{markdown_cell(outcome(verdict))}**"])
     return markdown_rows(("claim", "who said it", "claimed", "what was found", "verdict"), rows) + "\n"
 
 
@@ -99,30 +142,60 @@ def _find(parts: Mapping[tuple[str, str | None], Json], claim: str, part: str | 
     return parts.get((claim, part)) or parts.get((claim, None))
 
 
-def _sentence(sentence: Sentence, verdict: Json) -> str:
-    """Subject, verdict in words, and the numbers behind it."""
-    predicate = sentence.predicate.format(claimed=markdown_text(verdict["claimed"]))
-    subject, rest, word = sentence.subject, f" {sentence.object}" if sentence.object else "", verdict["verdict"]
-    if word in ("supported", "refuted"):
-        said = f"{subject} **{sentence.verb[word == 'refuted']} {predicate}**{rest}"
-    else:
-        open_ = {"depends": " **depends** on the workload", "inconclusive": " is **open**"}
-        end = open_.get(word, f": **{markdown_text(word)}**")
-        said = f"whether {subject} {sentence.verb[0]} {predicate}{rest}{end}"
-    effects = verdict["effects"]
-    text = f"{said[0].upper()}{said[1:]}: {_measured(effects, sentence.sides) or markdown_text(verdict['reason'])}"
-    ends = [effect["high"] for effect in effects]
-    if sentence.consequence and ends and None not in ends and verdict["verdict"] in ("supported", "refuted"):
-        text += f", {sentence.consequence(max(ends))}"
-    return f"{text} (`{markdown_text(claim_text(verdict))}`)."
+def _line(question: Question, verdict: Json) -> Line:
+    claimed = claimed_text(verdict)
+    asked = question.text.replace("{claimed}", claimed)
+    return Line(verdict, asked, WORDS.get(verdict["verdict"], "Not answered"), _found(verdict, question))
 
 
-def _measured(effects: Sequence[Json], sides: Sequence[tuple[str, str]] = ()) -> str:
-    """The smallest and the largest effect with the ends of all intervals; by side where there are several. An effect
-    without an interval says nothing of these ends: it is only counted."""
-    if sides:
-        each = {label: [effect for effect in effects if effect["variant"] == name] for label, name in sides}
-        return ", ".join(f"{label} {_measured(some)}" for label, some in each.items() if some)
+def _plain_line(verdict: Json) -> Line:
+    """The same for a verdict that nobody wrote a question for: its own statement, or its title."""
+    if verdict["claim"] == "ad-hoc":
+        slower = {"slower": "slower, ", "same": "the same, "}.get(verdict["verdict"], "")
+        asked = one_text_line(verdict.get("statement") or "")
+        return Line(verdict, asked, WORDS.get(verdict["verdict"], "Not answered"), slower + _found(verdict))
+    said = one_text_line(verdict.get("title") or claim_text(verdict))
+    if verdict["claim"] == FAIL_IF:
+        said = one_text_line(verdict.get("statement") or said).removesuffix(".")
+    elif verdict.get("part"):
+        said += f" ({one_text_line(verdict['part'])})"
+    if verdict["verdict"] == OPEN:
+        word, separate, bound = outcome(verdict).partition(": ")
+        return Line(verdict, f"{said}:", word, bound if separate else found_text(verdict))
+    words = {"supported": "right", "refuted": "wrong"}
+    word = words.get(verdict["verdict"], str(verdict["verdict"]))
+    return Line(verdict, f"{said}:", one_text_line(word), _found(verdict))
+
+
+def _found(verdict: Json, question: Question | None = None) -> str:
+    """What stands behind the word: how the rows stand where they differ, and the numbers."""
+    word, text = verdict["verdict"], found_text(verdict)
+    if text and question and question.where:
+        text += f" {question.where}"
+    if word == OPEN:
+        opened = outcome(verdict).removeprefix("open: ")
+        return opened if opened in text or not tally_text(verdict) or not text else f"{opened}; {text}"
+    if word == "depends":
+        return "; ".join(filter(None, (tally_text(verdict), text)))
+    span = hull(verdict["effects"])
+    if span and question and question.consequence and word in ("supported", "refuted"):
+        text += f", {question.consequence(span.high)}"
+    return text if text or word in ("supported", "refuted") else one_text_line(verdict.get("reason") or "", 120)
+
+
+def _summary(verdicts: Sequence[Json]) -> str:
+    """How the claims of a run stand, where none of them is a main one."""
+    words = {"supported": "right", "refuted": "wrong", OPEN: "open", "depends": "right in some places only"}
+    counts = Counter(words.get(verdict["verdict"], str(verdict["verdict"])) for verdict in verdicts)
+    told = ", ".join(f"{count} {one_text_line(word)}" for word, count in counts.items())
+    return f"Of {len(verdicts)} verdicts: {told}."
+
+
+def _measured(effects: Sequence[Json]) -> str:
+    """The smallest and the largest effect with the ends of all intervals; of a grid each side's. An effect without an
+    interval says nothing of these ends: it is only counted."""
+    if sides := list(zip(*grid_sides(effects).values(), strict=True)):
+        return ", ".join(f"{name} {_measured(side)}" for name, side in zip(SIDES, sides, strict=True))
     known = [effect for effect in effects if effect["low"] is not None or effect["high"] is not None]
     if known and len(known) < len(effects):
         return f"{_measured(known)} ({len(known)} of {len(effects)} effects; no interval yet for the rest)"

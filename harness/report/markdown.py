@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .text import Json, effect_text, effect_value, excluded_lines, one_text_line, run_notes
+from .again import command_of
+from .outcome import cost_text, outcome
+from .text import OPEN, Json, claim_text, effect_text, effect_value, excluded_lines, one_text_line, run_notes
 
 
 class ReadmeError(Exception):
@@ -28,18 +30,31 @@ def markdown_table(verdicts: Sequence[Json], manifest: Json, *, command: str | N
         cells = [
             f"`{name}`" + (f" ({part})" if part else "") + (f": {claimed}" if claimed else ""),
             markdown_cell(", ".join(verdict.get("who") or ())),
-            f"**{markdown_cell(verdict['verdict'])}**" + "\\*" * bool(verdict.get("together")),
+            f"**{markdown_cell(outcome(verdict))}**" + "\\*" * bool(verdict.get("together")),
             _effect_cell(effects[0]) if effects else "",
             _effect_cell(effects[-1]) if len(effects) > 1 else "",
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
         rows.append(cells)
     table = markdown_rows(("claim", "said by", "verdict", "smallest effect", "largest effect", "rounds"), rows)
+    if opened := _open_list(verdicts, manifest):
+        table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]
     if command:
         notes.append(f"This table is made by `{command}`.")
     return "\n\n".join([table, *notes]) + "\n"
+
+
+def _open_list(verdicts: Sequence[Json], manifest: Json) -> str:
+    """A list of the open verdicts: how each stands, the command that measures it again, and what that would cost."""
+    lines = []
+    for verdict in verdicts:
+        if verdict["verdict"] == OPEN:
+            again, cost = markdown_text(command_of(verdict, manifest)), markdown_text(cost_text(verdict))
+            stands = f"{markdown_text(claim_text(verdict))}: {markdown_text(outcome(verdict))}"
+            lines.append(f"- {stands}{f' ({cost})' if cost else ''}: `{again}`")
+    return "\n".join(lines)
 
 
 def markdown_rows(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

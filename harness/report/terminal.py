@@ -16,7 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..spec.conditions import FAIL_IF
-from .text import STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, run_notes, verdict_text
+from .again import command_of
+from .answer import answer
+from .outcome import to_settle, verdict_text
+from .text import OPEN, STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
@@ -47,12 +50,13 @@ def _can_write(text: str, encoding: str) -> bool:
     return text.encode(encoding, "replace").decode(encoding) == text
 
 
-WITH_REASON = ("depends", "inconclusive")
+WITH_REASON = ("depends", OPEN)
 """Verdicts whose reason is shown; of the others the effects show it."""
 
 
 def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
-    """All verdicts, one block a verdict, one line an effect; below them the session's noise and what was excluded."""
+    """All verdicts, one block a verdict, one line an effect; below them the session's noise, what was excluded, and
+    the answer: the end of it is what stands above the prompt."""
     blocks: list[RenderableType] = [
         Text.assemble(
             ("verdict · claim · who said it", "bold"), "\n    workload, effect [interval], its verdict, rounds, seconds"
@@ -62,7 +66,7 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
     widths = [max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS]  # all line up
     before: tuple[str, Sequence[Json]] = "", ()
     for verdict in verdicts:
-        blocks += ["", *_heading(verdict)]
+        blocks += ["", *_heading(verdict, manifest)]
         if verdict["effects"] and verdict["effects"] == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
@@ -72,10 +76,13 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
     blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest)]
+    found = answer(verdicts)
+    lines = [line.sentence for line in found.lines if line.sentence != found.headline]
+    blocks += ["", Text(found.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
     return Group(*blocks)
 
 
-def _heading(verdict: Json) -> Iterator[RenderableType]:
+def _heading(verdict: Json, manifest: Json) -> Iterator[RenderableType]:
     """The verdict, its claim, and the reason where the effects do not show it."""
     word = str(verdict["verdict"])
     heading = Text.assemble(
@@ -94,6 +101,8 @@ def _heading(verdict: Json) -> Iterator[RenderableType]:
         lines.append(f"{said}: {one_text_line(verdict['claimed'])}")
     if word in WITH_REASON or not verdict["effects"]:
         lines.append(one_text_line(verdict.get("reason") or "", 1000))
+    if settle := to_settle(verdict, command_of(verdict, manifest)):
+        lines.append(one_text_line(settle, 1000))
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
 
 
@@ -148,7 +157,7 @@ class _Row:
             grid.add_column(min_width=width, justify=justify, no_wrap=True)
         style = STYLES.get(effect["verdict"], "")
         cells = [Text(column(effect)) for column in COLUMNS]
-        grid.add_row(*cells[:2], Text(effect["verdict"], style=style), *cells[3:])
+        grid.add_row(*cells[:2], Text(row_text(effect["verdict"]), style=style), *cells[3:])
         yield Padding(grid, (0, 0, 0, INDENT))
 
 
@@ -160,7 +169,7 @@ def _where(effect: Json) -> str:
 COLUMNS: tuple[Callable[[Json], str], ...] = (
     _where,
     effect_text,
-    lambda effect: str(effect["verdict"]),
+    lambda effect: row_text(str(effect["verdict"])),
     lambda effect: str(effect["rounds"]),
     lambda effect: f"{effect['seconds']:.1f} s",
 )

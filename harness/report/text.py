@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..evidence.verdict import GIVEN
@@ -15,11 +16,14 @@ from ..machine.environment import one_line
 
 Json = Mapping[str, Any]
 
+OPEN = "inconclusive"
+"""The stored word of what is not settled; `outcome` says what readers are shown instead."""
+
 STYLES = {
     "supported": "green",
     "refuted": "red",
     "depends": "magenta",
-    "inconclusive": "yellow",
+    OPEN: "yellow",
     "not evidence": "yellow",
     "not measurable here": "yellow",
     "faster": "green",
@@ -67,6 +71,76 @@ def value_text(effect: Json) -> str:
         return f"{short(value)} {unit}"
     ends = f"[{'open' if low is None else short(low)}, {'open' if high is None else short(high)}]"
     return f"{'?' if value is None else short(value)} {unit} {ends}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """The least and the largest that some intervals leave possible: ratios, or values in `unit`."""
+
+    low: float
+    high: float
+    unit: str = ""
+
+
+def hull(effects: Sequence[Json]) -> Span | None:
+    """From the lowest to the highest end of the intervals; None where one of them is open, or there is none."""
+    lows = [float(effect["low"]) for effect in effects if effect.get("low") is not None]
+    highs = [float(effect["high"]) for effect in effects if effect.get("high") is not None]
+    if not effects or len(lows) < len(effects) or len(highs) < len(effects):
+        return None
+    return Span(min(lows), max(highs), str(effects[0].get("unit") or ""))
+
+
+def span_text(span: Span, way: str, *, as_ratio: bool = False) -> str:
+    """A span in words, seen from one end or from both: "at most 14 % faster", "at least 2.10x", "1.2 to 3.1 % faster".
+
+    way: "at most", "at least" or "between". Ratios are told as times where they are far from 1, or `as_ratio`.
+    """
+    if span.unit:
+        low, high = (f"{value:.2g}" if 0 < abs(value) < 9.95 else short(value) for value in (span.low, span.high))
+        if span.low == span.high:  # counted or tried: exact
+            return f"{low} {span.unit}"
+        both = f"{low} to {high}"
+        return {"at most": f"at most {high}", "at least": f"at least {low}"}.get(way, both) + f" {span.unit}"
+    if as_ratio or span.high >= 2 or span.low <= 0.5:
+        ends = f"{span.low:.2f}x to {span.high:.2f}x"
+        return {"at most": f"at most {span.high:.2f}x", "at least": f"at least {span.low:.2f}x"}.get(way, ends)
+    if way == "at most":
+        return f"at most {_faster(span.high)}" if span.high > 1 else f"at least {_slower(span.high)}"
+    if way == "at least":
+        return f"at least {_faster(span.low)}" if span.low >= 1 else f"at most {_slower(span.low)}"
+    return gain_text(span.low, span.high)
+
+
+def gain_text(low: float, high: float) -> str:
+    """An interval of ratios in words: "1.2 to 3.1 % faster", "2.1 to 2.4 times as fast"."""
+    if low >= 2:
+        return f"{short(low)} to {short(high)} times as fast"
+    if low >= 1:
+        return f"{_gain(low)} to {_gain(high)} % faster"
+    if high <= 1:
+        return f"{_gain(1 / high)} to {_gain(1 / low)} % slower"
+    return f"between {_gain(1 / low)} % slower and {_gain(high)} % faster"
+
+
+def _faster(ratio: float) -> str:
+    return f"{_gain(ratio)} % faster"
+
+
+def _slower(ratio: float) -> str:
+    return f"{_gain(1 / ratio)} % slower"
+
+
+def _gain(ratio: float) -> str:
+    return f"{100 * (ratio - 1):.2g}" if ratio < 2 else f"{100 * (ratio - 1):,.0f}"
+
+
+_FEWER = re.compile(r" \(on \d+ of its \d+ workloads; --all has all\)$")
+
+
+def claimed_text(verdict: Json) -> str:
+    """What is claimed, without the note on how many of its workloads this run has."""
+    return _FEWER.sub("", one_text_line(verdict.get("claimed") or ""))
 
 
 def short(value: float) -> str:
@@ -158,11 +232,12 @@ def _how_sure(verdicts: Sequence[Json], alpha: float) -> str:
     return f"{text}."
 
 
-def verdict_text(verdict: Json) -> str:
-    """The word of a verdict, with a * where it holds together with all that are marked so."""
-    return f"{verdict['verdict']}{'*' * bool(verdict.get('together'))}"
-
-
 def _counts(verdicts: Iterable[Json]) -> str:
     counts = Counter(verdict["verdict"] for verdict in verdicts)
-    return ", ".join(f"{counts[word]} {word}" for word in dict.fromkeys([*STYLES, *counts]) if word in counts)
+    words = [word for word in dict.fromkeys([*STYLES, *counts]) if word in counts]
+    return ", ".join(f"{counts[word]} {row_text(word)}" for word in words)
+
+
+def row_text(word: str) -> str:
+    """The verdict on a single row as a reader sees it: what is not settled is open, and its interval says how far."""
+    return "open" if word == OPEN else word

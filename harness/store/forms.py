@@ -86,6 +86,7 @@ Value = Annotated[Number, null_is(math.nan), _OR_NULL]
 """A number that may be missing: null in a file, NaN in memory. So are the ends of an interval, infinite in memory."""
 LowEnd = Annotated[Number, null_is(-math.inf), _OR_NULL]
 HighEnd = Annotated[Number, null_is(math.inf), _OR_NULL]
+SecondsMore = Annotated[Amount, null_is(math.inf), _OR_NULL]
 LogValue = Annotated[Log, null_is(math.nan), _OR_NULL]
 LogLow = Annotated[Log, null_is(-math.inf), _OR_NULL]
 LogHigh = Annotated[Log, null_is(math.inf), _OR_NULL]

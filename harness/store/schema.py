@@ -33,6 +33,7 @@ from .forms import (
     RatioHigh,
     RatioLow,
     RatioValue,
+    SecondsMore,
     Seed,
     Shape,
     Size,
@@ -246,8 +247,7 @@ class Effect:
 
     In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
     rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
-    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more`, further measuring that would settle
-    it, is not stored: a verdict's reason says it once for all effects. It is NaN where nothing can be said.
+    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more` is NaN where nothing can be said.
     """
 
     workload: Annotated[Text, says("where it was measured")]
@@ -268,15 +268,17 @@ class Effect:
     seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
     verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
     warnings: Annotated[tuple[Text, ...], says("the reason for the verdict first, then notes")]
-    seconds_more: Annotated[float, Field(exclude=True), SkipJsonSchema()] = math.nan
+    seconds_more: Annotated[
+        SecondsMore, MAYBE, says("further measuring that would settle it; null: none would; missing: not known")
+    ] = math.nan
 
     @model_serializer(mode="wrap")
     def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
-        row = dump(self)
+        row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
         if self.unit:
-            return {"value" if key == "ratio" else key: value for key, value in row.items()}
+            return {"value" if key == "ratio" else key: value for key, value in row.items() if key != unknown}
         no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
-        return {key: value for key, value in (row | no_bound).items() if key != "unit"}
+        return {key: value for key, value in (row | no_bound).items() if key not in ("unit", unknown)}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def command(
     and what its controls show.
 
     --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
-    "answer" (sentences about the main claims), "headlines" (a row for each), "verdicts" (every verdict).
+    "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
 
     \b
     Exit codes:
@@ -74,13 +74,13 @@ def _update(
     targets: list[Path], verdicts: list[dict[str, Any]], manifest: dict[str, Any], run: Path, check: bool
 ) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
-    from llama_workbench.harness.report.answer import answer, headlines
+    from llama_workbench.harness.report.answer import answer_markdown, headlines
     from llama_workbench.harness.report.markdown import markdown_table, update_file
 
     stale = False
     for file in targets:
         blocks = {
-            "answer": answer(verdicts),
+            "answer": answer_markdown(verdicts),
             "headlines": headlines(verdicts),
             "verdicts": markdown_table(verdicts, manifest, command=_again(run, [file])),
         }

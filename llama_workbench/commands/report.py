@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,11 +39,12 @@ def command(
         Path | None, typer.Option(metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
     ] = None,
 ) -> None:
-    """Print a run's time shares, what the dispute's rules make of them, and its roofline; or export a claim's evidence.
+    """Print a run's answer, its time shares, what the dispute's rules make of them, and its roofline; or export a
+    claim's evidence.
 
-    Needs a run with phases or with a roofline: one that measured claims about shares of the time, or about the
-    roofline. Without an option it prints all that there is, as Markdown. With --claim it prints nothing: it writes
-    what one verdict rests on, for a pull request or a paper.
+    Without an option it prints all that there is, as Markdown, the answer first. The options need a run with phases or
+    with a roofline: one that measured claims about shares of the time, or about the roofline. With --claim it prints
+    nothing: it writes what one verdict rests on, for a pull request or a paper.
 
     \b
     Examples:
@@ -85,8 +86,9 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 
 
 def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
-    """Print the parts that are asked for; where none is, those that the run has."""
+    """Print the parts that are asked for; where none is, the answer and those parts that the run has."""
     from llama_workbench.harness.rejudge import rejudge
+    from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
     from llama_workbench.harness.store.files import JUDGED, PHASES, ROOFLINE
 
@@ -99,26 +101,35 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
             "with a claim whose metric is roofline (workbench claims)"
         )
     table = folder.read_phases()
-    if table.empty and (profiling or decision or not peaks):
-        raise Failure(f"{folder.path}: this run has no phases; measure some: pytest --benchmark --claims qkv-61")
+    no_phases = "this run has no phases; measure some: pytest --benchmark --claims qkv-61"
+    if table.empty and (profiling or decision):
+        raise Failure(f"{folder.path}: {no_phases}")
     verdicts, manifest = rejudge(folder)
     alpha = float(manifest.get("alpha") or 0.01)
+    if everything:
+        write(f"# The answer\n\n{answer_markdown(verdicts)}")
     if peaks:
-        from llama_workbench.harness.metrics.roofline.metric import all_reached
-        from llama_workbench.harness.report.passes import roofline_markdown
-
-        write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
-    everything = everything and not table.empty
+        _print_roofline(peaks, alpha)
+    measured = everything and not table.empty
     try:
-        if profiling or everything:
+        if profiling or measured:
             write(_profiling(table, alpha))
-        decisions = decisions_of(table, verdicts, alpha) if decision or everything else {}
+        decisions = decisions_of(table, verdicts, alpha) if decision or measured else {}
     except ValueError as error:
         raise Failure(f"{folder.path / PHASES}: {error}") from error
     if decisions:
         write(decision_markdown(decisions))
-    elif decision or everything:
+    elif decision:
         raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
+    elif everything and table.empty:
+        write(f"Where the time goes: {no_phases}\n")
+
+
+def _print_roofline(peaks: list[dict[str, Any]], alpha: float) -> None:
+    from llama_workbench.harness.metrics.roofline.metric import all_reached
+    from llama_workbench.harness.report.passes import roofline_markdown
+
+    write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
 
 
 def _profiling(table: pd.DataFrame, alpha: float) -> str:

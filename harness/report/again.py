@@ -1,0 +1,53 @@
+"""The command that measures a claim's part again, as the run did. Pure functions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+
+from ..spec.conditions import FAIL_IF
+from .text import Json
+
+CARRIED = ("--claims-dir", "--add-variant", "--threads", "--device", "--checkpoint")
+"""Options of a run without which the same claim would be another measurement."""
+
+LONG = "--workbench-"
+"""What their long names begin with."""
+
+
+def command_again(verdict: Json, *, command: Sequence[str], seed: int | None, workloads: Collection[str]) -> str:
+    """The command for this verdict alone. `command`, `seed`, `workloads`: of the run, whose choices it repeats."""
+    words = ["pytest", "--benchmark"]
+    effects = verdict["effects"]
+    measured = list(dict.fromkeys(effect["workload"] for effect in effects))
+    if verdict["claim"] in ("ad-hoc", FAIL_IF) and effects:
+        words += ["--compare", effects[0]["baseline"], effects[0]["variant"], "--workloads", ",".join(measured)]
+        words += ["--fail-if", str(verdict["part"])] if verdict["claim"] == FAIL_IF else []
+    else:
+        words += ["--claims", verdict["claim"]]
+        # Of a claim with several parts only what this one needs; what spans several workloads needs them all.
+        if verdict.get("part") and measured and set(measured) <= set(workloads):
+            words += ["--workloads", ",".join(measured)]
+    words += _carried(command)
+    words += [] if seed is None else ["--seed", str(seed)]
+    return shlex.join(words)
+
+
+def command_of(verdict: Json, manifest: Json) -> str:
+    """The same from run.json."""
+    command, seed = manifest.get("command"), manifest.get("seed")
+    experiments = manifest.get("experiments") or ()
+    return command_again(
+        verdict,
+        command=[str(word) for word in command] if isinstance(command, list) else (),
+        seed=seed if isinstance(seed, int) else None,
+        workloads={experiment["workload"].get("name", "") for experiment in experiments},
+    )
+
+
+def _carried(command: Sequence[str]) -> Iterator[str]:
+    for word, after in zip(command, [*command[1:], ""], strict=False):
+        name, separate, value = word.partition("=")
+        short = f"--{name.removeprefix(LONG)}" if name.startswith(LONG) else name
+        if short in CARRIED and (value if separate else after):
+            yield from (short, value if separate else after)

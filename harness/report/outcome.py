@@ -1,0 +1,188 @@
+"""How a verdict stands: right, wrong and open row by row, and what the open rows would cost. Pure functions.
+
+The stored word is "inconclusive" as soon as one row is open. That hides the most: a claim that is wrong on six of nine
+rows can never be supported any more, and one whose every interval ends at +1 % is nearly answered. So no reader is
+shown that word: `outcome` says which kind it is. Verdicts have the form of verdicts.json.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..evidence.numbers import duration
+from ..evidence.verdict import DAY_S, MOMENT_S
+from ..spec.conditions import FAIL_IF
+from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, due_to, factor_of
+from .text import OPEN, Json, hull, row_text, span_text
+
+ROWS: Mapping[str, str] = {
+    "supported": "right",
+    "refuted": "wrong",
+    "faster": "faster",
+    "slower": "slower",
+    "same": "the same",
+    "depends": "both ways",
+    OPEN: row_text(OPEN),
+    "not evidence": "no evidence",
+    "not measurable here": "not measurable",
+}
+"""What a row is counted as, in the order in which rows are told."""
+
+SIDES = (ARCHITECTURE, OPERATIONS)
+"""Of a grid."""
+
+UNSETTLED = ("open", "no evidence", "not measurable")
+
+
+def row_words(verdict: Json) -> list[str]:
+    """What became of each row: of a workload, or of a value without one. A grid has one row a workload."""
+    by_workload = grid_answers(verdict)
+    words = by_workload.values() if by_workload else [effect["verdict"] for effect in verdict["effects"]]
+    asked = {"right": "yes", "wrong": "no"} if verdict["claim"] == FAIL_IF else {}
+    told = [ROWS.get(word, word) for word in words if word not in ("passed", "fired")]
+    return [asked.get(word, word) for word in told]
+
+
+def tally(verdict: Json) -> dict[str, int]:
+    """How many rows there are of each kind."""
+    counts = Counter(row_words(verdict))
+    order = ["yes", "no", *ROWS.values()]
+    return {word: counts[word] for word in dict.fromkeys([*order, *counts]) if counts[word]}
+
+
+def tally_text(verdict: Json) -> str:
+    """ "right on 3, wrong on 6", "wrong on all 5"; nothing for a single row."""
+    counts = tally(verdict)
+    total = sum(counts.values())
+    if total < 2:
+        return ""
+    if len(counts) == 1:
+        [word] = counts
+        return f"{word} on {'both' if total == 2 else f'all {total}'}"
+    return ", ".join(f"{word} on {count}" for word, count in counts.items())
+
+
+def outcome(verdict: Json) -> str:
+    """The verdict's own word; where that is "inconclusive", which kind: "wrong on 6 of 9, rest open", "open: at most
+    14 % faster"."""
+    if verdict["verdict"] != OPEN:
+        return str(verdict["verdict"])
+    counts = tally(verdict)
+    total = sum(counts.values())
+    settled = {word: count for word, count in counts.items() if word not in UNSETTLED}
+    if settled:
+        told = ", ".join(f"{word} on {count}" for word, count in settled.items())
+        return f"{told} of {total}, rest open"
+    bound = bound_text(verdict, [effect for effect in verdict["effects"] if effect["verdict"] == OPEN])
+    return f"open: {bound}" if bound else "open: no interval yet"
+
+
+def verdict_text(verdict: Json) -> str:
+    """The same, with a * where it holds together with all that are marked so."""
+    return f"{outcome(verdict)}{'*' * bool(verdict.get('together'))}"
+
+
+def leaning(verdict: Json) -> str:
+    """Of an open verdict: "right" or "wrong" where all settled rows are that and some are, else "open"."""
+    settled = [word for word in tally(verdict) if word not in UNSETTLED]
+    return settled[0] if len(settled) == 1 and settled[0] in ("right", "wrong") else "open"
+
+
+def bound_text(verdict: Json, effects: Sequence[Json]) -> str:
+    """What the intervals of these effects leave possible, seen from what is claimed: "at most 14 % faster". Empty where
+    an effect has no interval."""
+    if sides := sides_text(effects):
+        return sides
+    span, region = hull(effects), verdict.get("region") or {}
+    if span is None:
+        return ""
+    low, high = region.get("low"), region.get("high")
+    way = "between"
+    if verdict["claim"] != "ad-hoc" and (low is None) != (high is None):
+        # A claim of "more than" fails from above, one of "at most" holds or fails by the same end.
+        way = "at least" if low is None and high is not None and not span.unit and high < 1 else "at most"
+    return span_text(span, way, as_ratio=bool(low and low >= 1.5))
+
+
+def found_text(verdict: Json) -> str:
+    """What was measured, in the fewest words that carry the verdict: the end that lies nearest to what is claimed, or
+    both. Empty where nothing has an interval."""
+    if sides := sides_text(verdict["effects"]):
+        return sides
+    span, region = hull(verdict["effects"]), verdict.get("region") or {}
+    if span is None:
+        return ""
+    low, high = region.get("low"), region.get("high")
+    below, above = low is not None and span.high < low, high is not None and span.low > high
+    if verdict["verdict"] == "supported":  # of an open range the end that it has is the one to keep
+        below, above = low is None and high is not None, high is None and low is not None
+    elif verdict["verdict"] != "refuted":
+        below = above = False
+    return span_text(
+        span, "at most" if below else "at least" if above else "between", as_ratio=bool(low and low >= 1.5)
+    )
+
+
+def grid_answers(verdict: Json) -> dict[str, str]:
+    """The verdict on each workload where the effects are a grid's: it is that of its two sides. Else empty."""
+    sides = grid_sides(verdict["effects"])
+    claimed = str(verdict.get("claimed") or "")
+    found = {}
+    for workload, (architecture, operations) in sides.items() if claimed.startswith(CLAIMED) else ():
+        named = {ARCHITECTURE: architecture["verdict"], OPERATIONS: operations["verdict"]}
+        open_ = [word for word in ("not evidence", OPEN) if word in named.values()]
+        due = due_to(name for name, word in named.items() if word == "faster")
+        right = claimed.removeprefix(CLAIMED).split()[:1] == [due]
+        found[workload] = open_[0] if open_ else "supported" if right else "refuted"
+    return found
+
+
+def grid_sides(effects: Iterable[Json]) -> dict[str, tuple[Json, Json]]:
+    """Of a grid's effects those of architecture and of operations by workload; empty where they are of no grid."""
+    by_side: dict[str, dict[str, Json]] = {ARCHITECTURE: {}, OPERATIONS: {}}
+    for effect in effects:
+        side = factor_of(effect.get("variant") or "", effect.get("baseline") or "")
+        if side in by_side:
+            by_side[side][effect["workload"]] = effect
+    ours, theirs = by_side.values()
+    return {workload: (ours[workload], theirs[workload]) for workload in ours if workload in theirs}
+
+
+def sides_text(effects: Sequence[Json]) -> str:
+    """Of a grid: what either side gains. Empty where the effects are of no grid, or a side has no interval."""
+    sides = list(zip(SIDES, zip(*grid_sides(effects).values(), strict=True), strict=False))
+    spans = {name: span for name, some in sides if (span := hull(some)) is not None}
+    return ", ".join(f"{name} {span_text(span, 'between')}" for name, span in spans.items()) if len(spans) == 2 else ""
+
+
+# -- what it would take ------------------------------------------------------------------------------------------------
+
+
+def cost_text(verdict: Json) -> str:
+    """How much more measuring would settle the open rows: "about 4 min more, if the effect is as estimated". Empty
+    where nothing can be said, or nothing is open."""
+    rows = [side for pair in grid_sides(verdict["effects"]).values() for side in pair] or verdict["effects"]
+    open_ = [effect for effect in rows if effect["verdict"] == OPEN]
+    known = [_seconds(effect) for effect in open_ if "seconds_more" in effect]
+    soon = [seconds for seconds in known if seconds <= DAY_S]
+    if not soon:
+        return "more time would not help much" if known else ""
+    some = f" for {len(soon)} of {len(open_)} open rows" if len(soon) < len(open_) else ""
+    text = f"about {duration(max(soon))} more{some}, if the effect is as estimated"
+    if max(soon) < MOMENT_S:
+        text = f"measuring ended a few seconds too early{some}"
+    return text + ("; more time would not help much on the rest" if len(soon) < len(known) else "")
+
+
+def to_settle(verdict: Json, command: str) -> str:
+    """What an open verdict would cost, and the `command` for it; empty where nothing is open."""
+    if verdict["verdict"] != OPEN:
+        return ""
+    cost = cost_text(verdict)
+    return f"to settle it{f' ({cost})' if cost else ''}: {command}"
+
+
+def _seconds(effect: Json) -> float:
+    return math.inf if effect["seconds_more"] is None else float(effect["seconds_more"])
