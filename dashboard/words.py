@@ -38,7 +38,7 @@ LOOKS: dict[str, Look] = {
     "supported": Look("Supported", "check_circle", "green", "circle", _whole("inside the claimed range")),
     "refuted": Look("Refuted", "cancel", "red", "x-thin", _whole("outside the claimed range")),
     "depends": Look("Depends", "call_split", "violet", "diamond", "it holds in some places and not in others"),
-    "inconclusive": Look("Inconclusive", "help", "gray", "circle-open", "these rounds do not decide it"),
+    "inconclusive": Look("Open", "help", "gray", "circle-open", "these rounds do not decide it"),
     "not evidence": Look("Not evidence", "block", "orange", "square-open", "it cannot speak for or against the claim"),
     "not measurable here": Look(
         "Not measurable here", "do_not_disturb_on", "gray", "square-open", "this machine cannot measure it"

@@ -70,6 +70,6 @@ def serving(results: Path) -> Iterator[str]:
 
 
 def settled(page: Page) -> None:
-    """Wait until the script has run and the forest plot is drawn."""
-    page.wait_for_selector(".st-key-forest .main-svg")
+    """Wait until the script has run and the claims or the forest plot are drawn."""
+    page.wait_for_selector(".strips .claim, .st-key-forest .main-svg")
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')

@@ -37,7 +37,14 @@ def everything(app: AppTest) -> str:
     parts += [option for widget in [*app.radio, *app.selectbox] for option in widget.options]
     parts += [table.value.to_string() for table in [*app.table, *app.dataframe]]
     parts += [element.label for element in app.expander]
+    parts += [string for drawn in strips(app).values() for string in strings(drawn)]
     return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(parts))
+
+
+def strips(app: AppTest) -> dict[str, Any]:
+    """What the first page's component was given: "answer" and "claims"."""
+    given = [json.loads(component.proto.json) for component in app.get("bidi_component")]
+    return {each["kind"]: each for each in given if "kind" in each}
 
 
 def alts(app: AppTest) -> list[str]:
@@ -47,6 +54,13 @@ def alts(app: AppTest) -> list[str]:
 def texts(figure: go.Figure) -> list[str]:
     """Every string of a figure that plotly reads as markup."""
     plain = json.loads(figure.to_json())
+    return strings(
+        {"data": plain["data"], "layout": {key: plain["layout"][key] for key in plain["layout"] if key != "template"}}
+    )
+
+
+def strings(content: Any) -> list[str]:
+    """Every string in JSON."""
     found: list[str] = []
 
     def walk(value: Any) -> None:
@@ -59,5 +73,5 @@ def texts(figure: go.Figure) -> list[str]:
         elif isinstance(value, str):
             found.append(value)
 
-    walk({"data": plain["data"], "layout": {key: plain["layout"][key] for key in plain["layout"] if key != "template"}})
+    walk(content)
     return found

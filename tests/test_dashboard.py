@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -13,18 +14,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llama_workbench import ROOT
+from llama_workbench.commands.app import main
+from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
-from tests.dashboard_pages import alts, everything, open_page, texts
+from tests.dashboard_pages import everything, open_page, strings, strips, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -33,9 +35,11 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
+from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.figures import colours, forest
 from llama_workbench.dashboard.figures import memory as memory_bars
-from llama_workbench.dashboard.views import answers, data, entries, gates
+from llama_workbench.dashboard.strips import picture
+from llama_workbench.dashboard.views import answers, data, entries, gates, outcomes
 from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.store.pass_schema import Memory
 
@@ -437,12 +441,12 @@ def test_a_profile_elsewhere_or_damaged_is_not_read(tmp_path: Path, path: str, r
 
 def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
     claims, comparison = (data.read_run(home / "runs" / name) for name in ("all", "ad-hoc"))
-    assert answers.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x --seed 0"
-    assert answers.reproduce(comparison, comparison.claims[0]) == (
+    assert outcomes.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x --seed 0"
+    assert outcomes.reproduce(comparison, comparison.claims[0]) == (
         "pytest --benchmark --compare team006_before team006_after --workloads "
         "prefill-15m-t128,prefill-7b-1layer-t128,decode-15m-c64,mask-create-apply-t128 --seed 0"
     )
-    assert answers.reproduce(claims, a_claim(id="; rm -rf /")) == "pytest --benchmark --claims '; rm -rf /' --seed 0"
+    assert outcomes.reproduce(claims, a_claim(id="; rm -rf /")) == "pytest --benchmark --claims '; rm -rf /' --seed 0"
 
 
 @pytest.mark.parametrize(
@@ -486,7 +490,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
     for claim in read.claims:
         forest.forest(claim, read.floors)
         forest_rows.in_words(claim, read.floors)
-        answers.sentence(claim), answers.measured(claim), answers.reproduce(read, claim)
+        answers.sentence(claim), answers.measured(claim), outcomes.reproduce(read, claim)
         for effect in claim.effects:
             gates.row(read, effect)
             data.read_profile(read, effect.workload, effect.variant)
@@ -520,50 +524,122 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
     return partial(open_page, APP, monkeypatch)
 
 
-def test_the_newest_run_opens_on_its_first_claim(page: Any, home: Path) -> None:
+def shown_text(markdown: str) -> str:
+    return re.sub(rf"\\|{words.WORD_JOINER}", "", markdown)
+
+
+def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:
     app = page(home)
     assert not app.exception
     assert app.title[0].value == "Verdicts"
     assert app.selectbox(key="run").value == "ad-hoc"
-    assert "margin: same within ±1 %" in alts(app)[0]
+    verdicts = RunFolder(home / "runs" / "ad-hoc").records("verdicts.json")
+    assert shown_text(app.header[0].value) == answer(verdicts).headline
+    assert answer(verdicts).headline.startswith("Is team006_after faster than team006_before? ")
+
+
+def test_the_headline_is_the_same_everywhere(page: Any, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(home / "runs" / "all")
+    headline = answer(folder.records("verdicts.json")).headline
+    assert headline.startswith("Is the rewrite 2-3x faster? No: at most 1.")
+    run = data.read_run(folder.path)
+    assert outcomes.answer_of(run) == answer([outcomes.record(claim) for claim in run.claims])
+    for arguments in (["report", str(folder.path)], ["judge", str(folder.path)]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        assert headline in capsys.readouterr().out.replace("\n", " ")
+    assert shown_text(page(home, run="all").header[0].value) == headline
+    for claim in run.claims:
+        assert f'<p class="headline">{html.escape(headline)}</p>' in export.evidence_html(run, claim)
+
+
+def test_a_strip_has_true_places_and_the_teams_stand_below(page: Any, home: Path) -> None:
+    app = page(home, run="all")
+    run = data.read_run(home / "runs" / "all")
+    drawn = strips(app)["answer"]
+    [strip] = [each for each in drawn["strips"] if each["question"] == "Is the rewrite 2-3x faster?"]
+    claim = run.claims[strip["index"]]
+    plan = forest_rows.forest(claim, {})
+    shown = strip["picture"]
+    assert (strip["look"]["word"], strip["look"]["icon"], strip["look"]["colour"]) == ("No", "cancel", "red")
+    assert shown["claimed"] == pytest.approx([plan.share(2.0), plan.share(3.0)], abs=1e-5)
+    assert shown["same"] == pytest.approx(plan.share(1.0), abs=1e-5)
+    for row, effect in zip(shown["rows"], claim.effects, strict=True):
+        ends = [plan.share(end) for end in (effect.low, effect.value, effect.high)]
+        assert [row["low"], row["at"], row["high"]] == pytest.approx(ends, abs=1e-5)
+        assert effect.text in row["told"] and "inconclusive" not in row["told"]
+    columns = {team["name"]: team for team in drawn["teams"]}
+    assert ("Wrong", "refactor 2x 3x") in [(said["look"]["word"], said["text"]) for said in columns["TEAM-005"]["said"]]
+
+
+def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> None:
+    folder = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=12)
+    spent = {"mask_create": 12_000, "cache": 2_000, "mlp": 86_000}
+    folder.write_phases(
+        [
+            ["prefill-15m-t128", "team006_before", 1, index, 0, 128, phase, ns + index, sum(spent.values()) + 3 * index]
+            for index in range(12)
+            for phase, ns in spent.items()
+        ]
+    )
+    columns = {team["name"]: team for team in picture.teams(data.read_run(folder.path))}
+    picks = [pick["picked"] for pick in columns["TEAM-006"]["picks"]]
+    assert picks[:2] == [
+        "Cache masks (on the one workload that has its numbers)",
+        "Cache masks in Attention (on the one workload that has its numbers)",
+    ]
+    assert not [
+        pick for team in columns.values() for pick in team["picks"] if re.search(r"Option|\b[ABCD]\b", str(pick))
+    ]
+
+
+def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
+    run = data.read_run(home / "runs" / "all")
+    rows = picture.rows(run, range(len(run.claims)))
+    order = [run.claims[row["index"]].id for row in rows]
+    assert order[:4] == ["refactor-2x-3x", "single-file-faster", "mask-caching-6-11", "mask-caching-helps"]
+    assert order[-2:] == ["mask-caching-exactly-8.5", "gpu-kernels"], "open ones, then what cannot be measured"
+    row = rows[2]
+    assert [part["title"] for part in row["parts"]] == ["micro-op", "whole prefill"]
+    assert (row["tally"], row["look"]["word"]) == ("right on 1, wrong on 2", "Depends")
+    assert row["sentence"].startswith("TEAM-006 claimed 6-11 % faster (whole prefill); measured: ")
+    [part] = next(row for row in rows if row["title"].endswith("8.5"))["parts"]
+    assert part["look"]["word"].startswith("Open: ") and part["command"].startswith("pytest --benchmark --claims ")
 
 
 @pytest.mark.parametrize(
     ("claim", "word", "icon", "says"),
     [
-        ("refactor-2x-3x", "Refuted", "cancel", "on every workload the whole interval lies outside the claimed range"),
-        ("mask-caching-6-11", "Supported", "check_circle", "the whole interval lies inside the claimed range"),
-        ("mask-caching-helps", "Depends", "call_split", "supported on prefill-15m-t128; refuted on prefill-7b-1layer"),
-        ("mask-caching-exactly-8.5", "Inconclusive", "help", "the interval lies on both sides of 1.085"),
+        ("refactor-2x-3x", "Refuted", "cancel", "TEAM-005 claimed 2-3x; measured: at most 1.0"),
+        (
+            "mask-caching-helps",
+            "Depends",
+            "call_split",
+            "TEAM-005 and TEAM-006 claimed more than 1 % faster; measured: ",
+        ),
+        ("mask-caching-exactly-8.5", "Open: ", "help", "claimed more than 8.5 % faster; measured: "),
         ("gpu-kernels", "Not measurable here", "do_not_disturb_on", "this run has none of its comparisons"),
     ],
 )
 def test_every_verdict_by_its_link(page: Any, home: Path, claim: str, word: str, icon: str, says: str) -> None:
     app = page(home, run="all", claim=claim)
     assert not app.exception and not app.warning
-    text = everything(app)
-    assert f":material/{icon}: **{word}**" in text
-    assert says in text
-    [link] = app.get("page_link")
-    assert (link.proto.page, link.proto.label) == ("claim", "Evidence")
-    assert parse_qs(link.proto.query_string).items() >= {"run": ["all"], "claim": [claim]}.items()
-    if claim != "gpu-kernels":
-        assert alts(app)[0].startswith("Speed-up per workload, claimed: ")
+    drawn = strips(app)["claims"]
+    [row] = [each for each in drawn["rows"] if drawn["open"] in each["indices"]]
+    assert row["look"]["word"].startswith(word) and row["look"]["icon"] == icon
+    assert says in row["sentence"]
+    assert drawn["queries"][row["index"]].items() >= {"run": "all", "claim": claim}.items()
+    assert "inconclusive" not in everything(app).lower()
 
 
-def test_choosing_writes_the_link_and_the_link_chooses(page: Any, home: Path) -> None:
-    app = page(home, run="all")
-    assert app.radio(key="claim").value == 0
-    part = next(i for i, option in enumerate(app.radio(key="claim").options) if "whole prefill" in option)
-    app.radio(key="claim").set_value(part).run()
-    assert not app.exception
-    assert app.query_params["claim"] == "mask-caching-6-11"
-    assert app.query_params["part"] == "whole prefill"
-    again = page(home, **{name: app.query_params[name] for name in ("run", "claim", "part")})
-    assert again.radio(key="claim").value == part
+def test_a_run_is_changed_and_its_claim_forgotten(page: Any, home: Path) -> None:
+    app = page(home, run="all", claim="mask-caching-6-11", part="whole prefill")
+    assert strips(app)["claims"]["open"] == 4
     app.selectbox(key="run").set_value("baselines/main").run()
     assert app.query_params.get("run") == "baselines/main"
     assert "claim" not in app.query_params, "a claim of another run means nothing"
+    assert strips(app)["claims"]["open"] is None
 
 
 def test_a_link_to_nothing_says_so_and_shows_the_newest(page: Any, home: Path) -> None:
@@ -607,7 +683,7 @@ def test_an_empty_results_folder_shows_how_to_make_the_first_run(page: Any, tmp_
     app = page(tmp_path)
     assert not app.exception
     assert [block.value for block in app.code][:2] == ["make bench", "pytest --benchmark"]
-    assert not app.selectbox and not app.radio
+    assert not app.selectbox and not strips(app)
 
 
 def test_a_control_that_fired_is_loud(page: Any, tmp_path: Path) -> None:
@@ -629,9 +705,14 @@ def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path) -> No
     for element in rendered:
         assert not re.search(r"(?<!\\)<(?!br>)", element.value), "a bare < could open a tag"
         assert not getattr(element, "allow_html", False)
-    for option in app.radio(key="claim").options:
-        assert not re.search(r"(?<!\\)[<$`]", option)
-    assert len(set(app.radio(key="claim").options)) == len(app.radio(key="claim").options)
+    drawn = strips(app)
+    assert HOSTILE in "".join(strings(drawn["answer"])) and HOSTILE in "".join(strings(drawn["claims"]))
+
+
+def test_the_component_writes_text_and_no_markup() -> None:
+    """What comes from a file reaches the page as text: nothing in the script parses it."""
+    script = (APP.parent / "strips" / "strips.js").read_text()
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(|DOMParser", script)
 
 
 def test_the_app_starts_as_a_script_anywhere_without_torch(home: Path, tmp_path: Path) -> None:

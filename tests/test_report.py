@@ -13,7 +13,7 @@ import pytest
 
 from llama_workbench.harness.report.answer import HEADLINES, answer, answer_markdown, headlines
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
-from llama_workbench.harness.report.outcome import cost_text, outcome, tally_text, verdict_text
+from llama_workbench.harness.report.outcome import cost_text, counted, outcome, row_words, tally_text, verdict_text
 from llama_workbench.harness.report.terminal import console, show, verdict_report
 from llama_workbench.harness.report.text import duration_text, effect_text, run_notes
 from llama_workbench.harness.store.folder import RunFolder
@@ -414,7 +414,7 @@ def open_verdict(*words: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_no_reader_is_left_with_inconclusive(verdict: dict[str, Any], said: str, tally: str) -> None:
-    assert (outcome(verdict), tally_text(verdict)) == (said, tally)
+    assert (outcome(verdict), tally_text(counted(row_words(verdict)))) == (said, tally)
     shown = printed([verdict], {}) + markdown_table([verdict], {}) + headlines([verdict]) + answer_markdown([verdict])
     assert "inconclusive" not in shown and said in shown
 

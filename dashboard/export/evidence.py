@@ -22,7 +22,7 @@ from llama_workbench.harness.machine.environment import one_line
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
-from ..views import answers, data, forest, gates
+from ..views import answers, data, forest, gates, outcomes
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -68,7 +68,7 @@ def evidence_svg(run: data.Run, claim: data.Claim) -> str:
         width=FIGURE_PX,
         title=(
             f"{claim.title} ({claim.part})" if claim.part else claim.title,
-            " · ".join(filter(None, (words.look(claim.verdict).word, claimed))),
+            " · ".join(filter(None, (outcomes.look_of(claim).word, claimed))),
         ),
         source=f"run {run.id} · {one_line(run.environment)}",
     )
@@ -106,7 +106,9 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
     page = _template().render(
         run=run,
         claim=claim,
-        look=words.look(claim.verdict),
+        look=outcomes.look_of(claim),
+        headline=outcomes.answer_of(run).headline,
+        cost=outcomes.cost(claim),
         mark=Markup(f'<svg class="mark" viewBox="-8 -8 16 16">{verdict_mark(claim.verdict, colours)}</svg>'),
         light=_flat(LIGHT),
         dark=_flat(DARK),
@@ -117,7 +119,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
-        reproduce=answers.reproduce(run, claim),
+        reproduce=outcomes.reproduce(run, claim),
         command=shlex.join(run.manifest.command or ()),
         facts=answers.how(run, claim)
         | {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .. import words
 from ..figures.colours import LIGHT, Palette
+from ..views import outcomes
 from ..views.data import Claim, Floor
 from ..views.forest import FASTER, FLOOR, SLOWER, TRACK_PX, Forest, Row, forest, in_words, region_name
 
@@ -103,7 +104,7 @@ def forest_svg(
     if source:
         drawn.append(plot.text(0, y + 12, words.clip(source, plot.letters), colours.muted))
         y += LINE_PX
-    name = f"{claim.title}: {words.look(claim.verdict).word.lower()}. {in_words(claim, {} if claim.unit else floors)}"
+    name = f"{claim.title}: {outcomes.look_of(claim).word.lower()}. {in_words(claim, {} if claim.unit else floors)}"
     return _whole(_escaped(name, 4000), drawn, width, y, colours.page)
 
 

@@ -14,7 +14,7 @@ from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, sides
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import answers, beside, data, gates, scaling
+from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.store.files import FINDINGS as FINDINGS_FILE
 from llama_workbench.harness.store.folder import RunFolder
@@ -28,7 +28,7 @@ def main() -> None:
     run = opened.run
     section.warn_of_unknown(run.claims)
     names = [
-        f"{name} · {words.look(each.verdict).word.lower()}"
+        f"{name} · {outcomes.look_of(each).word.lower()}"
         for name, each in zip(section.names(run.claims), run.claims, strict=True)
     ]
     claim = section.choose(run.claims, st.selectbox, "Claim", format_func=names.__getitem__)
@@ -71,7 +71,7 @@ def show_answer(run: data.Run, claim: data.Claim) -> None:
     section.show_headline(claim)
     who, *others = answers.answer(run, claim).items()
     with st.container(border=True, gap="xsmall"):
-        st.markdown(f"{blocks.verdict_word(claim.verdict)} {words.markdown(who[1])}")
+        st.markdown(f"{blocks.verdict_word(outcomes.look_of(claim))} {words.markdown(who[1])}")
         for question, text in others:
             if text:
                 st.markdown(f":gray[{question}:] {words.markdown(text)}")
@@ -112,7 +112,7 @@ def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
     rows = [
         {
             "part": part.claim.part or part.kind,
-            "verdict": words.look(part.claim.verdict).word,
+            "verdict": outcomes.look_of(part.claim).word,
             "workload": effect.workload,
             "value": effect.text,
             "claimed": part.claim.claimed,
@@ -171,7 +171,9 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         st.caption("Measure this claim again")
-        blocks.command(answers.reproduce(run, claim))
+        blocks.command(outcomes.reproduce(run, claim))
+        if cost := outcomes.cost(claim):
+            blocks.caption(f"To settle it: {cost}.")
         st.download_button(
             "This claim's evidence as one HTML file",
             data=lambda: evidence.evidence_html(run, claim),
@@ -228,7 +230,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
     rows = [row for row in results if row.subject in {(claim.kind, asked.quantity, *each) for each in names}]
     if not rows:
         st.text("This run has not looked. This command does:")
-        blocks.command(answers.reproduce(opened.run, claim))
+        blocks.command(outcomes.reproduce(opened.run, claim))
     for row in rows:
         value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()
         where = words.markdown(row.workload or row.quantity)

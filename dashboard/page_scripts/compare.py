@@ -10,7 +10,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, claim, head, sides
-from llama_workbench.dashboard.views import answers, data, gates, samples
+from llama_workbench.dashboard.views import data, gates, outcomes, samples
 from llama_workbench.harness.stats.samples import tokens_per_second
 
 
@@ -69,7 +69,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     st.subheader("Memory", anchor="memory")
     sides.show_memory(run, workload, [baseline, variant], baseline)
     st.header("Measure these two again", anchor="again")
-    blocks.command(answers.reproduce(run, compared))
+    blocks.command(outcomes.reproduce(run, compared))
 
 
 def show_worth(compared: data.Claim) -> None:

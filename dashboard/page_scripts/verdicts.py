@@ -1,4 +1,4 @@
-"""Verdicts: the claims of a run, and of the chosen one what was claimed, what was measured and what follows."""
+"""Verdicts: the answer of a run at first sight, and below it every claim with its parts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.sections import blocks
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import answers, data
+from llama_workbench.dashboard.strips import section as strips
+from llama_workbench.dashboard.views import data, outcomes
 
 MANY = 8  # claims, from which on the list has a filter and scrolls by itself
-OPEN = ("inconclusive", "not evidence", "not measurable here")
 
 
 def main() -> None:
@@ -21,20 +20,14 @@ def main() -> None:
         return
     run = opened.run
     section.warn_of_unknown(run.claims)
-    left, right = st.columns([4, 7], gap="large")
-    with left:
-        decided_first = sorted(run.claims, key=lambda claim: claim.verdict in OPEN)
-        shown = filtered(decided_first) if len(run.claims) > MANY else list(run.claims)
-        if not shown:
-            st.text("No claim of this run is like that.")
-            return
-        claim = choose_claim(shown, len(run.claims))
-    with right:
-        section.show_headline(claim)
-        section.show_verdict(claim)
-        blocks.link("claim", "Evidence", "gavel", section.link(opened.name, claim))
-        if claim.effects:
-            section.show_forest(claim, run.floors)
+    st.header(words.markdown(outcomes.answer_of(run).headline), anchor="answer")
+    strips.show_answer(opened)
+    st.header("All claims", anchor="claims")
+    shown = filtered(run.claims) if len(run.claims) > MANY else list(run.claims)
+    if not shown:
+        st.text("No claim of this run is like that.")
+        return
+    strips.show_claims(opened, shown)
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
@@ -91,32 +84,10 @@ def _searched(claim: data.Claim) -> str:
     return " ".join([*said, *dict.fromkeys(names)]).lower()
 
 
-def choose_claim(claims: Sequence[data.Claim], of: int) -> data.Claim:
-    """The claim of `?claim=` (and `?part=`) where the filter lets it through, else the first."""
-    names = [
-        f"{blocks.verdict_word(claim.verdict)} {words.markdown(name)}"
-        for claim, name in zip(claims, section.names(claims), strict=True)
-    ]
-    title = f"{len(claims)} of {of} claims" if len(claims) < of else f"{of} claims"
-    if of <= MANY:
-        counts = count(claims).items()
-        title = "Claims: " + " · ".join(f":{words.look(kind).colour}[{_counted(kind, n)}]" for kind, n in counts)
-    with st.container(height=640 if len(claims) > MANY else "content", border=False):
-        more = {"captions": list(map(claim_caption, claims)), "width": "stretch"}
-        return section.choose(claims, st.radio, title, format_func=names.__getitem__, **more)
-
-
 def count(claims: Sequence[data.Claim]) -> dict[str, int]:
     """How many there are of each verdict, in the fixed order of `words.LOOKS`."""
     verdicts = [claim.verdict for claim in claims]
     return {kind: verdicts.count(kind) for kind in [*words.LOOKS, *dict.fromkeys(verdicts)] if kind in verdicts}
-
-
-def claim_caption(claim: data.Claim) -> str:
-    """Under a claim in the list: who claimed what, and what was measured."""
-    who = ", ".join(claim.who)
-    said = words.clip(f"{who} claimed {claim.claimed}" if who and claim.claimed else who, 100)
-    return words.markdown(" · ".join(part for part in (said, answers.measured(claim)) if part))
 
 
 main()

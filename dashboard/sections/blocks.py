@@ -69,9 +69,9 @@ def facts(rows: Mapping[str, str]) -> None:
     st.table({name: words.markdown(value) for name, value in rows.items() if value}, border="horizontal")
 
 
-def verdict_word(verdict: str) -> str:
+def verdict_word(verdict: str | words.Look) -> str:
     """Icon and word in the verdict's colour, as Markdown."""
-    shown = words.look(verdict)
+    shown = words.look(verdict) if isinstance(verdict, str) else verdict
     return f":{shown.colour}[:material/{shown.icon}: **{words.markdown(shown.word)}**]"
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 
 from .. import state, words
 from ..figures import forest as figures
-from ..views import answers, data, forest
+from ..views import data, forest
 from ..views.attribution import SIDES
 from . import blocks, head
 
@@ -45,11 +45,16 @@ def choose(claims: Sequence[data.Claim], widget: Callable[..., int | None], titl
     """A select box or radio buttons whose choice is the URL's claim, else the first. `more` is Streamlit's."""
     st.session_state["claim"] = wanted(claims) or 0
 
-    def follow() -> None:  # all at once: each change of the URL is a step of the browser's way back
-        kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in PLACES}
-        st.query_params.from_dict({**kept, **_place(claims[st.session_state["claim"]])})
+    def changed() -> None:
+        follow(claims[st.session_state["claim"]])
 
-    return claims[widget(title, range(len(claims)), key="claim", on_change=follow, **more) or 0]
+    return claims[widget(title, range(len(claims)), key="claim", on_change=changed, **more) or 0]
+
+
+def follow(claim: data.Claim | None) -> None:
+    """Make this the URL's claim, or none. All at once: each change of the URL is a step of the browser's way back."""
+    kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in PLACES}
+    st.query_params.from_dict({**kept, **(_place(claim) if claim else {})})
 
 
 def link(run_name: str, claim: data.Claim) -> dict[str, str]:
@@ -78,15 +83,6 @@ def show_headline(claim: data.Claim) -> None:
     said = (f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}")
     if origin := " · ".join(filter(None, said)):
         blocks.caption(origin)
-
-
-def show_verdict(claim: data.Claim) -> None:
-    """The verdict's word and what it means, with the reason."""
-    with st.container(border=True, gap="xsmall"):
-        meaning = answers.sentence(claim)
-        st.markdown(f"{blocks.verdict_word(claim.verdict)}{': ' if meaning else ''}{words.markdown(meaning)}.")
-        if claim.reason:
-            blocks.caption(claim.reason)
 
 
 def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor]) -> None:

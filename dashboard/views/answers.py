@@ -5,10 +5,8 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 
 from __future__ import annotations
 
-import shlex
-
 from llama_workbench.harness.evidence.verdict import GIVEN
-from llama_workbench.harness.report.text import duration_text, ratio_text, short
+from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 
 from .. import words
 from . import data
@@ -16,6 +14,7 @@ from .attribution import SIDES
 
 LONGEST_LIST = 4
 SETTLED = {"supported": "right on", "refuted": "not right on"}
+STANDS = SETTLED | {"inconclusive": "open on", "not evidence": "without evidence on"}
 
 
 def answer(run: data.Run, claim: data.Claim) -> dict[str, str]:
@@ -44,12 +43,12 @@ def _who(claim: data.Claim) -> str:
         case "refuted":
             return f"{names} {were} not right: {everywhere}what was measured lies outside what they said{claimed}."
         case "depends":
-            places = _places(claim, SETTLED | {"inconclusive": "open on", "not evidence": "without evidence on"})
+            places = _places(claim, STANDS)
             return f"{names} {were} {places or 'right in some places and not in others'}."
         case "inconclusive":
-            places = _places(claim, SETTLED)
-            rest = f" What is settled: {places}." if places else ""
-            return f"Not decided: these rounds show neither that {names} {were} right nor the contrary.{rest}"
+            if _places(claim, SETTLED):
+                return f"{names} {were} {_places(claim, STANDS)}."
+            return f"Not decided: these rounds show neither that {names} {were} right nor the contrary."
         case "not evidence":
             return f"Nobody can say from this run whether {names} {were} right: it is no evidence either way."
         case "not measurable here":
@@ -131,19 +130,7 @@ def _how_much(claim: data.Claim) -> str:
 def _gain(effect: data.Effect) -> str:
     """A ratio's interval in words: "1.2 to 3.1 % faster"; nothing for values with a unit and for open intervals."""
     low, high = effect.low, effect.high
-    if effect.unit or low is None or high is None:
-        return ""
-    if low >= 2:
-        return f"{short(low)} to {short(high)} times as fast"
-    if low >= 1:
-        return f"{_percent(low)} to {_percent(high)} % faster"
-    if high <= 1:
-        return f"{_percent(1 / high)} to {_percent(1 / low)} % slower"
-    return f"anything from {_percent(1 / low)} % slower to {_percent(high)} % faster"
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):.2g}" if ratio < 2 else f"{100 * (ratio - 1):,.0f}"
+    return "" if effect.unit or low is None or high is None else gain_text(low, high)
 
 
 def _how_sure(run: data.Run, claim: data.Claim) -> str:
@@ -172,21 +159,6 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
 
 
 # -- beside the verdict ------------------------------------------------------------------------------------------------
-
-
-def reproduce(run: data.Run, claim: data.Claim) -> str:
-    """The command that measures this claim again, with what this run chose."""
-    parts = ["pytest", "--benchmark"]
-    if (claim.is_comparison or claim.is_condition) and claim.effects:
-        first = claim.effects[0]
-        workloads = dict.fromkeys(effect.workload for effect in claim.effects)
-        parts += ["--compare", first.baseline, first.variant, "--workloads", ",".join(workloads)]
-        parts += ["--fail-if", claim.part] if claim.is_condition else []
-    else:
-        parts += ["--claims", claim.id]
-    if run.manifest.seed is not None:
-        parts += ["--seed", str(run.manifest.seed)]
-    return shlex.join(parts)
 
 
 def how(run: data.Run, claim: data.Claim) -> dict[str, str]:

@@ -92,6 +92,7 @@ class Effect:
     seconds: float | None = None
     verdict: str = ""
     warnings: tuple[str, ...] = ()
+    seconds_more: float | None = None  # that would settle it; infinite where none would, None where nobody knows
 
     @property
     def text(self) -> str:
@@ -371,7 +372,8 @@ def _effect(row: schema.Effect) -> Effect:
     shared = {name: value for name, value in vars(row).items() if name not in ("ratio", "low", "high", "seconds_more")}
     ends = {"value": row.ratio, "low": row.low, "high": row.high}
     finite: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end) and (row.unit or end > 0)}
-    return Effect(**shared, **finite)
+    more = None if math.isnan(row.seconds_more) else row.seconds_more
+    return Effect(**shared, **finite, seconds_more=more)
 
 
 def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:

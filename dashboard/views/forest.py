@@ -153,7 +153,7 @@ def in_words(claim: Claim, floors: Mapping[str, Floor]) -> str:
         floor = floors.get(effect.workload)
         beside = f", {FLOOR} {floor.low:.3f} to {floor.high:.3f}" if floor else ""
         against = f" against {effect.baseline}" if effect.baseline else ""
-        lines.append(f"{effect.where}{against}: {effect.text}, {effect.verdict}{beside}")
+        lines.append(f"{effect.where}{against}: {effect.text}, {words.look(effect.verdict).word.lower()}{beside}")
     what = "Value" if claim.unit else "Speed-up"
     return f"{what} per workload, {region_name(claim)}. {'. '.join(lines or ['No rows'])}."
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..spec.conditions import FAIL_IF
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .outcome import SIDES, found_text, grid_sides, outcome, tally_text
+from .outcome import SIDES, found_text, grid_sides, outcome, tally, tally_text
 from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, short
 
 
@@ -174,13 +174,20 @@ def _found(verdict: Json, question: Question | None = None) -> str:
         text += f" {question.where}"
     if word == OPEN:
         opened = outcome(verdict).removeprefix("open: ")
-        return opened if opened in text or not tally_text(verdict) or not text else f"{opened}; {text}"
+        return opened if opened in text or not tally_text(tally(verdict)) or not text else f"{opened}; {text}"
     if word == "depends":
-        return "; ".join(filter(None, (tally_text(verdict), text)))
+        return "; ".join(filter(None, (tally_text(tally(verdict)), text)))
     span = hull(verdict["effects"])
     if span and question and question.consequence and word in ("supported", "refuted"):
         text += f", {question.consequence(span.high)}"
     return text if text or word in ("supported", "refuted") else one_text_line(verdict.get("reason") or "", 120)
+
+
+def found_words(verdict: Json) -> str:
+    """What was measured, in a few words; the exact or single value where there is no interval to bound."""
+    if found := found_text(verdict):
+        return found
+    return _measured(verdict["effects"])
 
 
 def _summary(verdicts: Sequence[Json]) -> str:

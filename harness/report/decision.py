@@ -11,6 +11,7 @@ Shares are percent of a workload's time. Effects are ratios t_old / t_new and en
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -89,9 +90,14 @@ class Used:
     threshold: float
 
     @property
+    def is_missing(self) -> bool:
+        """Whether the run did not measure it."""
+        return math.isnan(self.measured.value)
+
+    @property
     def answer(self) -> str:
         """How its interval lies to the threshold."""
-        if math.isnan(self.measured.value):
+        if self.is_missing:
             return "not measured"
         if self.threshold < self.measured.low:
             return "above"
@@ -132,7 +138,7 @@ def _by_options(above: Above) -> Choice:
     if above(proposal, 100):
         return Choice("A", "execute the plan")
     if not above(proposal, 1):
-        return Choice("C", "reject the plan: no improvement")
+        return Choice("C", "reject the plan (no improvement)")
     if above(_gain_of(CACHE_ALONE), 1):
         return Choice("D", "start with the unified cache only, then decide")
     if above(_gain_of(LAYOUT_ALONE), 1):
@@ -149,7 +155,8 @@ FRAGMENTATION = "all time spent in cache handling is taken for fragmentation: th
 RULES: tuple[Rule, ...] = (
     Rule(
         "TEAM-005", HAND_OFF, "Phase 2: Decision",
-        "A if there is significant improvement, C if there is none, D starts with the unified cache only, else B",
+        "execute the plan if it brings significant improvement, reject it if it brings none, start with the unified "
+        "cache if that alone gains, else keep the good parts",
         {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,), _gain_of(LAYOUT_ALONE): (1,)}, _by_options,
         'the document has no figures: "significant" is read as its own promise (2x, a gain of 100 %), "no improvement" '
         "as 1 % or less; A also asks for worker crates that work and a realistic timeline, which is not measured",
@@ -263,6 +270,39 @@ def decisions_of(
         )
         for workload in table.loc[table["variant"] == SHARES_OF, "workload"].astype(str).unique()
     }
+
+
+@dataclass(frozen=True)
+class Pick:
+    """What one rule picks over all workloads that have the numbers it asks for: what is then done, in words, and on how
+    many of them. Nothing where no workload has them."""
+
+    rule: Rule
+    actions: Mapping[str, int]
+
+    def __str__(self) -> str:
+        """ "do nothing (on all 4 workloads)", "do nothing (on 3 of 4 workloads); it cannot tell between ... (on 1)"."""
+        total = sum(self.actions.values())
+        if len(self.actions) < 2:
+            all_ = "both" if total == 2 else f"all {total}"
+            where = f"on {all_} workloads" if total > 1 else "on the one workload that has its numbers"
+            return next((f"{action} ({where})" for action in self.actions), "nothing: its numbers were not measured")
+        ways = sorted(self.actions.items(), key=lambda item: -item[1])
+        return "; ".join(f"{action} (on {count} of {total} workloads)" for action, count in ways)
+
+
+def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Pick]:
+    """One pick for each rule, in the order of RULES."""
+    return [
+        Pick(row[0].rule, Counter(_picked(each) for each in row if not any(used.is_missing for used in each.used)))
+        for row in zip(*decisions.values(), strict=True)
+    ]
+
+
+def _picked(decision: Decision) -> str:
+    """What is then done, without the letters and phases of the document."""
+    actions = list(dict.fromkeys(choice.action.partition(" (")[0] for choice in decision.choices))
+    return actions[0] if len(actions) == 1 else f"{CANNOT_TELL} yet: {', or '.join(actions)}"
 
 
 def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:

@@ -47,14 +47,18 @@ def row_words(verdict: Json) -> list[str]:
 
 def tally(verdict: Json) -> dict[str, int]:
     """How many rows there are of each kind."""
-    counts = Counter(row_words(verdict))
+    return counted(row_words(verdict))
+
+
+def counted(rows: Iterable[str]) -> dict[str, int]:
+    """The same from words for rows, in the order in which they are told."""
+    counts = Counter(rows)
     order = ["yes", "no", *ROWS.values()]
     return {word: counts[word] for word in dict.fromkeys([*order, *counts]) if counts[word]}
 
 
-def tally_text(verdict: Json) -> str:
+def tally_text(counts: Mapping[str, int]) -> str:
     """ "right on 3, wrong on 6", "wrong on all 5"; nothing for a single row."""
-    counts = tally(verdict)
     total = sum(counts.values())
     if total < 2:
         return ""
@@ -69,14 +73,17 @@ def outcome(verdict: Json) -> str:
     14 % faster"."""
     if verdict["verdict"] != OPEN:
         return str(verdict["verdict"])
-    counts = tally(verdict)
-    total = sum(counts.values())
-    settled = {word: count for word, count in counts.items() if word not in UNSETTLED}
-    if settled:
-        told = ", ".join(f"{word} on {count}" for word, count in settled.items())
-        return f"{told} of {total}, rest open"
+    if told := settled_text(tally(verdict)):
+        return told
     bound = bound_text(verdict, [effect for effect in verdict["effects"] if effect["verdict"] == OPEN])
     return f"open: {bound}" if bound else "open: no interval yet"
+
+
+def settled_text(counts: Mapping[str, int]) -> str:
+    """ "wrong on 6 of 9, rest open"; nothing where no row is settled."""
+    settled = {word: count for word, count in counts.items() if word not in UNSETTLED}
+    told = ", ".join(f"{word} on {count}" for word, count in settled.items())
+    return told and f"{told} of {sum(counts.values())}, rest open"
 
 
 def verdict_text(verdict: Json) -> str:
@@ -84,9 +91,9 @@ def verdict_text(verdict: Json) -> str:
     return f"{outcome(verdict)}{'*' * bool(verdict.get('together'))}"
 
 
-def leaning(verdict: Json) -> str:
-    """Of an open verdict: "right" or "wrong" where all settled rows are that and some are, else "open"."""
-    settled = [word for word in tally(verdict) if word not in UNSETTLED]
+def leaning(counts: Mapping[str, int]) -> str:
+    """Of an open verdict's rows: "right" or "wrong" where all settled ones are that and some are, else "open"."""
+    settled = [word for word in counts if word not in UNSETTLED]
     return settled[0] if len(settled) == 1 and settled[0] in ("right", "wrong") else "open"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, samples, scaling
+from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, outcomes, samples, scaling
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.metric import all_reached
@@ -248,7 +248,7 @@ def _shown(run: RunFolder) -> list[object]:
     for claim in opened.claims:
         told += [answers.answer(opened, claim), answers.sentence(claim), answers.measured(claim)]
         told += [gates.row(opened, effect) for effect in claim.effects]
-        told += [answers.reproduce(opened, claim), export.evidence_html(opened, claim)]
+        told += [outcomes.reproduce(opened, claim), export.evidence_html(opened, claim)]
     return told
 
 

@@ -1,0 +1,238 @@
+"""What the first page draws, as data: places are shares of an axis from 0 to 1, and text is text.
+
+A strip is one part of a claim: the claimed range, the interval of each of its rows, and where no difference is, on one
+axis. `strips.js` draws it and knows no numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llama_workbench.harness.report import outcome as outcomes
+from llama_workbench.harness.report.answer import HEADLINES, Line, found_words
+from llama_workbench.harness.report.decision import Pick, decisions_of, picks_of
+from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.folder import RunFolder
+
+from .. import words
+from ..views import breakdown, data, forest
+from ..views import outcomes as stands
+from ..views.attribution import SIDES
+
+Json = dict[str, Any]
+
+LABEL_SHARE = 0.11  # of the axis, that a label takes
+LONGEST = 160
+
+
+def look(shown: words.Look) -> Json:
+    """Icon, word and colour of a verdict."""
+    return {"icon": shown.icon, "colour": shown.colour, "word": words.clip(shown.word, LONGEST)}
+
+
+def strip(claim: data.Claim) -> Json | None:
+    """The picture of one part; None where nothing was measured."""
+    if claim.is_factorial:  # the two sides stand for the whole grid
+        sides = tuple(effect for effect in claim.effects if effect.factor in SIDES[:2])
+        claim = replace(claim, effects=sides, low=None, high=None)
+    if not claim.effects:
+        return None
+    plan = forest.forest(claim, {})
+    exact = all(effect.low == effect.high for effect in claim.effects)
+    nothing = 1.0 if plan.is_ratio else 0.0 if claim.unit.startswith("%") and not exact else None
+    edges = [edge for edge in plan.region or () if edge is not None]
+    labels = {value: _label(value, claim.unit) for value in ([] if nothing is None else [nothing]) + edges}
+    ends = plan.ends(*plan.region) if plan.region else None
+    return {
+        "same": None if nothing is None else _share(plan, nothing),
+        "claimed": [_share(plan, end) for end in ends] if ends else None,
+        "edges": [_share(plan, edge) for edge in edges],
+        "labels": _placed((_share(plan, value), text) for value, text in labels.items()),
+        "rows": [_row(plan, row.effect) for row in plan.rows],
+        "alt": words.clip(forest.in_words(claim, {}), 1000),
+    }
+
+
+def _row(plan: forest.Forest, effect: data.Effect) -> Json:
+    shown = words.look(effect.verdict)
+    ends = plan.ends(effect.low, effect.high)
+    side = f"{effect.factor}, " if effect.factor else ""
+    return {
+        "at": None if effect.value is None else _share(plan, effect.value),
+        "low": _share(plan, ends[0]),
+        "high": _share(plan, ends[1]),
+        "colour": shown.colour,
+        "hollow": shown.symbol.endswith("open"),
+        "name": effect.factor,
+        "told": words.clip(f"{side}{effect.where}: {effect.text}, {shown.word.lower()}", LONGEST),
+    }
+
+
+def _share(plan: forest.Forest, value: float) -> float:
+    return round(plan.share(value), 5)
+
+
+def _placed(labels: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Labels that have room, the first ones first."""
+    kept: list[tuple[float, str]] = []
+    for share, text in labels:
+        if all(abs(share - other) >= LABEL_SHARE for other, _ in kept):
+            kept.append((share, text))
+    return kept
+
+
+def _label(value: float, unit: str) -> str:
+    if not unit:
+        return f"{value:.4g}×"
+    return f"{value:.4g} {words.clip(unit, 12)}" if unit.startswith("%") else f"{value:.4g}"
+
+
+# -- the first screen --------------------------------------------------------------------------------------------------
+
+
+def first_screen(run: data.Run) -> Json:
+    """A strip for each line of the answer, and a column for each team."""
+    index = {id(each): number for number, each in enumerate(run.claims)}
+    places = {(each.id, each.part): each for each in run.claims}
+    strips = []
+    for line in stands.answer_of(run).lines:
+        claim = places[line.verdict["claim"], line.verdict["part"] or ""]
+        strips.append({**_answered(line, claim), "index": index[id(claim)], "picture": strip(claim)})
+    return {"strips": strips, "teams": teams(run)}
+
+
+def _answered(line: Line, claim: data.Claim) -> Json:
+    shown = stands.look_of(claim)
+    told = words.clip(line.text, 2 * LONGEST)
+    return {
+        "question": words.clip(line.question, LONGEST),
+        "look": {**look(shown), "word": line.word[:1].upper() + words.clip(line.word, LONGEST)[1:]},
+        "text": told,
+    }
+
+
+def main_claims(run: data.Run) -> list[data.Claim]:
+    """The parts that the short table of the README has; where the run has none of them, its first ones."""
+    known = {(each.id, each.part): each for each in run.claims}
+    alone = {each.id: each for each in run.claims if not each.part}
+    found = [known.get((name, part or "")) or alone.get(name) for name, part in HEADLINES]
+    return [each for each in found if each is not None] or list(run.claims[:8])
+
+
+def teams(run: data.Run) -> list[Json]:
+    """For each team what it said, how that stands, and what its own rules pick."""
+    picks = _picks(run)
+    main = main_claims(run)
+    names = list(dict.fromkeys([*(name for claim in main for name in claim.who), *(pick.rule.team for pick in picks)]))
+    index = {id(each): number for number, each in enumerate(run.claims)}
+    return [
+        {
+            "name": words.clip(name, 60),
+            "said": [_said(claim, index[id(claim)]) for claim in main if name in claim.who],
+            "picks": [
+                {
+                    "rule": _rule(pick),
+                    "picked": f"{pick}"[:1].upper() + f"{pick}"[1:],
+                    "says": f"{pick.rule.document}, {pick.rule.section}",
+                }
+                for pick in picks
+                if pick.rule.team == name
+            ],
+        }
+        for name in names
+    ]
+
+
+def _said(claim: data.Claim, index: int) -> Json:
+    shown = stands.look_of(claim)
+    word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
+    counts = outcomes.tally_text(stands.rows_of([claim]))
+    if claim.verdict == "depends" and counts:
+        word = f"{counts[0].upper()}{counts[1:]}"
+    part = f" ({claim.part})" if claim.part else ""
+    return {"look": {**look(shown), "word": word}, "text": words.clip(f"{claim.title}{part}", LONGEST), "index": index}
+
+
+def _rule(pick: Pick) -> str:
+    return words.clip(pick.rule.says, 200)
+
+
+def _picks(run: data.Run) -> list[Pick]:
+    """What the teams' own rules pick from this run's numbers; nothing where it has none for them."""
+    phases = breakdown.read(run)
+    try:
+        return picks_of(decisions_of(phases.table, RunFolder(run.path).records(VERDICTS), run.alpha))
+    except ValueError:
+        return []
+
+
+# -- a row for each claim ----------------------------------------------------------------------------------------------
+
+
+def grouped(claims: Sequence[data.Claim], places: Sequence[int]) -> dict[str, list[int]]:
+    """Of these places those of a claim's parts by its id, the main claims first, then what has a verdict, then the
+    rest."""
+    groups: dict[str, list[int]] = {}
+    for place in places:
+        groups.setdefault(claims[place].id, []).append(place)
+    first = list(dict.fromkeys(name for name, _ in HEADLINES))
+
+    def importance(name: str) -> tuple[int, int]:
+        kinds = {claims[place].verdict for place in groups[name]}
+        if name in first:
+            return 0, first.index(name)
+        return (1 if kinds & {"supported", "refuted", "depends"} else 2 if kinds & {"inconclusive"} else 3), 0
+
+    return {name: groups[name] for name in sorted(groups, key=importance)}
+
+
+def rows(run: data.Run, places: Sequence[int]) -> list[Json]:
+    """The claims that have parts at these places, in the order of importance, with those parts inside."""
+    groups = grouped(run.claims, places).values()
+    return [_claim_row(run, [run.claims[place] for place in group], group) for group in groups]
+
+
+def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
+    known = {part.part: part for part in parts}
+    named = (known.get(part or "") for name, part in HEADLINES if name == parts[0].id)
+    main = next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
+    alike = all(part.effects == main.effects for part in parts)
+    told = [main] if alike else parts  # parts on the same rows are answers of which one can be right
+    return {
+        "index": places[0],
+        "indices": list(places),
+        "look": look(stands.look_of_all(told)),
+        "title": words.clip(main.title, LONGEST),
+        "sentence": sentence(main),
+        "tally": outcomes.tally_text(stands.rows_of(told)),
+        "picture": strip(main),
+        "parts": [_part(run, part, place) for part, place in zip(parts, places, strict=True)],
+    }
+
+
+def _part(run: data.Run, claim: data.Claim, place: int) -> Json:
+    is_open = claim.verdict == "inconclusive"
+    return {
+        "index": place,
+        "look": look(stands.look_of(claim)),
+        "title": words.clip(claim.part or "the whole claim", LONGEST),
+        "sentence": sentence(claim),
+        "tally": outcomes.tally_text(stands.rows_of([claim])),
+        "picture": strip(claim),
+        "cost": stands.cost(claim),
+        "command": stands.reproduce(run, claim) if is_open else "",
+    }
+
+
+def sentence(claim: data.Claim) -> str:
+    """Who claimed what and what was measured, in one plain sentence."""
+    who = words.listing([words.clip(name, 60) for name in claim.who])
+    verdict: Mapping[str, Any] = stands.record(claim)
+    found = found_words(verdict)
+    where = f" ({claim.part})" if claim.part else ""
+    if claim.is_comparison or claim.is_condition:
+        return words.clip(f"{claim.statement or claim.title} {f'Measured: {found}.' if found else ''}", 300)
+    said = f"{who} claimed {claim.claimed}{where}" if claim.who and claim.claimed else claim.title
+    return words.clip(f"{said}; measured: {found}." if found else f"{said}; {claim.reason or 'not measured'}.", 300)

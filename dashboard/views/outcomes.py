@@ -1,0 +1,100 @@
+"""How a claim stands, as every page and export shows it: its look, its rows, its cost, and the command for it.
+
+The words are those of `harness.report.outcome`, which takes verdicts in the form of verdicts.json.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from llama_workbench.harness.report import answer as answers
+from llama_workbench.harness.report import outcome as outcomes
+from llama_workbench.harness.report.again import command_again
+from llama_workbench.harness.report.text import OPEN, Json
+
+from .. import words
+from . import data
+
+LEANS = {"right": "green", "wrong": "red"}
+
+
+def record(claim: data.Claim) -> Json:
+    """The claim's verdict in the form of verdicts.json."""
+    plain = {name: getattr(claim, name) for name in ("who", "title", "statement", "verdict", "reason", "claimed")}
+    return plain | {
+        "claim": claim.id,
+        "part": claim.part or None,
+        "region": {"low": claim.low, "high": claim.high},
+        "effects": [_effect(effect) for effect in claim.effects],
+    }
+
+
+def _effect(effect: data.Effect) -> dict[str, Any]:
+    row = asdict(effect)
+    if not effect.unit:
+        row["ratio"] = row.pop("value")
+    more = row.pop("seconds_more")
+    return row if more is None else row | {"seconds_more": more if math.isfinite(more) else None}
+
+
+def look_of(claim: data.Claim) -> words.Look:
+    """How the claim's verdict is shown; of an open one the word says which kind it is, and the colour which way."""
+    return look(record(claim))
+
+
+def look(verdict: Json) -> words.Look:
+    """The same for a verdict in the form of verdicts.json."""
+    if verdict["verdict"] != OPEN:
+        return words.look(verdict["verdict"])
+    return _open_look(outcomes.outcome(verdict), outcomes.tally(verdict))
+
+
+def _open_look(told: str, counts: Mapping[str, int]) -> words.Look:
+    shown = words.look(OPEN)
+    colour = LEANS.get(outcomes.leaning(counts), shown.colour)
+    return replace(shown, word=f"{told[0].upper()}{told[1:]}", colour=colour)
+
+
+def look_of_all(parts: Sequence[data.Claim]) -> words.Look:
+    """How the parts of one claim are shown together: as one verdict that has all of their rows."""
+    verdicts = {part.verdict for part in parts}
+    counts = rows_of(parts)
+    settled = [word for word in counts if word not in outcomes.UNSETTLED]
+    if len(parts) == 1 or not settled or (len(verdicts) == 1 and OPEN not in verdicts):
+        return look_of(parts[0])
+    if len(settled) > 1 or settled[0] not in ALONE:
+        return words.look("depends")
+    if len(counts) == 1:
+        return words.look(ALONE[settled[0]])
+    return _open_look(outcomes.settled_text(counts), counts)
+
+
+ALONE = {"right": "supported", "wrong": "refuted"}
+
+
+def rows_of(parts: Sequence[data.Claim]) -> dict[str, int]:
+    """How many rows of these parts came out how."""
+    return outcomes.counted(word for part in parts for word in outcomes.row_words(record(part)))
+
+
+def answer_of(run: data.Run) -> answers.Answer:
+    """The headline of the run and the lines below it."""
+    return answers.answer(map(record, run.claims))
+
+
+def cost(claim: data.Claim) -> str:
+    """What an open claim would cost; empty where it is not open, or nobody can say."""
+    return outcomes.cost_text(record(claim)) if claim.verdict == OPEN else ""
+
+
+def reproduce(run: data.Run, claim: data.Claim) -> str:
+    """The command that measures this claim again, with what this run chose."""
+    return command_again(
+        record(claim),
+        command=run.manifest.command,
+        seed=run.manifest.seed,
+        workloads={experiment.workload.name for experiment in run.manifest.experiments},
+    )
