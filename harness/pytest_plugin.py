@@ -56,7 +56,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "with --compare, exit with 1 if B is slower:P (more than P %% slower is proven), maybe-slower:P (it is not "
         "ruled out) or not-faster:P (more than P %% faster is not proven); may be given several times"},
     "budget": {"metavar": "SECONDS", "type": float, "help":
-        "stop measuring after this many seconds (default 480; with --all 3600); open effects are inconclusive"},
+        "stop measuring after this many seconds (default 480; with --all 3600); what is open by then stays open"},
     "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},
     "threads": {"metavar": "N", "type": int, "help": "threads of each workload (default: 1, as it says)"},
     "device": {"metavar": "KIND", "default": "cpu", "help":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -10,6 +10,9 @@ from rich.text import Text
 
 from ..results import BASELINES, find_run
 from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.store.folder import RunFolder
 
 command = typer.Typer(
     help="Keep runs to compare with, under results/baselines.", no_args_is_help=True, rich_markup_mode=None
@@ -67,6 +70,7 @@ def show_baseline(
     """
     from dataclasses import asdict
 
+    from llama_workbench.harness.report.text import row_text
     from llama_workbench.harness.store.folder import describe
 
     run = find_run(str(BASELINES / name) if (BASELINES / name).is_dir() else name)
@@ -82,9 +86,25 @@ def show_baseline(
         if found[key]:
             about.add_row(Text(key), Text(str(found[key])))
     about.add_row(Text("workloads"), Text(", ".join(found["workloads"])))
-    for row in found["claims"]:
-        verdicts.add_row(*map(Text, row))
+    told = _outcomes(run)
+    for claim, part, verdict in found["claims"]:
+        verdicts.add_row(Text(claim), Text(part), Text(told.get((claim, part)) or row_text(verdict)))
     show(Group(about, Text(), verdicts))
+
+
+def _outcomes(run: RunFolder) -> dict[tuple[str, str], str]:
+    """How each verdict of a run stands, by claim and part; empty where they cannot be read."""
+    from llama_workbench.harness.report.outcome import outcome
+    from llama_workbench.harness.store import schema
+    from llama_workbench.harness.store.errors import RunError
+    from llama_workbench.harness.store.files import VERDICTS
+    from llama_workbench.harness.store.forms import plain
+
+    try:
+        verdicts = schema.VERDICTS.validate_python(run.records(VERDICTS))
+    except RunError:
+        return {}
+    return {(each.claim, each.part or ""): outcome(plain(each)) for each in verdicts}
 
 
 @command.command("rm")

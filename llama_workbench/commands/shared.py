@@ -52,6 +52,7 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
 
 def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
     """Print the runs in a folder, newest first. `if_none`: what to say of a `{}` without runs."""
+    from llama_workbench.harness.report.text import row_text
     from llama_workbench.harness.store.folder import describe, list_runs
 
     summaries = [describe(run, whole=True) for run in list_runs(folder)]
@@ -64,7 +65,7 @@ def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
         return
     rows = table("run", "started", "status", "verdicts")
     for each in summaries:
-        text = each.problem or ", ".join(f"{count} {word}" for word, count in each.verdicts.items())
+        text = each.problem or ", ".join(f"{count} {row_text(word)}" for word, count in each.verdicts.items())
         started = each.started[:16].replace("T", " ")
         rows.add_row(Text(each.path.name), Text(started), Text(each.status), Text(text))
     show(rows)
