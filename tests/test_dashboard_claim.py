@@ -29,7 +29,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
-from llama_workbench.dashboard.views import answers, beside, data, gates, samples
+from llama_workbench.dashboard.views import answers, beside, data, gates, samples, why
 from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
@@ -242,7 +242,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told["By how much"]
     assert "Each interval holds with 99 % confidence" in told["How sure"] and "Rounds: 84 to 90" in told["How sure"]
     assert "Identical code came out at anything from 0.990× to 1.020×" in told["How sure"]
-    assert told["Why"] == "outside the claimed range on a, b."
+    assert told["Why"] == "On every workload the whole interval lies outside the claimed range (2-3x)."
 
 
 @pytest.mark.parametrize(
@@ -267,6 +267,35 @@ def test_what_was_counted_is_exact_and_what_was_not_measured_has_no_number() -> 
     assert told["How sure"].startswith("Exact")
     nothing = the_answer(a_claim(an_effect(value=None, low=None, high=None, rounds=0), verdict="inconclusive"))
     assert nothing["By how much"] == "Nothing was measured, so there is no number."
+
+
+def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path) -> None:
+    folder = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=24)
+    spent = {
+        "team006_before": {"mask_create": 12_000, "mlp": 88_000},
+        "team006_after": {"mask_create": 0, "mlp": 90_000},
+    }
+    folder.write_phases(
+        [
+            ["prefill-15m-t128", variant, 1, index, 0, 128, phase, ns, sum(phases.values())]
+            for variant, phases in spent.items()
+            for index in range(12)
+            for phase, ns in phases.items()
+        ]
+    )
+    run = data.read_run(folder.path)
+    claims = {claim.id: claim for claim in run.claims if claim.effects}
+    assert why.changed(claims["mask-caching-helps"]) == (("mask_create",), ())
+    told = why.explain_part(run, "mask-caching-helps", "")
+    assert told.startswith(
+        "The change touches making masks: 12 to 12 % of team006_before's forward on prefill-15m-t128. "
+        "Without it a call would be at most 1.136× as fast. On prefill-15m-t128 a call became "
+    )
+    assert told.endswith(" shorter; making masks saved 12 % [12, 12].")
+    assert why.changed(claims["refactor-2x-3x"]) == (("cache", "mask_create"), ("layout",))
+    assert "Changed too: layout" in why.explain_part(run, "refactor-2x-3x", "")
+    bare = data.read_run(runs.write_run(tmp_path / "bare", only=["prefill-15m-t128"], rounds=12).path)
+    assert why.explain_part(bare, "mask-caching-helps", "") == ""
 
 
 # -- gates and traces --------------------------------------------------------------------------------------------------

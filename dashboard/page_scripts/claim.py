@@ -14,7 +14,7 @@ from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, sides
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling
+from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling, why
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.store.files import FINDINGS as FINDINGS_FILE
 from llama_workbench.harness.store.folder import RunFolder
@@ -32,7 +32,7 @@ def main() -> None:
         for name, each in zip(section.names(run.claims), run.claims, strict=True)
     ]
     claim = section.choose(run.claims, st.selectbox, "Claim", format_func=names.__getitem__)
-    show_answer(run, claim)
+    show_answer(opened, claim)
     if claim.effects:
         section.show_forest(claim, run.floors)
         show_numbers(run, claim)
@@ -67,9 +67,10 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
     return numbered[state.choose("Look inside", labels, "row", default=next(known, None))]
 
 
-def show_answer(run: data.Run, claim: data.Claim) -> None:
+def show_answer(opened: state.Opened, claim: data.Claim) -> None:
     section.show_headline(claim)
-    who, *others = answers.answer(run, claim).items()
+    causes = state.computed(opened, why.explain_part, claim.id, claim.part)
+    who, *others = answers.answer(opened.run, claim, causes).items()
     with st.container(border=True, gap="xsmall"):
         st.markdown(f"{blocks.verdict_word(outcomes.look_of(claim))} {words.markdown(who[1])}")
         for question, text in others:

@@ -17,15 +17,22 @@ SETTLED = {"supported": "right on", "refuted": "not right on"}
 STANDS = SETTLED | {"inconclusive": "open on", "not evidence": "without evidence on"}
 
 
-def answer(run: data.Run, claim: data.Claim) -> dict[str, str]:
-    """The verdict of `claim` in plain words: four answers by question, a sentence or two or nothing."""
+def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, str]:
+    """The verdict of `claim` in plain words: four answers by question, a sentence or two or nothing. `explained`: what
+    the run knows of the causes (see `why`)."""
     reason = claim.reason.strip().removesuffix(".")
+    if claim.verdict in SETTLED:
+        reason = _capital(sentence(claim))  # the stored one lists all workloads
     return {
         "Who was right": _who(claim),
         "By how much": _how_much(claim),
         "How sure": _how_sure(run, claim),
-        "Why": reason and f"{reason}.",
+        "Why": " ".join(filter(None, (explained, reason and f"{reason}."))),
     }
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _who(claim: data.Claim) -> str:

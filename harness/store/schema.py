@@ -268,9 +268,7 @@ class Effect:
     seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
     verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
     warnings: Annotated[tuple[Text, ...], says("the reason for the verdict first, then notes")]
-    seconds_more: Annotated[
-        SecondsMore, MAYBE, says("further measuring that would settle it; null: none would; missing: not known")
-    ] = math.nan
+    seconds_more: Annotated[SecondsMore, MAYBE, says("seconds more that would settle it; null: none would")] = math.nan
 
     @model_serializer(mode="wrap")
     def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
