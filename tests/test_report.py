@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.answer import HEADLINES, answer, answer_markdown, headlines
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.outcome import cost_text, counted, outcome, row_words, tally_text, verdict_text
@@ -440,6 +441,21 @@ def test_what_an_open_verdict_would_cost(seconds: list[float | None], said: str)
     text = " ".join(printed([verdict], manifest, 400).split())
     assert f"to settle it{f' ({said})' if said else ''}: {again}" in text
     assert f"`{again}`" in markdown_table([verdict], manifest)
+
+
+def test_the_command_repeats_what_the_run_chose() -> None:
+    pair = a_verdict(an_effect(verdict="same"), claim="ad-hoc", verdict="same")
+    run = {"seed": 0, "experiments": [{"workload": {"name": "w"}}]}
+    models = {**run, "command": ["pytest", "--benchmark", "--compare", "b", "v", "--threads", "2"]}
+    assert command_of(pair, models) == "pytest --benchmark --compare b v --workloads w --threads 2 --seed 0"
+    functions = {**run, "command": ["pytest", "--benchmark", "--compare", "a.py:f", "b.py:f", "--call", "a.py:make"]}
+    assert command_of(pair, functions) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make --seed 0"
+    part = a_verdict(an_effect(), part="time")
+    assert command_of(part, {**run, "command": "--device cuda"}) == (
+        "pytest --benchmark --claims a-claim --workloads w --seed 0"
+    )
+    spanning = a_verdict(an_effect(workload="w to x"), part="trend")
+    assert command_of(spanning, run) == "pytest --benchmark --claims a-claim --seed 0"
 
 
 def test_a_grid_s_rows_are_its_workloads() -> None:

@@ -23,6 +23,8 @@ def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, s
     reason = claim.reason.strip().removesuffix(".")
     if claim.verdict in SETTLED:
         reason = _capital(sentence(claim))  # the stored one lists all workloads
+    elif reason.startswith("not settled"):  # others may begin with a name
+        reason = _capital(reason)
     return {
         "Who was right": _who(claim),
         "By how much": _how_much(claim),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ..spec.conditions import FAIL_IF
 from .text import Json
 
-CARRIED = ("--claims-dir", "--add-variant", "--threads", "--device", "--checkpoint")
+CARRIED = ("--claims-dir", "--add-variant", "--call", "--check", "--threads", "--device", "--checkpoint")
 """Options of a run without which the same claim would be another measurement."""
 
 LONG = "--workbench-"
@@ -21,7 +21,9 @@ def command_again(verdict: Json, *, command: Sequence[str], seed: int | None, wo
     effects = verdict["effects"]
     measured = list(dict.fromkeys(effect["workload"] for effect in effects))
     if verdict["claim"] in ("ad-hoc", FAIL_IF) and effects:
-        words += ["--compare", effects[0]["baseline"], effects[0]["variant"], "--workloads", ",".join(measured)]
+        functions = _functions(command)
+        words += ["--compare", *(functions or (effects[0]["baseline"], effects[0]["variant"]))]
+        words += [] if functions else ["--workloads", ",".join(measured)]
         words += ["--fail-if", str(verdict["part"])] if verdict["claim"] == FAIL_IF else []
     else:
         words += ["--claims", verdict["claim"]]
@@ -45,9 +47,22 @@ def command_of(verdict: Json, manifest: Json) -> str:
     )
 
 
+def _functions(command: Sequence[str]) -> tuple[str, ...]:
+    """Both sides as they were typed where they are any functions, whose names alone lead nowhere; else empty."""
+    names = [_short(word.partition("=")[0]) for word in command]
+    if "--call" not in names or "--compare" not in names:
+        return ()
+    place = names.index("--compare") + 1
+    return tuple(command[place : place + 2])
+
+
+def _short(name: str) -> str:
+    return f"--{name.removeprefix(LONG)}" if name.startswith(LONG) else name
+
+
 def _carried(command: Sequence[str]) -> Iterator[str]:
     for word, after in zip(command, [*command[1:], ""], strict=False):
         name, separate, value = word.partition("=")
-        short = f"--{name.removeprefix(LONG)}" if name.startswith(LONG) else name
+        short = _short(name)
         if short in CARRIED and (value if separate else after):
             yield from (short, value if separate else after)
