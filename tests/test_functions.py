@@ -283,7 +283,7 @@ def test_an_answer_that_is_wrong_while_it_is_timed_is_caught(mine: Path) -> None
 
 def test_two_functions_by_options(mine: Path, run_pytest: Callable[..., Any]) -> None:
     result = run_pytest("--benchmark", "--compare", "mine.py:once", "mine.py:twice", "--call", "mine.py:words",
-                        "--budget=60", "--fail-if=slower:20", "--run-dir=run")  # fmt: skip
+                        "--budget=600", "--fail-if=slower:20", "--run-dir=run")  # fmt: skip
     assert result.returncode == 1, result.stdout
     assert "fails: --fail-if slower:20" in result.stdout
     run = wb.open("run")
@@ -313,7 +313,7 @@ def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(
 
 
 def test_a_claim_about_functions(mine: Path, run_pytest: Callable[..., Any]) -> None:
-    result = run_pytest("--benchmark", "--claims-dir=claims", "--budget=60", "--run-dir=run")
+    result = run_pytest("--benchmark", "--claims-dir=claims", "--budget=600", "--run-dir=run")
     assert result.returncode == 0, result.stdout
     [verdict] = wb.open("run").verdicts.to_dict("records")
     assert (verdict["claim"], verdict["verdict"]) == ("twice-is-slower", "supported")
@@ -327,7 +327,7 @@ def test_in_a_test_file_only_the_gate_is_checked_without_benchmark(mine: Path, r
 
 
 def test_in_a_test_file_functions_are_measured_with_benchmark(mine: Path, run_pytest: Callable[..., Any]) -> None:
-    result = run_pytest("--benchmark", "--budget=60", "--run-dir=runs", file_in(mine))
+    result = run_pytest("--benchmark", "--budget=600", "--run-dir=runs", file_in(mine))
     assert "2 failed, 2 passed" in result.stdout, result.stdout
     assert "test_once_is_faster" in result.stdout and "supported (asked: more than 20 % faster)" in result.stdout
     assert "refuted (asked: 3-4x)" in result.stdout
@@ -345,13 +345,13 @@ def test_options_without_benchmark_say_that_they_do_nothing(mine: Path, run_pyte
 
 def test_functions_in_a_script(mine: Path) -> None:
     begun = time.monotonic()
-    compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=60)
+    compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=600)
     assert compared.verdict == "slower" and compared.low <= compared.ratio <= compared.high < 1
     assert "slower" in repr(compared) and time.monotonic() > begun
     page = compared._repr_html_()
     assert "<svg" in page and "times as fast as once" in page
     assert list(compared.run.effects["variant"]) == ["twice"]
     with pytest.raises(AssertionError, match="gates failed"):
-        wb.compare("mine.py:once", "mine.py:remembers", payload="mine.py:words", budget=60)
+        wb.compare("mine.py:once", "mine.py:remembers", payload="mine.py:words", budget=600)
     with pytest.raises(ValueError, match=r"no file 'gone\.py'"):
         wb.compare("mine.py:once", "gone.py:f", payload="mine.py:words")

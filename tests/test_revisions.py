@@ -44,7 +44,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         git(root, "add", "--all")
         git(root, "commit", "--quiet", "--message", f"commit {number}")
     (root / "bench.py").write_text(
-        "import random\n\ndef texts(seed):\n    return ' '.join(random.Random(seed).choices('abcdefgh', k=2000))\n"
+        "import random\n\nTEXT = ' '.join(random.Random(1).choices('abcdefgh', k=2000))\n\n"
+        "def texts():\n    return TEXT\n"
     )
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(root)
@@ -110,7 +111,7 @@ def test_a_slower_revision_is_found_and_the_working_tree_is_one_too(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("compare-revisions", "HEAD~6", ".", "pack.text:words", "--call", "bench.py:texts", "--slower", "20")
-    assert code_of(*words, "--budget", "60", "--json") == 1
+    assert code_of(*words, "--budget", "600", "--json") == 1
     found = json.loads(capsys.readouterr().out)
     assert found["exit_code"] == 1
     [row] = found["rows"]
@@ -144,7 +145,7 @@ def test_a_question_that_cannot_be_asked_is_told(
 
 def test_the_commit_that_made_it_slower_is_found(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("bisect", "HEAD~6", "trunk", "pack.text:words", "--call", "bench.py:texts", "--slower", "20")
-    assert code_of(*words, "--budget", "60", "--json") == 0
+    assert code_of(*words, "--budget", "600", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["commits"] == [git(repository, "rev-parse", f"HEAD~{COMMITS - SLOW}")]
     assert found["chance_percent"] == len(found["steps"]) <= 4
