@@ -46,6 +46,7 @@ LOOKS: dict[str, Look] = {
     "faster": Look("Faster", "arrow_upward", "green", "triangle-right", _whole("above the margin")),
     "slower": Look("Slower", "arrow_downward", "red", "triangle-left", _whole("below the margin")),
     "same": Look("Same", "drag_handle", "blue", "circle", _whole("within the margin")),
+    "not asked": Look("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
     "passed": Look("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
     "fired": Look("Fired", "warning", "red", "cross", "a control that reports a difference between identical code"),
 }
@@ -53,7 +54,7 @@ LOOKS: dict[str, Look] = {
 
 def look(verdict: str) -> Look:
     """How to show `verdict`; a word this version does not know is shown as it is, without a meaning."""
-    return LOOKS.get(verdict) or Look(verdict or "no verdict", "question_mark", "gray", "circle-open", "")
+    return LOOKS.get(verdict) or Look(verdict or "no verdict", "question_mark", "gray", "diamond-open", "")
 
 
 def markdown(text: object) -> str:

@@ -105,13 +105,12 @@ def shapes(figure: go.Figure, name: str) -> list[Any]:
 def test_a_reading_is_drawn_on_a_linear_axis_in_its_unit() -> None:
     share = an_effect(unit="%", value=41.1, low=38.4, high=43.8, baseline="", metric="share of layer: qkv")
     claim = a_claim(share, claimed="58-64 %", low=58.0, high=64.0)
-    figure = forest.forest(claim, {share.workload: data.Floor(0.9, 1.1, 20, False)})
+    figure = forest.forest(claim, {share.workload: data.Floor(1.0, 0.9, 1.1, 20, False)})
     assert figure.layout.xaxis.type == "linear" and "[%]" in figure.layout.xaxis.title.text
     [trace] = figure.data
     assert list(trace.x) == [41.1] and list(trace.error_x.array) == [pytest.approx(2.7)]
     assert figure.layout.xaxis.range[0] == 0 and figure.layout.xaxis.range[1] > 64
     assert {round(shape.x0, 3) for shape in figure.layout.shapes} >= {0, 58, 64}
-    assert not any(shape.name and "floor" in shape.name for shape in figure.layout.shapes)
     assert share.text == "41.1 % [38.4, 43.8]" and answers.measured(claim) == share.text
 
 
@@ -158,13 +157,27 @@ def test_forest_runs_an_open_region_to_the_edge(low: float | None, high: float |
 
 
 def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
-    floors = {"a": data.Floor(0.997, 1.004, 40, False)}
-    figure = forest.forest(a_claim(an_effect("a"), an_effect("b")), floors)
-    [floor] = shapes(figure, "A/A floor")
-    assert (floor.x0, floor.x1) == (0.997, 1.004)
-    assert floor.y0 < figure.data[0].y[0] < floor.y1
-    assert not floor.y0 < figure.data[0].y[1] < floor.y1
-    assert "A/A floor: 0.9970 to 1.0040, 40 rounds" in figure.data[0].hovertext[0]
+    floors = {"a": data.Floor(1.001, 0.997, 1.004, 40, False), "c": data.Floor(0.9, 0.8, 1.1, 40, False)}
+    claim = a_claim(an_effect("a"), an_effect("b"))
+    figure = forest.forest(claim, floors)
+    effects, floor = figure.data
+    assert floor.name == "identical code" and list(floor.x) == [1.001]
+    assert floor.x[0] - floor.error_x.arrayminus[0] == pytest.approx(0.997)
+    assert floor.x[0] + floor.error_x.array[0] == pytest.approx(1.004)
+    tracks = [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    assert not any(shape.y0 <= floor.y[0] <= shape.y1 for shape in tracks), "on a lane of its own"
+    assert effects.y[1] < floor.y[0] < effects.y[0], "below its row"
+    assert "identical code: 1.001× [0.997, 1.004], 40 rounds" in effects.hovertext[0]
+    assert "identical code came out within 0.1 % of 1 on these" in forest_rows.caption(claim, floors)
+
+
+def test_a_wide_floor_does_not_squeeze_the_effects() -> None:
+    claim = a_claim(an_effect("a", value=1.02, low=1.01, high=1.03), low=1.01, high=None, claimed="open")
+    ends = [
+        forest.forest(claim, {"a": data.Floor(1.001, low, 1 / low, 9, False)}).layout.xaxis.range
+        for low in (0.999, 0.5)
+    ]
+    assert ends[0] == ends[1]
 
 
 def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
@@ -208,8 +221,14 @@ def test_forest_shows_everything_finite_and_one(
 
 
 def test_forest_in_words_says_what_the_picture_says() -> None:
-    text = forest_rows.in_words(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(0.998, 1.002, 4, False)})
-    for part in ("2-3x", "prefill-15m-t128 against before", "1.020× [1.010, 1.030]", "refuted", "0.998 to 1.002"):
+    text = forest_rows.in_words(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(1.001, 0.998, 1.002, 4, False)})
+    for part in (
+        "2-3x",
+        "prefill-15m-t128 against before",
+        "1.020× [1.010, 1.030]",
+        "refuted",
+        "identical code 1.001× [0.998, 1.002]",
+    ):
         assert part in text
 
 
@@ -407,8 +426,9 @@ def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
     ]
     assert len(controls) == 2, "A/A and copy"
     floor = run.floors["prefill-15m-t128"]
-    assert floor.low == pytest.approx(min(row["low"] for row in controls))
-    assert floor.high == pytest.approx(max(row["high"] for row in controls))
+    furthest = max(controls, key=lambda row: abs(math.log(row["ratio"])))
+    ends = (floor.value, floor.low, floor.high)
+    assert ends == pytest.approx(tuple(furthest[end] for end in ("ratio", "low", "high")))
 
 
 def test_a_profile_is_read_or_says_why_not(home: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
@@ -135,23 +137,34 @@ def test_a_speed_up_is_the_judged_one_or_this_page_s_own(home: Path) -> None:
 
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
-def test_the_front_is_filled_and_every_dot_has_its_number(palette: colours.Palette) -> None:
+def test_every_dot_lies_where_it_was_measured_and_a_line_leads_to_its_number(palette: colours.Palette) -> None:
     spots = [
         sweeps.Spot("a <b>", 3e6, a_timing(2.0, 1.9, 2.1, 9), 0.01, sweeps.FRONT),
-        sweeps.Spot("c", 4e6, a_timing(1.5, None, None, 2), 0.01, "behind a <b>, not settled"),
+        sweeps.Spot("c", 3.01e6, a_timing(1.99, None, None, 2), 0.01, "behind a <b>, not settled"),
+        sweeps.Spot("d", 3.02e6, a_timing(1.2, 1.1, 1.3, 9), 0.01, "beaten by a <b>"),
     ]
     figure = memory_time.tradeoff(spots, "Caches", "old", palette)
-    drawn = {trace.name: (list(trace.text), trace.marker.color) for trace in figure.data}
-    assert drawn["on the front"][0] == ["1"] and drawn["behind the front"] == (["2"], palette.page)
+    drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
+    assert drawn == {"on the front": ([3e6], [2.0]), "not settled": ([3.01e6], [1.99]), "beaten": ([3.02e6], [1.2])}
+    assert len({trace.marker.symbol for trace in figure.data}) == 3, "never by colour alone"
     assert "&lt;b&gt;" in figure.data[0].hovertext[0]
-    assert [list(trace.x) for trace in figure.data] == [[3e6], [4e6]]
-    together = [replace(spot, amount=5e6) for spot in spots] + [replace(spots[0], amount=9e6)]
-    shifted = memory_time.side_by_side(together, 1e7)
-    assert shifted[0] < 5e6 < shifted[1] and shifted[2] == 9e6
-    assert sum(shifted[:2]) == pytest.approx(1e7)
-    assert "2 c: 1.500× [no interval yet], 3.81 MiB, behind a <b>, not settled" in memory_time.tradeoff_text(
+    for number, (spot, label) in enumerate(zip(spots, figure.layout.annotations, strict=True), 1):
+        assert (label.text, label.x) == (str(number), spot.amount)
+        assert label.y == pytest.approx(math.log10(spot.timing.value or 0)) and label.showarrow
+    assert "2 c: 1.990× [no interval yet], 2.87 MiB, behind a <b>, not settled" in memory_time.tradeoff_text(
         spots, "Caches", "old"
     )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=17))
+def test_no_label_covers_another_on_a_page_of_any_width(dots: list[tuple[float, float]]) -> None:
+    lifts = memory_time.lifts(dots)
+    heights = [y * memory_time.PLOT_PX + lift for (_, y), lift in zip(dots, lifts, strict=True)]
+    for width in (memory_time.PHONE_PX, 900, 1800):
+        for (one, up), (other, lower) in combinations(zip(dots, heights, strict=True), 2):
+            beside = abs(one[0] - other[0]) * width >= 2 * memory_time.LABEL_PX
+            assert beside or abs(up - lower) >= memory_time.LINE_PX
 
 
 # -- policies --------------------------------------------------------------------------------------------------------

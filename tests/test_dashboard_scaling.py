@@ -120,16 +120,17 @@ def test_only_workloads_that_differ_in_one_thing_make_a_series(workload: dict[st
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_the_figure_is_hollow_where_nothing_is_settled_and_says_so(palette: colours.Palette) -> None:
     run = a_run([*FALLING[:3], ("d", None, 1.0, None)])
-    floors = {"a": data.Floor(0.97, 1.02, 30, False)}
+    floors = {"a": data.Floor(1.001, 0.97, 1.02, 30, False)}
     [series] = crossovers.all_series(run)[SIDES]
     figure = figures.ratios(series, floors, palette)
     drawn = {trace.name: (trace.marker.symbol, list(trace.x)) for trace in figure.data}
+    same = drawn.pop("identical code")
     assert drawn == {"settled": ("circle", [256, 512]), "not settled": ("circle-open", [1024, 2048])}
-    bottom, top = (10**end for end in figure.layout.yaxis.range)
+    assert same[1] == [pytest.approx(256 / figures.LANE)], "left of its point"
+    top = 10 ** figure.layout.yaxis.range[1]
     [hollow] = [trace for trace in figure.data if trace.name == "not settled"]
     assert hollow.y[1] + hollow.error_y.array[1] == pytest.approx(top)  # an open end runs to the edge
     assert figure.layout.xaxis.type == "log"
-    assert bottom < 0.97 and any(shape.y0 == 0.97 and shape.y1 == 1.02 for shape in figure.layout.shapes)
     assert "at 1,024: 1.020× [0.990, 1.050], not settled" in figures.ratios_text(series, floors)
 
 

@@ -109,7 +109,8 @@ def test_the_page_says_all_that_the_verdict_rests_on(run: data.Run) -> None:
     for effect in claim.effects:
         assert text.count(effect.text) >= 2, "in the figure and in the table"
     floor = run.floors["prefill-15m-t128"]
-    assert f"{floor.low:.4f} – {floor.high:.4f}" in text
+    same = data.identical_code(run.floors[effect.workload] for effect in claim.effects if effect.workload in run.floors)
+    assert floor.text in text and same in text
     assert "pass (error 1.0e-06 of 1.0e-04)" in text
     assert f"pytest --benchmark --claims {claim.id} --seed 0" in text
     assert "Simulated CPU" in text and "2.13.0+cpu" in text and run.noise.line in text
@@ -133,7 +134,7 @@ def test_a_reading_has_neither_baseline_nor_gate_nor_floor(tmp_path: Path) -> No
     claim = export.find_claim(run, "library-50-lines")
     text = Page(export.evidence_html(run, claim)).text
     assert "76 lines" in text and "library" in text and "lines [lines]" in text
-    assert "baseline" not in text and "Checks before timing" not in text and "A/A floor" not in text
+    assert "baseline" not in text and "Checks before timing" not in text and "identical code" not in text
     assert "variant faster" not in export.evidence_svg(run, claim)
 
 
@@ -224,7 +225,7 @@ def test_nothing_is_drawn_outside(
 ) -> None:
     effect = data.Effect("w", "v", "b", "cpu time", unit, value, low, high, 3, 1.0, "refuted", ())
     claim = data.Claim("c", "t", 0.01, (effect,), low=low, high=high, verdict="refuted")
-    svg = forest_svg(claim, {"w": data.Floor(0.9, 1.1, 3, False)}, LIGHT, width=width)
+    svg = forest_svg(claim, {"w": data.Floor(1.01, 0.5, 1.9, 3, False)}, LIGHT, width=width)
     most = 100.0 if width is None else width - 32
     for shape in [*elements(svg, "rect"), *elements(svg, "line")]:
         for name in ("x", "x1", "x2"):

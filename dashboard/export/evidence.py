@@ -26,7 +26,7 @@ from ..views import answers, data, forest, gates, outcomes
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
-NUMBERS = ("value [interval]", "A/A floor", "rounds", "seconds")
+NUMBERS = ("value [interval]", "identical code", "rounds", "seconds")
 
 
 class ExportError(Exception):
@@ -183,7 +183,7 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
             "verdict": words.look(effect.verdict).word,
             "what": effect.metric,
             "value [interval]": effect.text,
-            "A/A floor": "" if claim.unit else floor.text if floor else "not measured",
+            "identical code": "" if claim.unit else floor.text if floor else "not measured",
             "rounds": str(effect.rounds),
             "seconds": "not recorded" if effect.seconds is None else f"{effect.seconds:.1f}",
         }

@@ -29,6 +29,8 @@ MARKERS = {
     "circle": '<circle r="4.5" style="fill:{0};stroke:{0};stroke-width:2"/>',
     "circle-open": '<circle r="4.5" style="fill:{1};stroke:{0};stroke-width:2"/>',
     "square-open": '<rect x="-4.5" y="-4.5" width="9" height="9" style="fill:{1};stroke:{0};stroke-width:2"/>',
+    "square": '<rect x="-4.5" y="-4.5" width="9" height="9" style="fill:{0}"/>',
+    "diamond-open": '<path d="M0-6L6 0L0 6L-6 0Z" style="fill:{1};stroke:{0};stroke-width:2"/>',
     "diamond": '<path d="M0-6L6 0L0 6L-6 0Z" style="fill:{0}"/>',
     "triangle-right": '<path d="M-4-6L6 0L-4 6Z" style="fill:{0}"/>',
     "triangle-left": '<path d="M4-6L-6 0L4 6Z" style="fill:{0}"/>',
@@ -128,7 +130,7 @@ def _legend(plot: Plot, y: float) -> tuple[list[str], float]:
     if plan.region is not None:
         items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(plan.claim)))
     if any(row.floor for row in plan.rows):
-        items.append((_swatch(colours.floor, colours.floor_edge), f"{FLOOR} (identical code)"))
+        items.append((_thin("-7", "7", "0", 0, colours.muted), FLOOR))
     drawn: list[str] = []
     x = 0.0
     for mark, name in items:
@@ -153,8 +155,8 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
         drawn.append(_box(plot, *plan.ends(*plan.region), y, half, colours.region))
         edges = [edge for edge in plan.region if edge is not None]
         drawn += [_upright(plot.at(edge), y, half, colours.region_edge, "2 2") for edge in edges]
-    if row.floor:
-        drawn.append(_box(plot, row.floor.low, row.floor.high, y, half - 3, colours.floor, colours.floor_edge))
+    if floor := row.floor:
+        drawn.append(_thin(*map(plot.at, (floor.low, floor.high, floor.value)), y + row.y - row.lane, colours.muted))
     if plan.is_ratio:
         drawn.append(_upright(plot.at(1), y, half, colours.muted))
     if effect.value is None:
@@ -192,6 +194,11 @@ def verdict_mark(verdict: str, colours: Palette) -> str:
 def _swatch(fill: str, edge: str, *, dashed: bool = False) -> str:
     dash = ";stroke-dasharray:2 2" if dashed else ""
     return f'<rect x="-7" y="-5" width="14" height="10" style="fill:{fill};stroke:{edge}{dash}"/>'
+
+
+def _thin(start: str, end: str, middle: str, y: float, ink: str) -> str:
+    """How identical code came out: a thin line with a dot."""
+    return f'{_level(start, end, y, ink)}<circle cx="{middle}" cy="{y:.1f}" r="2.5" style="fill:{ink}"/>'
 
 
 def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str, edge: str = "none") -> str:

@@ -17,8 +17,7 @@ class Palette:
     verdict: Mapping[str, str]
     region: str
     region_edge: str
-    floor: str
-    floor_edge: str
+    band: str
     page: str
     text: str
     muted: str
@@ -54,8 +53,7 @@ LIGHT = Palette(
     verdict=_verdicts("#007A5A #C04A00 #A8447C #5F6B7A #9A6700 #0072B2"),
     region="rgba(86,180,233,0.30)",
     region_edge="rgba(0,114,178,0.75)",
-    floor="rgba(95,107,122,0.32)",
-    floor_edge="rgba(95,107,122,0.55)",
+    band="rgba(95,107,122,0.32)",
     page="#FFFFFF",
     text="#17212B",
     muted="#5F6B7A",
@@ -71,8 +69,7 @@ DARK = Palette(
     verdict=_verdicts("#2FC49A #F08A4B #DF9CC2 #A3AEBB #E6B450 #6BB8EC"),
     region="rgba(86,180,233,0.26)",
     region_edge="rgba(107,184,236,0.80)",
-    floor="rgba(163,174,187,0.30)",
-    floor_edge="rgba(163,174,187,0.55)",
+    band="rgba(163,174,187,0.30)",
     page="#12171D",
     text="#E6EBF0",
     muted="#A3AEBB",

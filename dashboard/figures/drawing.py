@@ -15,7 +15,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from .. import words
-from ..views.forest import ratio_ticks
+from ..views.data import Floor
+from ..views.forest import FLOOR, ratio_ticks
 from .colours import Palette
 
 SMALL = 12  # font size of labels inside a figure
@@ -97,6 +98,17 @@ def marks(
     x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
     drawn = {"x": x, "y": y, error: interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
     return go.Scatter(**{"mode": "markers", **drawn, **more})
+
+
+def identical(points: Iterable[Mark], colours: Palette, *, across: bool = False) -> go.Scatter:
+    """How identical code came out: thin lines with a dot, which no effect is drawn as."""
+    small, ink = mark("circle", colours.muted, 4, 0), colours.muted
+    return marks(points, colour=ink, name=FLOOR, across=across, thickness=1, cap=2, marker=small, showlegend=True)
+
+
+def floor_text(floor: Floor) -> str:
+    """The same on hover."""
+    return f"{FLOOR}: {words.label(floor.text)}, {floor.rounds} rounds"
 
 
 def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:

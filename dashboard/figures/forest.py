@@ -1,4 +1,5 @@
-"""The forest plot in plotly: one row per effect, its interval against what is claimed and the machine's A/A floor."""
+"""The forest plot in plotly: a row an effect, its interval against what is claimed; below it, how identical code came
+out."""
 
 from __future__ import annotations
 
@@ -10,10 +11,26 @@ from llama_workbench.harness.report.text import duration_text
 
 from .. import words
 from ..views.data import Claim, Floor
-from ..views.forest import FASTER, FLOOR, SLOWER, TRACK_PX, Forest, Row, region_name
+from ..views.forest import FASTER, SLOWER, TRACK_PX, Forest, Row, region_name
 from ..views.forest import forest as describe
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, axis, box, figure, mark, marks, note, ratio_axis, row_notes, rows_axis, rule
+from .drawing import (
+    ABOVE,
+    SMALL,
+    Layout,
+    axis,
+    box,
+    figure,
+    floor_text,
+    identical,
+    mark,
+    marks,
+    note,
+    ratio_axis,
+    row_notes,
+    rows_axis,
+    rule,
+)
 
 LEGEND_PX = 34
 FOOT_PX = 66  # tick labels and title
@@ -31,7 +48,7 @@ def forest(
     else:
         x_axis = axis(words.label(plan.title, 80), type="linear", range=ends, nticks=6, **foot)
     return figure(
-        [_intervals(plan, verdict, colours) for verdict in plan.verdicts],
+        [*(_intervals(plan, verdict, colours) for verdict in plan.verdicts), *_floors(plan, colours)],
         height=int(plan.height + FOOT_PX + LEGEND_PX),
         margin=(2, 2, LEGEND_PX, FOOT_PX),
         shapes=_shapes(plan, colours),
@@ -53,14 +70,18 @@ def _shapes(plan: Forest, colours: Palette) -> list[Layout]:
             shapes.append(box(row.y, max(low, plan.left), min(high, plan.right), half, colours.region, name=name))
             edges = [edge for edge in plan.region if edge is not None]
             shapes += [rule(edge, edge, colour=colours.region_edge, dash="dot", **track) for edge in edges]
-        if floor := row.floor:
-            shapes.append(box(row.y, floor.low, floor.high, half - 3, colours.floor, colours.floor_edge, FLOOR))
         if plan.is_ratio:
             shapes.append(rule(1, 1, colour=colours.muted, **track))
-    for each in (name, FLOOR):  # once in the legend
-        if first := next((shape for shape in shapes if shape["name"] == words.label(each, 40)), None):
-            first["showlegend"] = True
+    if first := next((shape for shape in shapes if shape["name"] == words.label(name, 40)), None):
+        first["showlegend"] = True  # once
     return shapes
+
+
+def _floors(plan: Forest, colours: Palette) -> list[go.Scatter]:
+    """How identical code came out on each row's workload, each on a lane below its row."""
+    known = [(row.lane, row.floor) for row in plan.rows if row.floor]
+    points = [(lane, floor.value, floor.low, floor.high, floor_text(floor)) for lane, floor in known]
+    return [identical(points, colours, across=True)] if points else []
 
 
 def _notes(plan: Forest, heading: str, colours: Palette) -> list[Layout]:
@@ -101,7 +122,7 @@ def _hover(row: Row, claim: Claim) -> str:
         f"{words.label(effect.text)} · {words.label(words.look(effect.verdict).word.lower())}",
         f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
         words.label(region_name(claim), 60) if claim.claimed else "",
-        f"{FLOOR}: {floor.low:.4f} to {floor.high:.4f}, {floor.rounds} rounds" if floor else "",
+        floor_text(floor) if floor else "",
         *(words.label(each, 70) for each in effect.warnings),
     ]
     return "<br>".join(filter(None, lines))

@@ -21,7 +21,7 @@ CROWDED = 60  # with more points than that, marks are smaller and bars have no c
 KINDS = {
     "run": ("circle", "a run"),
     "baseline": ("diamond", "a baseline"),
-    "doubtful": ("circle-open", "stopped early, a control fired, or it drifted"),
+    "doubtful": ("square-open", "stopped early, a control fired, or it drifted"),
 }
 """Marker and legend of each kind of point."""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
-from statistics import fmean
 
 import plotly.graph_objects as go
 
@@ -13,12 +12,31 @@ from llama_workbench.harness.store.pass_schema import Memory
 
 from .. import words
 from ..views.forest import linear_ticks
-from ..views.memory import AMOUNTS, FRONT, HELD, Policy, Spot, percent_of
+from ..views.memory import AMOUNTS, BEATEN, FRONT, HELD, OPEN, RANKS, Policy, Spot, percent_of
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, SMALL, Layout, Mark, axis, figure, line, log_span, marks, ratio_axis, row_notes, rows_axis
+from .drawing import (
+    ABOVE,
+    SMALL,
+    Layout,
+    Mark,
+    axis,
+    figure,
+    line,
+    log_span,
+    mark,
+    marks,
+    ratio_axis,
+    row_notes,
+    rows_axis,
+)
 
 BAR_PX = 40  # a line of text and a bar
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon", "hexagon")
+STANDING = {FRONT: ("blue", "circle"), BEATEN: ("gray", "x-thin"), OPEN: ("gray", "circle-open")}
+"""Colour and marker of each rank."""
+
+PLOT_PX, PHONE_PX = 350, 280  # the height of a plot, and its width on a phone
+LABEL_PX, LINE_PX = 16, 15  # how far right of its dot a number stands, and how high it is
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -67,7 +85,7 @@ def memory_text(rows: Sequence[Memory], field: str) -> str:
 
 
 def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
-    """One numbered dot a variant: bytes to the right, speed-up upwards; the front is filled and joined by steps."""
+    """One numbered dot a variant where it was measured: bytes to the right, speed-up upwards; steps join the front."""
     amounts = [spot.amount for spot in spots]
     divisor, unit = words.byte_unit(max(amounts))
     spread = max(amounts) - min(amounts)
@@ -75,58 +93,79 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     left, right = max(min(amounts) - air, -air), max(amounts) + air
     timings = [spot.timing for spot in spots]
     bottom, top = log_span([math.log(end) for t in timings for end in (t.low, t.value, t.high) if end], 0.08, 0.01)
-    dots: dict[bool, dict[int, Mark]] = {True: {}, False: {}}
-    for number, (x, spot) in enumerate(zip(side_by_side(spots, right - left), spots, strict=True), 1):
+    dots: dict[str, list[Mark]] = {rank: [] for rank in RANKS}
+    for number, spot in enumerate(spots, 1):
         ends = spot.timing.low or bottom, spot.timing.high or top
-        dots[spot.rank == FRONT][number] = (x, spot.timing.value or 1.0, *ends, _spot_text(number, spot, baseline))
+        hover = _spot_text(number, spot, baseline)
+        dots[spot.standing].append((spot.amount, spot.timing.value or 1.0, *ends, hover))
     traces = []
-    if len(dots[True]) > 1:
-        x, y = zip(*sorted(dot[:2] for dot in dots[True].values()), strict=True)
+    if len(dots[FRONT]) > 1:
+        x, y = zip(*sorted(dot[:2] for dot in dots[FRONT]), strict=True)
         traces.append(line(x, y, colours.muted, style={"dash": "dot", "shape": "hv"}, name="front"))
-    traces += [_dots(chosen, on_front, colours) for on_front, chosen in dots.items() if chosen]
+    traces += [_dots(chosen, rank, colours) for rank, chosen in dots.items() if chosen]
     ticks = _byte_ticks(max(left, 0.0), right, divisor)
     name = f"speed-up over {words.label(baseline, 24)} (log)"
+    shares = [
+        ((spot.amount - left) / (right - left), math.log((spot.timing.value or 1.0) / bottom) / math.log(top / bottom))
+        for spot in spots
+    ]
     return figure(
         traces,
-        height=440,
+        height=PLOT_PX + 90,
         margin=(8, 8, 34, 8),
+        annotations=[
+            _number(number, spot, lift, colours)
+            for number, (spot, lift) in enumerate(zip(spots, lifts(shares), strict=True), 1)
+        ],
         xaxis=axis(f"{words.label(title, 60)} ({unit})", range=[left, right], ticks_at=ticks, gridcolor=colours.rule),
         yaxis=ratio_axis(bottom, top, name, gridcolor=colours.rule),
         legend=ABOVE,
     )
 
 
-def _dots(dots: Mapping[int, Mark], on_front: bool, colours: Palette) -> go.Scatter:
-    """The dots on the front, filled, or those behind it, by number."""
-    colour = colours.verdict["blue" if on_front else "gray"]
-    return marks(
-        dots.values(),
-        colour=colour,
-        name="on the front" if on_front else "behind the front",
-        thickness=1.5,
-        cap=5,
-        mode="markers+text",
-        text=list(map(str, dots)),
-        textfont={"size": SMALL, "color": colours.page if on_front else colours.text},
-        marker={"size": 20, "color": colour if on_front else colours.page, "line": {"width": 2, "color": colour}},
-    )
+def _dots(dots: Sequence[Mark], rank: str, colours: Palette) -> go.Scatter:
+    """The dots of one rank, where they were measured."""
+    ink, symbol = STANDING[rank]
+    colour = colours.verdict[ink]
+    return marks(dots, colour=colour, name=rank, thickness=1.5, cap=5, marker=mark(symbol, colour, 9))
 
 
-def side_by_side(spots: Sequence[Spot], width: float) -> list[float]:
-    """Where each dot lies on an axis of `width` bytes: at its amount, but beside those it would cover."""
-    places = [spot.amount for spot in spots]
-    groups: list[list[int]] = []
-    for index in sorted(range(len(spots)), key=places.__getitem__):
-        if groups and places[index] - places[groups[-1][-1]] < 0.03 * width:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    for group in (group for group in groups if len(group) > 1):
-        middle = fmean(places[index] for index in group)
-        step = min(0.045, 0.6 / len(group)) * width
-        for order, index in enumerate(sorted(group)):
-            places[index] = middle + (order - (len(group) - 1) / 2) * step
-    return places
+def _number(number: int, spot: Spot, lift: float, colours: Palette) -> Layout:
+    """The number of a spot at its right, with a line to its dot."""
+    return {
+        "x": spot.amount,
+        "y": math.log10(spot.timing.value or 1.0),  # on a logarithmic axis
+        "text": str(number),
+        "ax": LABEL_PX,
+        "ay": -lift,
+        "showarrow": True,
+        "arrowhead": 0,
+        "arrowwidth": 1,
+        "arrowcolor": colours.muted,
+        "standoff": 6,
+        "xanchor": "left",
+        "font": {"size": SMALL, "color": colours.text},
+    }
+
+
+def lifts(dots: Sequence[tuple[float, float]]) -> list[float]:
+    """How many pixels above its dot each label stands, so that none covers another label or dot.
+
+    `dots`: shares of the width and of PLOT_PX. Labels move up and down alone, and dots closer than a label on a phone
+    count as one above the other: a wider page only draws them apart.
+    """
+    placed: list[tuple[float, float]] = []
+    free = [step * side for step in range(2 * len(dots) + 2) for side in ((LINE_PX, -LINE_PX) if step else (0.0,))]
+    found = [0.0] * len(dots)
+    for index in sorted(range(len(dots)), key=lambda one: (-dots[one][1], dots[one][0])):
+        x, y = dots[index][0] * PHONE_PX, dots[index][1] * PLOT_PX
+        taken = [height for place, height in placed if abs(place - x) < 2 * LABEL_PX]
+        taken += [PLOT_PX * up for left, up in dots if 0 < PHONE_PX * left - x < 2 * LABEL_PX]
+        found[index] = next(
+            (lift for lift in free if all(abs(y + lift - height) >= LINE_PX for height in taken)), free[-1]
+        )
+        placed.append((x, y + found[index]))
+    return found
 
 
 def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:

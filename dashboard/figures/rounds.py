@@ -53,7 +53,7 @@ def paired_rounds(
             x=np.arange(1, count + 1),
             y=paired.ratios,
             mode="markers",
-            marker={"size": 6, "color": colours.sides[1], "symbol": "circle-open", "line": {"width": 1.5}},
+            marker={"size": 5, "color": colours.sides[1], "opacity": 0.6},
             name="one round",
             hovertext=[f"round {k}: {ratio:.4f}×" for k, ratio in enumerate(paired.ratios, 1)],
             hoverinfo="text",
@@ -117,8 +117,8 @@ def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
     if not known.any():
         return []
     x = np.arange(1, len(paired.ratios) + 1)[known]
-    edge: Layout = {"colour": colours.floor, "width": 0, "style": {"shape": "hv"}}
-    filled: Layout = {"fill": "tonexty", "fillcolor": colours.floor, "name": "interval so far"}
+    edge: Layout = {"colour": colours.band, "width": 0, "style": {"shape": "hv"}}
+    filled: Layout = {"fill": "tonexty", "fillcolor": colours.band, "name": "interval so far"}
     return [
         line(x, paired.highs[known], showlegend=False, **edge),
         line(x, paired.lows[known], **filled, **edge),

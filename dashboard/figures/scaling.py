@@ -9,25 +9,43 @@ import plotly.graph_objects as go
 
 from .. import words
 from ..views.data import Effect, Floor
+from ..views.forest import FLOOR
 from ..views.scaling import AXES, Series
 from .colours import LIGHT, Palette
-from .drawing import ABOVE, Layout, Mark, area, axis, figure, log_span, mark, marks, ratio_axis, rule
+from .drawing import (
+    ABOVE,
+    Layout,
+    Mark,
+    area,
+    axis,
+    figure,
+    floor_text,
+    identical,
+    log_span,
+    mark,
+    marks,
+    ratio_axis,
+    rule,
+)
+
+LANE = 1.12
+"""How far left of a point stands what identical code came out at, as a factor of the size."""
 
 Point = tuple[bool, *Mark]
 """Whether it is settled, and its mark."""
 
 
 def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT) -> go.Figure:
-    """The effect over log size: points with intervals (hollow where not settled), the claimed region, the line at 1,
-    each point's A/A floor, and the bracket in which the effect crosses the region's edge."""
+    """The effect over log size: points with intervals (hollow where not settled), the claimed region, the line at 1.
+
+    Left of each point stands how identical code came out; uprights are where the effect crosses the region's edge.
+    """
     left, right = _ends(series)
     grey = [(size, floor) for size, one in series.effects.items() if (floor := floors.get(one.workload))]
-    known = [1.0, series.low, series.high, *(end for _, floor in grey for end in (floor.low, floor.high))]
+    known = [1.0, series.low, series.high, *(floor.value for _, floor in grey)]
     known += [end for effect in series.effects.values() for end in (effect.value, effect.low, effect.high)]
     bottom, top = log_span([math.log(value) for value in known if value], 0.06, 0.003)
     shapes = [area(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge)]
-    for size, floor in grey:
-        shapes.append(area(size / 1.13, size * 1.13, floor.low, floor.high, colours.floor, colours.floor_edge))
     for each in shapes:
         each["line"]["dash"] = "dot"
     shapes.append(rule(left, right, 1, 1, colours.muted))
@@ -41,6 +59,9 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
             ends = effect.low or bottom, effect.high or top
             rows.append((series.settled(size), size, effect.value, *ends, hover))
     traces = _traces(rows, ("settled", "not settled"), colours)
+    if grey:
+        beside = [(size / LANE, floor.value, floor.low, floor.high, floor_text(floor)) for size, floor in grey]
+        traces.append(identical(beside, colours))
     return _figure(traces, shapes, series, ratio_axis(bottom, top, "speed-up (log)"), colours)
 
 
@@ -49,7 +70,7 @@ def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
     parts = []
     for size, effect in series.effects.items():
         floor = floors.get(effect.workload)
-        known = f", A/A floor {floor.low:.3f} to {floor.high:.3f}" if floor else ""
+        known = f", {FLOOR} {floor.text}" if floor else ""
         state = "settled" if series.settled(size) else "not settled"
         parts.append(f"at {size:,.0f}: {effect.text}, {state}{known}")
     return f"Speed-up of {series.variant} over {series.baseline} against {AXES[series.axis]}. {'; '.join(parts)}."

@@ -90,7 +90,7 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
             value: effect.value,
             "low": effect.low,
             "high": effect.high,
-            "A/A floor": floor.text if (floor := run.floors.get(effect.workload)) else "–",
+            "identical code": floor.text if (floor := run.floors.get(effect.workload)) else "–",
             "rounds": effect.rounds,
             "seconds": effect.seconds,
         }

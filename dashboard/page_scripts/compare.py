@@ -103,7 +103,7 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
             "high": effect.high,
             "verdict": words.look(effect.verdict).word,
             "rounds": effect.rounds,
-            "A/A floor": floor.text if (floor := run.floors.get(effect.workload)) else "–",
+            "identical code": floor.text if (floor := run.floors.get(effect.workload)) else "–",
             "op traces": gates.traces(run, effect.workload, effect.baseline, effect.variant).state,
             "baseline, here": (paired.baseline_ns or 0) / 1e6 or None,
             "variant, here": (paired.variant_ns or 0) / 1e6 or None,

@@ -62,9 +62,8 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         blocks.say(_front_sentence(spots, title))
         st.caption(
             "Up and to the left is better. The front: no other variant is faster without needing more memory. "
-            '"Beaten": the intervals do not even touch. "Not settled": the order may be the other way. '
-            "Dots that would cover each other are drawn side by side. Numbers are those of the table, which has the "
-            "confidence of each interval."
+            '"Beaten": the intervals do not even touch. "Not settled": the order may be the other way. Every dot is '
+            "where it was measured, with a line to its number, which is that of the table."
         )
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
@@ -73,7 +72,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
 
 def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
     front = [f"{spot.variant} ({words.size(spot.amount)})" for spot in spots if spot.rank == memory.FRONT]
-    beaten = [spot.variant for spot in spots if spot.rank.startswith("beaten")]
+    beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = len(spots) - len(front) - len(beaten)
     best = f"Best speed-up for its memory ({title.lower()}): {words.listing(front)}."
     losers = f" Beaten, with intervals that do not touch: {words.listing(beaten)}." if beaten else ""

@@ -103,8 +103,9 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
         if series.claim
         else f"Blue: {series.asked}, for no claim covers these points"
     )
-    floors = any(effect.workload in run.floors for effect in series.effects.values())
-    grey = "Grey boxes: the A/A floor of each workload" if floors else "No A/A control ran on these workloads"
+    floors = [run.floors[one.workload] for one in series.effects.values() if one.workload in run.floors]
+    same = data.identical_code(floors)
+    grey = f"Thin grey lines, left of a point: {same}" if same else "No identical code was timed on these workloads"
     layers = " Models of different width may also differ in their number of layers." if series.axis == "width" else ""
     return (
         f"{region}. {grey}. Line: as fast as each other. Filled: the whole interval lies inside the claimed range or "

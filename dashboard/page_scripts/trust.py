@@ -100,7 +100,8 @@ def show_controls(run: data.Run) -> None:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
     with st.container(border=True):
-        blocks.say(noise.could_see(rows))
+        same = data.identical_code(run.floors.values())
+        blocks.say(f"{same.capitalize()}. {noise.could_see(rows)}" if same else noise.could_see(rows))
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     not_drawn = f"Not drawn, too few rounds: {words.markdown(words.listing(unbounded))}." if unbounded else ""
     st.header("Identical code against itself", anchor="controls")

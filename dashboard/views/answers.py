@@ -160,10 +160,8 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     seconds = sum(effect.seconds or 0 for effect in known)
     spent = f", {duration_text(seconds)} of timing" if seconds else ""
     floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
-    beside = ""
-    if floors and not claim.unit:
-        low, high = min(floor.low for floor in floors), max(floor.high for floor in floors)
-        beside = f" Identical code came out at anything from {low:.3f}× to {high:.3f}× there."
+    same = "" if claim.unit else data.identical_code(floors)
+    beside = f" On these workloads {same}." if same else ""
     return f"Each interval holds with {sure}. Rounds: {spread}{spent}.{beside}"
 
 

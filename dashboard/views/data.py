@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, TypeAdapter
 
+from llama_workbench.harness.evidence.numbers import percent
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.report.text import excluded_lines, short, value_text
@@ -198,8 +199,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Floor:
-    """What the machine made of identical code on one workload: the hull of the controls' intervals."""
+    """How identical code came out on one workload: of its controls the one whose ratio is furthest from 1.
 
+    fired: whether any of them did.
+    """
+
+    value: float
     low: float
     high: float
     rounds: int
@@ -207,8 +212,14 @@ class Floor:
 
     @property
     def text(self) -> str:
-        """Both ends."""
-        return f"{self.low:.4f} – {self.high:.4f}"
+        """The ratio with its interval."""
+        return words.effect(self.value, self.low, self.high)
+
+
+def identical_code(floors: Iterable[Floor]) -> str:
+    """How far from 1 controls came out, in the words of every page; empty without one."""
+    furthest = max((abs(math.log(floor.value)) for floor in floors), default=None)
+    return "" if furthest is None else f"identical code came out within {percent(math.expm1(furthest))} of 1"
 
 
 @dataclass(frozen=True)
@@ -379,11 +390,10 @@ def _effect(row: schema.Effect) -> Effect:
 def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:
     floors: dict[str, Floor] = {}
     for row in controls:
-        if math.isinf(row.shift):
+        if math.isinf(row.shift) or math.isnan(row.centre):
             continue  # still unbounded: it says nothing about the machine
-        low, high = math.exp(row.low), math.exp(row.high)
-        have = floors.get(row.workload, Floor(low, high, 0, False))
-        floors[row.workload] = Floor(
-            min(low, have.low), max(high, have.high), max(row.rounds, have.rounds), have.fired or row.fired
-        )
+        own = Floor(math.exp(row.centre), math.exp(row.low), math.exp(row.high), row.rounds, row.fired)
+        have = floors.get(row.workload, own)
+        furthest = max(own, have, key=lambda one: abs(math.log(one.value)))
+        floors[row.workload] = replace(furthest, fired=own.fired or have.fired)
     return floors

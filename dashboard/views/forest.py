@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from .. import words
-from .data import Claim, Effect, Floor
+from .data import Claim, Effect, Floor, identical_code
 
 # Heights in pixels. The y axis counts pixels, so that a row is as high on a phone as on a wall.
 ROW_PX = 46  # a line of text and a track
@@ -16,17 +16,24 @@ TRACK_PX = 20
 GROUP_PX = 26  # a heading
 HEAD_PX = 18
 
-FLOOR = "A/A floor"
+LANE_PX = 10  # below a track: how identical code came out
+
+FLOOR = "identical code"
 SLOWER, FASTER = "◂ variant slower", "variant faster ▸"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One effect. `y`: the middle of its track above the axis, in pixels."""
+    """One effect. `y`: the middle of its track above the axis, in pixels; the floor has a lane of its own below."""
 
     y: float
     effect: Effect
     floor: Floor | None
+
+    @property
+    def lane(self) -> float:
+        """The middle of the floor's lane."""
+        return self.y - (TRACK_PX + LANE_PX) / 2
 
     @property
     def told(self) -> str:
@@ -92,10 +99,11 @@ class Forest:
 def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:
     """The forest of a claim's effects, with the floor of each workload that has one."""
     floors = {} if claim.unit else floors
-    placed, headings, height = _rows(claim.effects)
+    lane_px = LANE_PX if any(effect.workload in floors for effect in claim.effects) else 0
+    placed, headings, height = _rows(claim.effects, lane_px)
     rows = tuple(Row(y, effect, floors.get(effect.workload)) for y, effect in placed)
     area = region(claim)
-    ends = [*(area or ()), *(end for row in rows if row.floor for end in (row.floor.low, row.floor.high))]
+    ends = [*(area or ()), *(row.floor.value for row in rows if row.floor)]  # a wide floor would hide small effects
     ends += [end for effect in claim.effects for end in (effect.value, effect.low, effect.high)]
     left, right = (_linear_span if claim.unit else _span)([end for end in ends if end is not None])
     return Forest(claim, rows, tuple(headings), height, left, right, area)
@@ -113,11 +121,11 @@ def region_name(claim: Claim) -> str:
     return f"{claim.range_word}: {claim.claimed or 'not recorded'}"
 
 
-def _rows(effects: Sequence[Effect]) -> tuple[list[tuple[float, Effect]], list[tuple[float, str]], float]:
+def _rows(effects: Sequence[Effect], lane_px: int) -> tuple[list[tuple[float, Effect]], list[tuple[float, str]], float]:
     """Tracks and headings with the height of their middle above the axis in pixels, and the height of all of them."""
     baselines = list(dict.fromkeys(effect.baseline for effect in effects))
     heading_px = GROUP_PX if len(baselines) > 1 else 0
-    top = ROW_PX * len(effects) + heading_px * len(baselines) + HEAD_PX
+    top = (ROW_PX + lane_px) * len(effects) + heading_px * len(baselines) + HEAD_PX
     y, placed, headings = float(top - HEAD_PX), [], []
     for baseline in baselines:
         y -= heading_px
@@ -125,8 +133,8 @@ def _rows(effects: Sequence[Effect]) -> tuple[list[tuple[float, Effect]], list[t
             headings.append((y + 10, baseline))
         for effect in effects:
             if effect.baseline == baseline:
-                y -= ROW_PX
-                placed.append((y + TRACK_PX / 2 + 3, effect))
+                y -= ROW_PX + lane_px
+                placed.append((y + lane_px + TRACK_PX / 2 + 3, effect))
     return placed, headings, top
 
 
@@ -151,7 +159,7 @@ def in_words(claim: Claim, floors: Mapping[str, Floor]) -> str:
     lines = []
     for effect in claim.effects:
         floor = floors.get(effect.workload)
-        beside = f", {FLOOR} {floor.low:.3f} to {floor.high:.3f}" if floor else ""
+        beside = f", {FLOOR} {floor.text}" if floor else ""
         against = f" against {effect.baseline}" if effect.baseline else ""
         lines.append(f"{effect.where}{against}: {effect.text}, {words.look(effect.verdict).word.lower()}{beside}")
     what = "Value" if claim.unit else "Speed-up"
@@ -164,11 +172,13 @@ def caption(claim: Claim, floors: Mapping[str, Floor]) -> str:
     blue = f"Blue is {area}. " if region(claim) is not None else ""
     if claim.unit:
         return f"{blue}A value without a line was counted or tried: it is exact and has no interval."
-    floor = (
-        f"Grey is the {FLOOR}: what this machine made of identical code on that workload."
-        if any(effect.workload in floors for effect in claim.effects)
-        else "This run has no A/A control on these workloads, so no floor is drawn."
-    )
+    same = identical_code(floors[effect.workload] for effect in claim.effects if effect.workload in floors)
+    floor = "This run timed no identical code against itself on these workloads."
+    if same:
+        floor = (
+            f"The thin grey line below a row is a control: {same} on these workloads. Where an interval runs past the "
+            "axis it is cut off there."
+        )
     sure = words.percent(1 - claim.alpha)
     return f"{blue}{floor} Each interval holds with {sure} confidence, however often one looks at it."
 

@@ -45,6 +45,10 @@ def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -
 # -- time against memory -------------------------------------------------------------------------------------------
 
 FRONT = "on the front"
+BEATEN = "beaten"
+OPEN = "not settled"
+RANKS = (FRONT, BEATEN, OPEN)
+"""What a rank comes to."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class Spot:
     timing: data.Effect
     alpha: float
     rank: str = ""
+
+    @property
+    def standing(self) -> str:
+        """The one of RANKS that its rank is."""
+        return self.rank if self.rank == FRONT else BEATEN if self.rank.startswith(BEATEN) else OPEN
 
 
 def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], list[str]]:
@@ -90,8 +99,8 @@ def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
     rivals.sort(key=lambda one: costs(one)[1])
     for rival in rivals:
         if rival.timing.low is not None and high is not None and rival.timing.low > high:
-            return f"beaten by {rival.variant}"
-    return f"behind {rivals[0].variant}, not settled"
+            return f"{BEATEN} by {rival.variant}"
+    return f"behind {rivals[0].variant}, {OPEN}"
 
 
 # -- what policies hold ----------------------------------------------------------------------------------------------
