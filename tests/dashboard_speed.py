@@ -39,7 +39,7 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench import ROOT
 from llama_workbench.harness.report.standings import write_standings
 from llama_workbench.harness.report.terminal import console, show
-from llama_workbench.harness.store.files import STANDINGS
+from llama_workbench.harness.store.files import PROFILES, STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_browser import FLAGS, installed_chromium, serving, settled
 from tests.dashboard_runs import wide
@@ -88,12 +88,12 @@ def write_results(
             shutil.copytree(bases[number % len(bases)], home / name)
             run = RunFolder(home / name)
             started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
-            manifest = run.read_manifest() | {"id": name, "started": started.isoformat(), "seed": number}
-            run.write_json("run.json", manifest)
+            run.renew(id=name, started=started.isoformat(), seed=number)
             if (run.path / STANDINGS).exists():
                 standings = json.loads((run.path / STANDINGS).read_text(encoding="utf-8"))
-                own = {"of": run.digest(), "name": name, "started": manifest["started"]}
+                own = {"of": run.digest(), "name": name, "started": started.isoformat()}
                 run.write_json(STANDINGS, standings | own)
+                run.renew(STANDINGS)
     write_profile(run, frames)
     return run
 
@@ -118,10 +118,9 @@ def write_profile(run: RunFolder, frames: int) -> None:
         "rate_hz": 250,
         "median_ns": 10**7,
     }
-    others = [
-        each for each in run.records("profiles.json") if (each["workload"], each["variant"]) != (workload, variant)
-    ]
-    run.write_json("profiles.json", [row | {"samples": frames, "reason": None}, *others])
+    others = [each for each in run.records(PROFILES) if (each["workload"], each["variant"]) != (workload, variant)]
+    run.write_json(PROFILES, [row | {"samples": frames, "reason": None}, *others])
+    run.renew(PROFILES, "profiles/drawn.folded")
 
 
 def pages() -> list[str]:
