@@ -123,6 +123,22 @@ def test_the_share_is_what_the_judge_said(home: Path) -> None:
     assert "cache" in told and measured.rounds == 60
 
 
+def test_a_sentence_a_side_says_what_it_changes_and_whether_that_is_proven() -> None:
+    def one(workload: str, side: str, low: float | None, high: float | None, verdict: str) -> data.Effect:
+        return data.Effect(workload, f"{side} new", f"{side} old", value=1.0, low=low, high=high, verdict=verdict)
+
+    effects = (
+        one("prefill", ARCHITECTURE, 0.93, 1.07, "inconclusive"),
+        one("prefill", OPERATIONS, 1.028, 1.21, "faster"),
+        one("decode", ARCHITECTURE, None, 1.2, "not evidence"),
+        one("decode", OPERATIONS, 0.8, 0.9, "slower"),
+    )
+    assert grids.headline(data.Claim("arch-or-ops", "", 0.01, effects)) == [
+        "Operations: +2.8 to +21 % on prefill and -20 to -10 % on decode (proven).",
+        "Architecture: -7 to +7 % on prefill (open); not bounded on decode (no evidence).",
+    ]
+
+
 def test_a_cell_is_its_time_against_the_all_old_one(home: Path) -> None:
     measured = samples.read_grid(data.read_run(home / "runs" / "both"), ONLY[0], 0.01)
     first, last = measured.cells[0], measured.cells[-1]
@@ -153,6 +169,7 @@ def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest
     assert not app.exception
     text = everything(app)
     assert app.selectbox(key="workload").value == ONLY[1]
+    assert text.count("Operations: +") == 1 and text.count("Architecture: +2") == 1
     assert "the speed-up is due to architecture" in text and "Of this speed-up" in text
     assert "no difference, as expected" in text and "modular → single_file" in text
     assert len(alts(app)) == 2 and all(ONLY[1] in alt for alt in alts(app))

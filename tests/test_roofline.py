@@ -38,6 +38,7 @@ from llama_workbench.harness.metrics.roofline.work import (
 )
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.report.passes import roofline_markdown
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
@@ -178,6 +179,10 @@ def test_a_share_is_paired_within_rounds() -> None:
     assert bound.share.value == pytest.approx(75) and (bound.binds, bound.in_cache) == ("memory", False)
     by_wall = a_record(call_ms=20, variants={"fast": {"clock": "wall"}})
     assert reached([by_wall], "w", "fast", alpha=0.01).share.value == pytest.approx(100)  # the roofs took twice as long
+    fast = reached([a_record(call_ms=5)], "w", "fast", alpha=0.01)
+    assert fast.share.value == pytest.approx(200) and found.above == ""
+    assert fast.above.startswith("above 100 %: the peak is a measured kernel too (square), and the call computes")
+    assert fast.above in roofline_markdown([fast], [], alpha=0.01)
     alone = reached([a_record(call_ms=20, rounds=1)], "w", "fast", alpha=0.01)
     assert alone.share[1:] == (0, math.inf)
 
@@ -250,7 +255,7 @@ def test_a_stored_roofline_is_judged() -> None:
         assert (effect["unit"], effect["rounds"]) == ("%", 12) and effect["value"] == pytest.approx(50)
         assert "computing binds" in effect["metric"]
     assert judged(record | a_record(call_ms=20, rounds=1), above=40).verdict == "inconclusive"
-    assert judged(a_record(call_ms=5), above=90).effects[0].warnings[0].startswith("more than the roof")
+    assert judged(a_record(call_ms=5), above=90).effects[0].warnings[0].startswith("above 100 %: the peak is a")
     assert judged(record, excluded=("fast",), above=40).verdict == "not evidence"
     assert "not measured the roofline" in judged(above=40).reason
     both = judged(record, workloads=["w", "v"], above=40)

@@ -156,7 +156,8 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
         edges = [edge for edge in plan.region if edge is not None]
         drawn += [_upright(plot.at(edge), y, half, colours.region_edge, "2 2") for edge in edges]
     if floor := row.floor:
-        drawn.append(_thin(*map(plot.at, (floor.low, floor.high, floor.value)), y + row.y - row.lane, colours.muted))
+        low, high, middle = map(plot.at, (floor.low, floor.high, floor.value))
+        drawn.append(_thin(low, high, middle, y + row.y - row.lane, colours.muted))
     if plan.is_ratio:
         drawn.append(_upright(plot.at(1), y, half, colours.muted))
     if effect.value is None:

@@ -26,6 +26,8 @@ def main() -> None:
         command = "pytest --benchmark --claims arch-or-ops"
         blocks.missing("factorial (every combination of old and new, timed in the same rounds)", command)
         return
+    for sentence in attribution.headline(claims[0]):
+        st.markdown(f"**{words.markdown(sentence)}**")
     workloads = list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects))
     workload = state.choose("Workload", workloads, "workload")
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
@@ -66,15 +68,9 @@ def show_effects(claim: data.Claim, workload: str) -> None:
         f"Blue is the margin of ±{MARGIN_PERCENT:g} % within which an effect counts as none. An interaction above 1: "
         f"both together gain more than each alone would have it.{control}"
     )
-    notes = [
-        f"{effect.workload}: {note}"
-        for effect in shown.effects
-        for note in effect.warnings
-        if effect.verdict != "not evidence" or effect is shown.effects[0]
-    ]
-    if notes:
-        with st.expander(f"Notes on {len(notes)} effects"):
-            blocks.notes("What is open, and how long it would take", notes)
+    if shown.notes:
+        with st.expander("Notes on effects that are open"):
+            blocks.notes("What is open, and how long it would take", shown.notes)
 
 
 def show_cells(measured: attribution.Measured, workload: str) -> None:

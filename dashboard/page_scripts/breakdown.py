@@ -192,6 +192,7 @@ def show_roofline(opened: state.Opened) -> None:
     if reached is None:
         return
     rows, missing = reached
+    above = any(row.above for row in rows)
     if not rows and not missing:
         blocks.missing("roofline fractions", "pytest --benchmark --claims fast-is-level")
         return
@@ -202,6 +203,7 @@ def show_roofline(opened: state.Opened) -> None:
                     "workload": row.workload,
                     "variant": row.variant,
                     "roofline fraction": roofline_text(row.share, " %"),
+                    **({"note": row.above} if above else {}),
                     "rounds": row.rounds,
                     "what binds": row.binds,
                     "a call": roofline_text(row.call_ms, " ms"),
@@ -217,8 +219,8 @@ def show_roofline(opened: state.Opened) -> None:
         st.caption(
             "The roofline is the least time that a call's operations and bytes can take at the rates of two peak "
             "kernels, a matrix product and a read of memory, timed in the same rounds as the variants. At 100 % "
-            f"nothing is left to gain. Each interval holds with {words.percent(1 - run.alpha)} confidence. Times are "
-            "this machine's alone."
+            "nothing is left to gain; above, a call is faster than the kernel that stands for the peak. Each interval "
+            f"holds with {words.percent(1 - run.alpha)} confidence. Times are this machine's alone."
         )
     blocks.notes("Not measured", missing)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT, Attribution, Grid
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
 
+from .. import words
 from .data import Claim, Effect
 
 SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
@@ -71,6 +72,38 @@ def rows(claim: Claim, workload: str) -> Claim:
     )
 
 
+STATES = {
+    "faster": "proven",
+    "slower": "proven",
+    "same": f"none: within ±{MARGIN_PERCENT:g} %",
+    "not evidence": "no evidence",
+}
+"""What a verdict on one side comes to; any other is open."""
+
+
+def headline(claim: Claim) -> list[str]:
+    """A sentence a side: what it changes on each workload, and whether that is proven."""
+    lines = []
+    for side in (OPERATIONS, ARCHITECTURE):
+        by_state: dict[str, list[str]] = {}
+        for effect in claim.effects:
+            if effect.factor == side:
+                state = STATES.get(effect.verdict, "open")
+                by_state.setdefault(state, []).append(f"{_change(effect)} on {effect.workload}")
+        if by_state:
+            parts = (f"{words.listing(where)} ({state})" for state, where in by_state.items())
+            lines.append(f"{side.capitalize()}: {'; '.join(parts)}.")
+    return lines
+
+
+def _change(effect: Effect) -> str:
+    """A ratio's interval as a change of the speed: "+2.8 to +21 %"."""
+    if effect.low is None or effect.high is None:
+        return "not bounded" if effect.value else "not measured"
+    low, high = (100 * (end - 1) for end in (effect.low, effect.high))
+    return f"{low:+.2g} to {high:+.2g} %" if high < 100 else f"{low:+.0f} to {high:+,.0f} %"
+
+
 def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[str]:
     """What the factorial says on a workload: the total, who has which share of it, what is settled and what is not."""
     by_name = {effect.factor: effect for effect in claim.effects if effect.workload == workload}
@@ -107,6 +140,5 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
 
 
 def _meaning(effect: Effect) -> str:
-    note = f": {effect.warnings[0]}" if effect.warnings else ""
     unsettled = "not settled" if effect.verdict == "inconclusive" else effect.verdict
-    return SETTLED.get(effect.verdict) or f"{unsettled}{note}"
+    return SETTLED.get(effect.verdict) or unsettled

@@ -97,6 +97,7 @@ def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha:
             "The roof is the least time that the operations and bytes of a call can take at the rates measured in the "
             f"same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
         )
+    notes += [f"{markdown_text(f'{row.variant} on {row.workload}')}: {row.above}." for row in rows if row.above]
     notes += [f"Not measured: {markdown_text(line)}" for line in missing]
     title = "# What this machine can do, and what is reached of it"
     return "\n\n".join([title, markdown_rows(COLUMNS, table), *notes]) + "\n"

@@ -65,6 +65,15 @@ class Reached:
     rounds: int
     seconds: float
 
+    @property
+    def above(self) -> str:
+        """Why more than 100 % came out; empty where it did not."""
+        if self.share.value <= 100:
+            return ""
+        does, kernel = ("reads memory", self.kernels[1]) if self.binds == "memory" else ("computes", self.kernels[0])
+        why = f"above 100 %: the peak is a measured kernel too ({kernel}), and the call {does} faster than it did"
+        return why if self.share.low > 100 else f"{why}; the interval holds 100 %"
+
 
 def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *, alpha: float) -> Reached:
     """Share of the roof that the variant reaches, from the records of roofline.json.
@@ -233,10 +242,8 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
             raise ValueError("this run has not measured the roofline")
         row = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
         value, low, high = row.share
-        above = ("more than the roof: what it is measured with does not reach this machine's peak",)
-        effect = replace(
-            effect, metric=f"share of the roofline ({row.binds} binds)", warnings=above if low > 100 else ()
-        )
+        above = (row.above,) if row.above else ()
+        effect = replace(effect, metric=f"share of the roofline ({row.binds} binds)", warnings=above)
         return replace(effect, ratio=value, low=low, high=high, rounds=row.rounds, seconds=row.seconds)
 
 
