@@ -420,7 +420,7 @@ def test_both_sides_with_samples_rate_and_error(page: Any, home: Path) -> None:
     app = page(home)
     assert not app.exception
     assert [picture["title"] for picture in drawn(app)["pictures"]] == ["team006_before", "team006_after"]
-    assert "780 samples at 250 Hz, 9.9 ms ± 0.2 ms a call" in said(app)
+    assert "780 samples at 250 Hz, 9.9 ms ± 0.2 ms a call under the profiler" in said(app)
     assert "A millisecond is as wide on both sides" in said(app)
 
 
@@ -431,7 +431,7 @@ def test_a_link_leads_to_the_difference_and_to_what_was_searched(page: Any, home
     [picture] = given_["pictures"]
     assert picture["sides"] == ["team006_before", "team006_after"]
     assert given_["find"] == "mask"
-    assert "of the samples and of the median time" in said(app)
+    assert "measured in 12 rounds that both shared" in said(app) and "of the measured difference" in said(app)
     app.button_group(key="flame").set_value("side").run()
     assert len(drawn(app)["pictures"]) == 2
     assert app.query_params["flame"] in ("side", ["side"])

@@ -291,8 +291,8 @@ def colour_limit_ns(root: Frame, scales: Sequence[Scale]) -> float:
     return max((abs(change.ns) for change in changes if change.sure), default=0.0)
 
 
-def reason_against(sides: Sequence[pass_schema.Profile]) -> str:
-    """Why two profiles may not be subtracted, in words; empty where they may."""
+def reason_against(sides: Sequence[pass_schema.Profile], *, has_times: bool = False) -> str:
+    """Why two profiles may not be subtracted, in words; empty where they may. `has_times`: of calls, from elsewhere."""
     rates = [side.rate_hz for side in sides]
     if not all(rates):
         return "the run does not say at which rate a side was sampled"
@@ -300,4 +300,4 @@ def reason_against(sides: Sequence[pass_schema.Profile]) -> str:
         return f"the sides were sampled at {' and '.join(f'{rate:g} Hz' for rate in rates)}"
     if len({side.native for side in sides}) > 1:
         return "one side has the frames of native code and the other does not"
-    return "" if all(side.median_ns for side in sides) else "the run has no time of a call for a side"
+    return "" if has_times or all(side.median_ns for side in sides) else "the run has no time of a call for a side"

@@ -13,7 +13,7 @@ import streamlit as st
 from .. import state, words
 from ..sections import blocks
 from ..views import data
-from . import picture, viewer
+from . import pairs, picture, viewer
 from .tree import StackError, merge
 
 WAYS = {"side": "Side by side", "difference": "Difference"}
@@ -46,30 +46,47 @@ def show(opened: state.Opened, workload: str, sides: Sequence[str], baseline: st
     known = {side: profile for side, profile in profiles.items() if profile is not None and profile.root is not None}
     if not known:
         return
-    baseline_first = sorted(known.values(), key=lambda profile: profile.row.variant != baseline)
-    way = "side"
     if len(known) == 2:
-        way = state.choose("Flamegraphs", WAYS, "flame", widget=partial(st.segmented_control, required=True))
-    reason = picture.reason_against([profile.row for profile in baseline_first]) if way == "difference" else ""
-    if reason:
-        st.text(f"No difference can be drawn: {reason}. Below are both sides.")
-    if way == "difference" and not reason:
-        _show_difference(opened, workload, *baseline_first)
+        _show_two(opened, workload, sorted(known, key=lambda side: side != baseline), known)
     else:
-        _show_sides(opened, workload, known)
+        _show_sides(opened, workload, dict.fromkeys(known), "its median under the profiler")
     _show_raw(opened.run, workload, list(known))
 
 
-def _show_sides(opened: state.Opened, workload: str, known: Mapping[str, data.Profile]) -> None:
-    medians = [profile.row.median_ns or 0.0 for profile in known.values()]
-    widest = max(medians) if all(medians) else None
-    drawn = {side: state.computed(opened, _flamegraph, workload, side, widest) for side in known}
+def _show_two(
+    opened: state.Opened, workload: str, baseline_first: Sequence[str], known: Mapping[str, data.Profile]
+) -> None:
+    """Both sides, or their difference, to the times that were measured in pairs where there are some."""
+    way = state.choose("Flamegraphs", WAYS, "flame", widget=partial(st.segmented_control, required=True))
+    paired = state.computed(opened, pairs.paired_times, workload, *baseline_first)
+    rows = [known[side].row for side in baseline_first]
+    if way == "difference":
+        reason = picture.reason_against(rows, has_times=paired is not None)
+        if not reason:
+            _show_difference(opened, workload, baseline_first, paired)
+            return
+        st.text(f"No difference can be drawn: {reason}. Below are both sides.")
+    if paired is not None:
+        times: dict[str, pairs.Times | None] = dict(zip(baseline_first, paired[1:], strict=True))
+        _show_sides(opened, workload, {side: times[side] for side in known}, "measured in the same rounds")
+        return
+    medians = {
+        side: (row.median_ns, row.median_error_ns) if (row := known[side].row).median_ns else None for side in known
+    }
+    _show_sides(opened, workload, medians, "the median of each under the profiler")
+
+
+def _show_sides(opened: state.Opened, workload: str, times: Mapping[str, pairs.Times | None], source: str) -> None:
+    """A flamegraph a side. `times`: of a call of each, None as the profile has it; `source`: where they come from."""
+    known = [time[0] for time in times.values() if time]
+    widest = max(known) if len(known) == len(times) else None
+    drawn = {side: state.computed(opened, _flamegraph, workload, side, time, widest) for side, time in times.items()}
     _draw([shown for shown, _ in drawn.values()])
-    scale = " A millisecond is as wide on both sides." if widest and len(known) > 1 else ""
+    scale = " A millisecond is as wide on both sides." if widest and len(times) > 1 else ""
     st.caption(
-        "Each box is a function; below it is what it called, and at the bottom the lines that were running. Its "
-        f"width is time: share of samples × median time of a call.{scale} ± is one standard error. Left out are "
-        "the two frames that torch.nn.Module puts around every call."
+        "Each box is a function; below it is what it called, and at the bottom the lines that were running. Its width "
+        f"is time: share of samples × time of a call, {source}.{scale} ± is one standard error. Left out are the two "
+        "frames that torch.nn.Module puts around every call."
     )
     formats = dict.fromkeys(("own time", "± time"), "%.3f ms") | dict.fromkeys(("share", "± share"), "%.1f %%")
     for side, (_, functions) in drawn.items():
@@ -78,11 +95,13 @@ def _show_sides(opened: state.Opened, workload: str, known: Mapping[str, data.Pr
             blocks.table(functions, alt, formats)
 
 
-def _show_difference(opened: state.Opened, workload: str, before: data.Profile, after: data.Profile) -> None:
-    sides = before.row.variant, after.row.variant
-    shown, functions = state.computed(opened, _difference, workload, *sides)
+def _show_difference(
+    opened: state.Opened, workload: str, sides: Sequence[str], paired: pairs.PairedTimes | None
+) -> None:
+    pair, shown, functions = state.computed(opened, _difference, workload, *sides, paired)
+    blocks.say(_difference_sentence(pair))
     _draw([shown])
-    blocks.caption(_difference_caption(before, after))
+    blocks.caption(_difference_caption(pair))
     with st.expander("The difference as a table"):
         formats = dict.fromkeys((*(f"own time, {side}" for side in sides), "± (SE)"), "%.3f ms")
         formats["difference"] = "%+.3f ms"
@@ -100,7 +119,7 @@ def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
     row = profile.row
     rate = f" at {row.rate_hz:g} Hz" if row.rate_hz else " at a rate that was not recorded"
     error = f" ± {words.milliseconds(row.median_error_ns)}" if row.median_error_ns else ""
-    time = f", {words.milliseconds(row.median_ns)}{error} a call" if row.median_ns else ""
+    time = f", {words.milliseconds(row.median_ns)}{error} a call under the profiler" if row.median_ns else ""
     native = ", with native frames" if row.native else ""
     line = f"{role}: {profile.root.samples} samples{rate}{native}{time}"
     st.markdown(f"**{words.markdown(side)}** :gray[{words.markdown(line)}]")
@@ -108,10 +127,12 @@ def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
         st.text(f"Without native frames: {row.native_reason}.")
 
 
-def _flamegraph(run: data.Run, workload: str, side: str, widest_ns: float | None) -> Drawn:
+def _flamegraph(run: data.Run, workload: str, side: str, times: pairs.Times | None, widest_ns: float | None) -> Drawn:
     """One profile, and the functions with the most time of their own."""
     profile = data.read_profile(run, workload, side)
-    assert profile is not None and profile.root is not None
+    assert profile is not None
+    profile = pairs.timed(profile, times) if times else profile
+    assert profile.root is not None
     total, scale = profile.root.samples, profile.scale
     functions: list[dict[str, object]] = [
         {
@@ -127,10 +148,13 @@ def _flamegraph(run: data.Run, workload: str, side: str, widest_ns: float | None
     return picture.flamegraph(profile, widest_ns), functions
 
 
-def _difference(run: data.Run, workload: str, *sides: str) -> Drawn:
-    """The second profile less the first, and the functions whose own time differs, the surest large ones first."""
-    before, after = (data.read_profile(run, workload, side) for side in sides)
-    assert before is not None and after is not None
+def _difference(
+    run: data.Run, workload: str, baseline: str, variant: str, paired: pairs.PairedTimes | None
+) -> tuple[pairs.Pair, picture.Picture, list[dict[str, object]]]:
+    """The second profile less the first, and what of it differs in its own time, the surest large ones first."""
+    sides = baseline, variant
+    pair = pairs.read_pair(run, workload, baseline, variant, paired)
+    before, after = pair.before, pair.after
     merged, scales = merge(before.root, after.root), picture.scales_of(before, after)
     changes = [(*function, picture.delta(function[-1], scales)) for function in merged.by_own_time]
     changes.sort(key=lambda row: (not row[-1].sure, -abs(row[-1].ns)))
@@ -146,7 +170,7 @@ def _difference(run: data.Run, workload: str, *sides: str) -> Drawn:
         }
         for name, file, counts, change in changes[:ROWS]
     ]
-    return picture.difference(before, after, merged), functions
+    return pair, picture.difference(before, after, merged), functions
 
 
 def _draw(pictures: Sequence[picture.Picture]) -> None:
@@ -166,10 +190,38 @@ def _draw(pictures: Sequence[picture.Picture]) -> None:
     blocks.caption(f"Boxes below {' or '.join(shares)} of the time are not drawn.{shell}")
 
 
-def _difference_caption(before: data.Profile, after: data.Profile) -> str:
-    first, second = picture.scales_of(before, after)
-    change = picture.signed(second.median_ns - first.median_ns)
-    if first.median_error_ns and second.median_error_ns:
+def _difference_sentence(pair: pairs.Pair) -> str:
+    """What differs, as it was measured, before the picture of where."""
+    if pair.paired is None:
+        return (
+            "This run did not time these two in the same rounds: widths are the median times under the profiler, one "
+            "after the other, and their difference is no measurement."
+        )
+    first, second = picture.scales_of(pair.before, pair.after)
+    change_ns = second.median_ns - first.median_ns
+    size = f"{words.milliseconds(abs(change_ns))} ± {words.milliseconds(second.median_error_ns)}"
+    return (
+        f"{pair.after.row.variant} takes {size} a call {'more' if change_ns > 0 else 'less'} than "
+        f"{pair.before.row.variant}, measured in {pair.paired.rounds} rounds that both shared. The whole width has "
+        "that difference, and the boxes divide it."
+    )
+
+
+def _difference_caption(pair: pairs.Pair) -> str:
+    after = pair.after.row.variant
+    if pair.unaligned:
+        boxes = (
+            f"The boxes are functions: no source says which lines of {words.listing(pair.unaligned)} belong to which "
+            "phase of a forward, so that boxes of different code do not lie on each other."
+        )
+    else:
+        boxes = (
+            "The outer boxes are phases of a forward, those of both variants on each other; below is what a phase "
+            "called, functions of the same name on each other. Phases that one side runs together are one box."
+        )
+    if pair.paired is not None:
+        sure = "± is one standard error, of the samples of both sides and of the measured difference."
+    elif pair.before.row.median_error_ns and pair.after.row.median_error_ns:
         sure = "± is one standard error, of the samples and of the median time of a call on both sides."
     else:
         sure = (
@@ -177,12 +229,10 @@ def _difference_caption(before: data.Profile, after: data.Profile) -> str:
             "and is left out, so that the outermost boxes look surer than they are."
         )
     return (
-        f"Red boxes with + take more milliseconds in {after.row.variant}, blue ones with − fewer; together "
-        f"{change} a call. A box is as wide as the mean of both sides, so that what one of them "
-        "lacks is seen too (striped). The colour is strongest at the largest difference of a box that calls nothing. "
-        f"{sure} Grey (≈) differs by less than two of them; of identical code one box in twenty would be coloured. "
-        "The sides were profiled one after the other: whether the whole is faster is said by the verdict, which was "
-        "measured in turns and without a profiler."
+        f"{boxes} Red boxes with + take more milliseconds in {after}, blue ones with − fewer. A box is as wide as the "
+        "mean of both sides, so that what one of them lacks is seen too (striped). The colour is strongest at the "
+        f"largest difference of a box that calls nothing. {sure} Grey (≈) differs by less than two of them; of "
+        "identical code one box in twenty would be coloured. How the time divides is sampled, one side after the other."
     )
 
 

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, TypeAdapter
 from llama_workbench.harness.evidence.numbers import percent
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
+from llama_workbench.harness.metrics.share.shares import calls_alone
 from llama_workbench.harness.report.text import excluded_lines, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.conditions import FAIL_IF
@@ -336,7 +337,7 @@ def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
     if row.path is None:
         return Profile(row, None, row.reason or "the run gives no reason")
     try:
-        root = read_folded(profile_text(run, workload, variant))
+        root = read_folded(calls_alone(profile_text(run, workload, variant)))
     except StackError as error:
         return Profile(row, None, f"{row.path}: {error}")
     return Profile(row, root, "") if root.samples else Profile(row, None, "the profiler took no sample")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -154,20 +154,39 @@ class Agreement:
 def sampled_phases(folded: str, lines: Lines) -> Mapping[frozenset[str], int]:
     """Samples of a profile (folded stacks, as the profile pass writes them) by the phases they may belong to.
 
-    From the leaf upwards, the first line that the map knows decides; a line of several phases is narrowed down by the
-    functions between it and the leaf (FRAMES), if they can. Samples outside the call (its preparation) are left out.
+    Samples outside the call (its preparation) are left out.
     """
     counts: Counter[frozenset[str]] = Counter()
-    for line in folded.splitlines():
-        stack, _, count = line.rpartition(" ")
-        frames = stack.split(";")
-        if not count.isdigit() or frames[0].startswith("_profiled_call ") or ".prepare " in f"{frames[0]} ":
-            continue
-        counts[_phases_of(frames, lines)] += int(count)
+    for frames, count in stacks_of_calls(folded):
+        counts[phases_of_stack(frames, lines)[0]] += count
     return counts
 
 
-def _phases_of(frames: Sequence[str], lines: Lines) -> frozenset[str]:
+def stacks_of_calls(folded: str) -> Iterator[tuple[list[str], int]]:
+    """The stacks of a profile with their samples, without those outside the call."""
+    for line in folded.splitlines():
+        stack, _, count = line.rpartition(" ")
+        if count.isdigit() and not _is_outside(stack):
+            yield stack.split(";"), int(count)
+
+
+def calls_alone(folded: str) -> str:
+    """The same profile without the stacks outside the call, whose time is no part of a call's."""
+    lines = folded.splitlines(keepends=True)
+    return "".join(line for line in lines if not _is_outside(line))
+
+
+def _is_outside(line: str) -> bool:
+    first = line.partition(";")[0]
+    return first.startswith("_profiled_call ") or ".prepare " in f"{first} "
+
+
+def phases_of_stack(frames: Sequence[str], lines: Lines) -> tuple[frozenset[str], int]:
+    """The phases that a stack may belong to, and the place of the frame whose line says so (-1: none does).
+
+    From the leaf upwards, the first line that the map knows decides; a line of several phases is narrowed down by the
+    functions between it and the leaf (FRAMES), if they can.
+    """
     hints: frozenset[str] | None = None
     for depth, frame in enumerate(reversed(frames)):
         function, _, place = frame.rpartition(" (")
@@ -175,11 +194,11 @@ def _phases_of(frames: Sequence[str], lines: Lines) -> frozenset[str]:
         if file in lines and number in lines[file]:
             own, called = (frozenset(part) for part in lines[file][number])
             narrowed = (own | called) & hints if depth and hints else frozenset[str]()
-            return narrowed or own or frozenset({OTHER})
+            return narrowed or own or frozenset({OTHER}), len(frames) - 1 - depth
         if function in FRAMES:
             hint = frozenset(FRAMES[function])
             hints = hint if hints is None else hints & hint or hints
-    return frozenset({OTHER})
+    return frozenset({OTHER}), -1
 
 
 def agreements(
@@ -192,7 +211,7 @@ def agreements(
         raise ValueError(f"no samples of {variant} on {workload}")
     ran = [frozenset({phase}) for phase in PHASES if rounds[phase].any()]
     groups = []
-    for group in _merged([*ran, *sampled]):
+    for group in merged_sets([*ran, *sampled]):
         members = tuple(phase for phase in PHASES if phase in group)
         timed = _interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
         part = sum(count for phases, count in sampled.items() if phases <= group) / total
@@ -200,7 +219,7 @@ def agreements(
     return sorted(groups, key=lambda agreement: -agreement.timed.value)
 
 
-def _merged(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
+def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
     """The sets, with those that overlap put together."""
     groups: list[frozenset[str]] = []
     for one in sets:
