@@ -11,9 +11,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
+
+from llama_workbench.cache import CacheError, cache_directory
 
 from . import words
 from .figures import colours as palettes
@@ -37,7 +39,11 @@ class Opened:
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the list of runs …")
 def _run_list(results: Path) -> entries.RunList:
-    listed = entries.RunList(results)
+    try:
+        kept = cache_directory() / "runs.json"
+    except CacheError:
+        kept = None
+    listed = entries.RunList(results, kept)
     listed.entries()
     return listed
 
@@ -64,9 +70,12 @@ def read_run(path: Path, stamp: entries.Stamp) -> data.Run:
     show_spinner="Reading the run …",
     hash_funcs={Opened: lambda opened: opened.stamp, FunctionType: lambda one: (one.__module__, one.__qualname__)},
 )
-def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable) -> T:
-    """`compute(run, *arguments)`, once for each state of the run's files. Nobody may change what it returns."""
-    return compute(opened.run, *arguments)
+def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable, _given: tuple[Any, ...] = ()) -> T:
+    """`compute(run, *_given, *arguments)`, once for each state of the run's files. Nobody may change what it returns.
+
+    `_given`: what was computed of the same files before; Streamlit leaves a name with such a beginning out of the key.
+    """
+    return compute(opened.run, *_given, *arguments)
 
 
 def choose(

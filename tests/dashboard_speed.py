@@ -1,7 +1,8 @@
 """How long the server takes for each page: `make dashboard-speed`. A benchmark, not a test; nothing is asserted.
 
 It writes a results folder of many runs, then opens each page as a browser would, without one: once with nothing read
-(`cold`) and then again and again (`cached`). What is timed is the script's run in this process, with the test client
+(`cold`: a server that has just started, which has the list of runs from the last time) and then again and again
+(`cached`). What is timed is the script's run in this process, with the test client
 around it, which the row "an empty page" shows alone: it parses the page's sources each time, a server once. Beside the
 wall clock stands the CPU time, which is nearly the same on a machine that does nothing else; where it is much less, the
 machine was busy and the wall clock says nothing. The newest run has a profile of 20 000 boxes to send.
@@ -141,7 +142,7 @@ def measure(results: Path, opened: Sequence[str], *, cold: int = 3, cached: int 
 def _timing(page: str, script: Path, cold: int, cached: int) -> Timing:
     app = AppTest.from_file(str(script), default_timeout=600)
     if page != EMPTY:
-        app.switch_page(page)
+        app.run().switch_page(page)  # only then is a page known that has another path in the URL than its file's name
     app.run()  # what is imported, and found out about the installed packages, once for each session
     problems: set[str] = set()
 
@@ -203,17 +204,21 @@ def flamegraph_times(chromium: str, *, times: int = 7) -> dict[str, tuple[float,
 
 @contextmanager
 def _started_on(results: Path) -> Iterator[None]:
-    """The process looks like `streamlit run app.py` with $WORKBENCH_RESULTS."""
-    arguments, before = sys.argv, os.environ.get("WORKBENCH_RESULTS")
-    sys.argv, os.environ["WORKBENCH_RESULTS"] = [str(APP)], str(results)
+    """The process looks like `streamlit run app.py` with $WORKBENCH_RESULTS, and keeps its list of runs beside them."""
+    arguments = sys.argv
+    chosen = {"WORKBENCH_RESULTS": str(results), "WORKBENCH_CACHE": str(results / ".cache")}
+    before = {name: os.environ.get(name) for name in chosen}
+    sys.argv = [str(APP)]
+    os.environ.update(chosen)
     try:
         yield
     finally:
         sys.argv = arguments
-        if before is None:
-            del os.environ["WORKBENCH_RESULTS"]
-        else:
-            os.environ["WORKBENCH_RESULTS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def table(timings: Sequence[Timing]) -> Table:

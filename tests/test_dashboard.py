@@ -413,6 +413,25 @@ def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: p
     assert [entry.name for entry in listed.entries()] == ["two", "three"]
 
 
+def test_a_long_list_is_kept_from_one_start_to_the_next(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "cache" / "runs.json"
+    for number in range(entries.MANY):
+        shutil.copytree(home / "runs" / "all", tmp_path / "runs" / f"{number:02d}")
+    found = entries.RunList(tmp_path, kept).entries()
+    read: list[str] = []
+    monkeypatch.setattr(entries, "describe", lambda run: read.append(run.path.name) or folders.describe(run))
+    assert entries.RunList(tmp_path, kept).entries() == found and not read
+    (tmp_path / "runs" / "03" / "verdicts.json").write_text("[]")
+    [changed] = [entry for entry in entries.RunList(tmp_path, kept).entries() if entry.name == "03"]
+    assert read == ["03"] and not changed.summary.verdicts
+    kept.write_text('[[], {"x": 1}]')  # damaged, or of another version
+    assert len(entries.RunList(tmp_path, kept).entries()) == entries.MANY and len(read) == 1 + entries.MANY
+    blocked = tmp_path / "runs" / "00" / "run.json" / "kept.json"  # in no folder
+    assert len(entries.RunList(tmp_path, blocked).entries()) == entries.MANY
+
+
 def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
     run = data.read_run(home / "runs" / "all")
     written = RunFolder(home / "runs" / "all").records("verdicts.json")

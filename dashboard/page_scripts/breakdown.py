@@ -52,7 +52,8 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
     for workload in sorted(workloads, key=lambda name: breakdown.order(run, name)):
         if breakdown.geometry(run, workload) == geometry:
             try:
-                shares = breakdown.breakdown(phases, workload, variant, of, run.alpha)
+                asked = workload, variant, of
+                shares = state.computed(opened, breakdown.breakdown_of, *asked, _given=(phases,))
                 rows.append((breakdown.length(run, workload), shares))
             except ValueError as error:
                 st.text(str(error))
@@ -100,9 +101,9 @@ def show_workload(
     workload = state.choose("Look inside", names, "workload", default=profiled or theirs)
     chosen = next(one for _, one in rows if one.workload == workload)
     show_table(chosen, run.alpha)
-    published.show_shares(phases, chosen, run.alpha)
-    show_agreement(run, phases, chosen)
-    published.show_decisions(run, phases, workload, run.alpha)
+    published.show_shares(opened, phases, chosen)
+    show_agreement(opened, phases, chosen)
+    published.show_decisions(opened, phases, workload)
     st.header("Flamegraph", anchor="flamegraph")
     flames.show(opened, workload, [chosen.variant], chosen.variant)
 
@@ -136,9 +137,10 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
     )
 
 
-def show_agreement(run: data.Run, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
+def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
     st.header("Checked by sampling", anchor="sampling")
-    agreements = breakdown.agreements(run, phases, chosen.workload, chosen.variant, run.alpha)
+    asked = chosen.workload, chosen.variant, opened.run.alpha
+    agreements = state.computed(opened, breakdown.agreements, *asked, _given=(phases,))
     if isinstance(agreements, str):
         st.text(f"No check by py-spy's samples: {agreements}.")
         blocks.command(f"{PHASES_COMMAND} --profile")

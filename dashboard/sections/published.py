@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.datasets.geometries import DataError
-from llama_workbench.harness.claims.published import Figure, published, published_shares
+from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
 from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision, decisions_of
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -21,7 +21,26 @@ from . import blocks
 TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
 
 
-def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: float) -> None:
+def shares_beside(
+    run: data.Run, phases: breakdown.Phases, portions: Sequence[Portion], workload: str, variant: str
+) -> tuple[str, list[dict[str, object]], list[str]]:
+    """Why their table says what it says, its lines beside ours, and what cannot be told apart here."""
+    why = breakdown.why_their_share(phases, workload, variant, portions, run.alpha)
+    table: list[dict[str, object]] = []
+    problems: list[str] = []
+    for line in portions:
+        row: dict[str, object] = {"their line": line.line, "theirs": line.percent, "their time": line.milliseconds}
+        for whole in ("attention-subset", "layer", "forward"):
+            try:
+                share = breakdown.part(phases, workload, variant, line.phases, whole, run.alpha)
+                row[f"ours, of {breakdown.WHOLES[whole]}"] = share
+            except ValueError as error:
+                problems.append(f"{line.line}: {error}")
+        table.append(row)
+    return why, table, problems
+
+
+def show_shares(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
     """Their table of shares beside ours, in three denominators."""
     st.header("Their table of shares beside ours", anchor="published")
     try:
@@ -29,19 +48,10 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
     except DataError as error:
         blocks.warn(str(error))
         return
-    if why := breakdown.why_their_share(phases, chosen.workload, chosen.variant, portions, alpha):
+    asked = chosen.workload, chosen.variant
+    why, table, problems = state.computed(opened, shares_beside, *asked, _given=(phases, portions))
+    if why:
         blocks.say(why)
-    table: list[dict[str, object]] = []
-    problems: list[str] = []
-    for line in portions:
-        row: dict[str, object] = {"their line": line.line, "theirs": line.percent, "their time": line.milliseconds}
-        for whole in ("attention-subset", "layer", "forward"):
-            try:
-                share = breakdown.part(phases, chosen.workload, chosen.variant, line.phases, whole, alpha)
-                row[f"ours, of {breakdown.WHOLES[whole]}"] = share
-            except ValueError as error:
-                problems.append(f"{line.line}: {error}")
-        table.append(row)
     if table:
         blocks.table(
             table,
@@ -61,11 +71,16 @@ def show_shares(phases: breakdown.Phases, chosen: breakdown.Breakdown, alpha: fl
 # -- rules -----------------------------------------------------------------------------------------------------------
 
 
-def show_decisions(run: data.Run, phases: breakdown.Phases, workload: str, alpha: float) -> None:
+def read_decisions(run: data.Run, phases: breakdown.Phases) -> dict[str, tuple[Decision, ...]]:
+    """What the rules pick on each workload. Raises ValueError where they do not apply."""
+    return decisions_of(phases.table, RunFolder(run.path).records(VERDICTS), run.alpha)
+
+
+def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str) -> None:
     """What the dispute's own rules pick, from this run's numbers."""
     st.header("What the dispute's own rules pick", anchor="decision")
     try:
-        by_workload = decisions_of(phases.table, RunFolder(run.path).records(VERDICTS), alpha)
+        by_workload = state.computed(opened, read_decisions, _given=(phases,))
     except ValueError as error:
         st.text(f"The rules do not apply: {error}.")
         return
@@ -110,7 +125,7 @@ def show_times(opened: state.Opened) -> None:
     measured = state.computed(opened, noise.read)
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
-    rows = compared(opened.run, measured, figures)
+    rows = state.computed(opened, compared, _given=(measured, figures))
     if (rows[["our interval", "its interval"]] == "").all(axis=None):
         blocks.missing("times of the parts that they timed", TIMES_COMMAND)
     wide = st.column_config.TextColumn(width="medium")

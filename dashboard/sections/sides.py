@@ -102,7 +102,7 @@ def show_phases(opened: state.Opened, workload: str, sides: Sequence[str], of: s
     rows, missing = [], []
     for side in sides:
         try:
-            one = breakdown.breakdown(phases, workload, side, whole, opened.run.alpha)
+            one = state.computed(opened, breakdown.breakdown_of, workload, side, whole, _given=(phases,))
             rows.append((f"{side} · {one.ms:.3g} ms · {one.rounds} rounds", one.shares))
         except ValueError:
             missing.append(side)

@@ -119,6 +119,11 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
     return Breakdown(workload, variant, of, rows, rounds, overhead, (facts and facts.clock) or "")
 
 
+def breakdown_of(run: data.Run, phases: Phases, workload: str, variant: str, of: str) -> Breakdown:
+    """The same at the run's own error rate."""
+    return breakdown(phases, workload, variant, of, run.alpha)
+
+
 def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> str:
     """Several phases together in percent of `whole`, as `interval` writes it.
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.files import DATA_FILES, JOURNAL, MANIFEST, SAMPLES, STANDINGS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
 
@@ -43,12 +47,12 @@ def stamp_of_standings(path: Path) -> Stamp:
 
 
 def _stamp(paths: Iterable[Path]) -> Stamp:
-    files = []
+    found = []
     for path in paths:
         with contextlib.suppress(OSError):
             status = path.stat()
-            files.append((str(path), status.st_mtime_ns, status.st_size))
-    return tuple(files)
+            found.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(found)
 
 
 def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path:
@@ -59,25 +63,61 @@ def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os
     return Path(chosen or environment.get("WORKBENCH_RESULTS") or "results")
 
 
-class RunList:
-    """All runs under a results folder, or the run that it is. Each look reads only those whose files changed."""
+Known = dict[Path, tuple[Stamp, RunSummary]]
+"""What each run was, by its folder, and the stamp that it was read at."""
 
-    def __init__(self, results: Path) -> None:
-        self._results = results
-        self._known: dict[Path, tuple[Stamp, RunSummary]] = {}
+_KEPT = TypeAdapter(tuple[Stamp, Known])
+MANY = 20  # runs: a list of fewer is read as quickly
+
+
+class RunList:
+    """All runs under a results folder, or the run that it is. Each look reads only those whose files changed.
+
+    `kept`: a file of the reader's own (never one in the results folder, which may come from anywhere) in which a long
+    list is kept from one start to the next.
+    """
+
+    def __init__(self, results: Path, kept: Path | None = None) -> None:
+        self._results, self._kept = results, kept
+        self._known = _read_kept(kept)
 
     def entries(self) -> list[Entry]:
         """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`."""
         entries, known = [], {}
         for name, run in _named_folders(self._results):
-            stamp = _stamp((run.path, run.path / MANIFEST, run.path / VERDICTS))
+            stamp = _stamp((run.path, *(run.path / name for name in (MANIFEST, VERDICTS, SAMPLES))))
             before, summary = self._known.get(run.path, ((), None))
             if summary is None or before != stamp:
                 summary = describe(run)
             known[run.path] = (stamp, summary)
             entries.append(Entry(name, summary))
+        if self._kept is not None and len(known) >= MANY and known != self._known:
+            _keep(self._kept, known)
         self._known = known
         return sorted(entries, key=lambda entry: (entry.summary.started, entry.name), reverse=True)
+
+
+def _reader() -> Stamp:
+    """Of the code that reads a run: what other code read counts for nothing."""
+    return _stamp(Path(module.__file__) for module in (folder, files) if module.__file__)
+
+
+def _read_kept(path: Path | None) -> Known:
+    """What was kept; nothing where that cannot be read."""
+    try:
+        reader, known = _KEPT.validate_json(path.read_bytes()) if path else ((), {})
+    except (OSError, ValueError):
+        return {}
+    return known if reader == _reader() else {}
+
+
+def _keep(path: Path, known: Known) -> None:
+    """Replace the file whole; a disk that refuses it costs the next start its time, and nothing else."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            file.write(_KEPT.dump_json((_reader(), known)))
+        os.replace(file.name, path)
 
 
 def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
