@@ -421,7 +421,12 @@ def test_a_long_list_is_kept_from_one_start_to_the_next(
         shutil.copytree(home / "runs" / "all", tmp_path / "runs" / f"{number:02d}")
     found = entries.RunList(tmp_path, kept).entries()
     read: list[str] = []
-    monkeypatch.setattr(entries, "describe", lambda run: read.append(run.path.name) or folders.describe(run))
+
+    def counted(run: RunFolder) -> Any:
+        read.append(run.path.name)
+        return folders.describe(run)
+
+    monkeypatch.setattr(entries, "describe", counted)
     assert entries.RunList(tmp_path, kept).entries() == found and not read
     (tmp_path / "runs" / "03" / "verdicts.json").write_text("[]")
     [changed] = [entry for entry in entries.RunList(tmp_path, kept).entries() if entry.name == "03"]

@@ -241,7 +241,11 @@ def test_the_roof_stands_below_and_a_damaged_one_says_so(page: Opener, tmp_path:
     text = everything(app)
     assert not app.exception
     assert "50 % [50, 50]" in text and "computing" in text and HOSTILE in text
-    assert "candle-nn is not installed" in text
+    assert "candle-nn is not installed" in text and "above 100 %" not in text
+    fast = [["fast", i, 0, 16, 1, 8 * 10**6, 8 * 10**6] for i in range(6)]
+    run.write_json("roofline.json", [record | {"samples": fast}])
+    text = everything(page(tmp_path))
+    assert "125 % [125, 125]" in text and "above 100 %: the peak is a measured kernel too (square)" in text
     run.write_json("roofline.json", [record | {"work": {}}])
     assert "roofline.json is damaged" in everything(page(tmp_path))
     (run.path / "roofline.json").write_text("[")

@@ -194,7 +194,6 @@ def show_roofline(opened: state.Opened) -> None:
     if reached is None:
         return
     rows, missing = reached
-    above = any(row.above for row in rows)
     if not rows and not missing:
         blocks.missing("roofline fractions", "pytest --benchmark --claims fast-is-level")
         return
@@ -205,7 +204,6 @@ def show_roofline(opened: state.Opened) -> None:
                     "workload": row.workload,
                     "variant": row.variant,
                     "roofline fraction": roofline_text(row.share, " %"),
-                    **({"note": row.above} if above else {}),
                     "rounds": row.rounds,
                     "what binds": row.binds,
                     "a call": roofline_text(row.call_ms, " ms"),
@@ -224,6 +222,9 @@ def show_roofline(opened: state.Opened) -> None:
             "nothing is left to gain; above, a call is faster than the kernel that stands for the peak. Each interval "
             f"holds with {words.percent(1 - run.alpha)} confidence. Times are this machine's alone."
         )
+    blocks.notes(
+        "More than the roofline", [f"{one.variant} on {one.workload}: {one.above}" for one in rows if one.above]
+    )
     blocks.notes("Not measured", missing)
 
 
