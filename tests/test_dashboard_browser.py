@@ -251,7 +251,7 @@ def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> 
         page.keyboard.press(key)
     assert canvas.get_attribute("data-zoomed") == "f1"
     page.locator(".flames input").fill("v40.py")
-    page.locator(".flames .found", has_text="480 boxes: team006_before 9.9 ms, team006_after").wait_for()
+    page.locator(".flames .found", has_text="480 boxes: team006_before 10 ms, team006_after").wait_for()
     page.locator(".flames input").press("Enter")
     page.wait_for_url("**find=v40.py**")
     assert page.locator(".flames script, .flames img").count() == 0
