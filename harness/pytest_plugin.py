@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from .plan.experiments import Plan
     from .run import Options, Result
+    from .store.folder import RunFolder
+    from .unfinished import Unfinished
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")
 
@@ -56,7 +58,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "with --compare, exit with 1 if B is slower:P (more than P %% slower is proven), maybe-slower:P (it is not "
         "ruled out) or not-faster:P (more than P %% faster is not proven); may be given several times"},
     "budget": {"metavar": "SECONDS", "type": float, "help":
-        "stop measuring after this many seconds (default 480; with --all 3600); what is open by then stays open"},
+        "stop after this many seconds of rounds; what is open by then stays open (default 480, with --all 3600, gates "
+        "included except with --compare)"},
+    "continue": {"metavar": "RUN", "help":
+        "go on with a run that was cut off or has open verdicts: same plan, same folder, its rounds are kept"},
     "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},
     "threads": {"metavar": "N", "type": int, "help": "threads of each workload (default: 1, as it says)"},
     "device": {"metavar": "KIND", "default": "cpu", "help":
@@ -161,13 +166,19 @@ def pytest_configure(config: pytest.Config) -> None:
             device=get("device"),
         )
         options = options_of(config)
-        session.check(request, options)
-        plan = session.plan_run(request, options)
+        earlier = None
+        if get("continue"):
+            from .resume import go_on
+
+            earlier, options = go_on(_run_alone(config), options, added=request.added, budget=get("budget"))
+        else:
+            session.check(request, options)
+        plan = earlier.plan if earlier else session.plan_run(request, options)
     except session.USER_ERRORS as error:
         raise pytest.UsageError(str(error)) from error
     compared = {name for pair in plan.ad_hoc for name in pair}
-    named = {*request.variants, *plan.added, *plan.functions.sources, *(compared if request.compare else ())}
-    config.pluginmanager.register(Session(plan, options, named))
+    named = {*request.variants, *plan.added, *plan.functions.sources, *(compared if plan.mode == "compare" else ())}
+    config.pluginmanager.register(Session(plan, options, named, earlier))
     config.args = [str(BENCHMARKS), *_paths(config)]  # this session measures; tests that are not named have their own
 
 
@@ -178,11 +189,12 @@ def options_of(config: pytest.Config) -> Options:
     def get(name: str) -> Any:
         return config.getoption(f"workbench_{name}")
 
-    budget = session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
+    budget, usual = get("budget"), session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
     places = {"run_dir": "run_dir", "checkpoint": "checkpoint", "claims_folder": "claims_dir"}
     paths: dict[str, Any] = {field: Path(get(option)) for field, option in places.items() if get(option)}
     return session.Options(
-        budget_seconds=budget if get("budget") is None else get("budget"),
+        budget_seconds=usual if budget is None else budget,
+        budget_has_gates=budget is None and not get("compare") and not get("continue"),
         seed=get("seed"),
         profile=get("profile"),
         profile_native=get("profile_native"),
@@ -199,7 +211,7 @@ def _paths(config: pytest.Config) -> list[str]:
 def _only_tests(config: pytest.Config) -> bool:
     """Whether tests are named and nothing that this session would measure beside them: only these run, and where they
     compare functions that is measured."""
-    asked = ("claims", "claims-dir", "variants", "workloads", "add-variant", "compare", "all")
+    asked = ("claims", "claims-dir", "variants", "workloads", "add-variant", "compare", "continue", "all")
     return bool(_paths(config)) and not any(_given(config, name) for name in asked)
 
 
@@ -207,6 +219,32 @@ def _given(config: pytest.Config, name: str) -> bool:
     """Whether an option of ours has another value than it has by itself."""
     usual = OPTIONS[name].get("default", False if OPTIONS[name] is FLAG or "action" in OPTIONS[name] else None)
     return bool(config.getoption(f"workbench_{name.replace('-', '_')}", usual) != usual)
+
+
+GOES_ON_WITH = (
+    "benchmark",
+    "continue",
+    "budget",
+    "add-variant",
+    "checkpoint",
+    "claims-dir",
+    "profile",
+    "profile-native",
+)
+"""Options beside `--continue`; the others would change what the run measures."""
+
+
+def _run_alone(config: pytest.Config) -> RunFolder:
+    """The run of `--continue`. Raises UsageError where other options say what to measure."""
+    from llama_workbench.results import find_run
+
+    name = config.getoption("workbench_continue")
+    words = [f"--{option}" for option in OPTIONS if option not in GOES_ON_WITH and _given(config, option)]
+    words += ["-k"] if config.getoption("keyword", "") else []
+    words += ["--benchmark-disable"] if config.getoption("benchmark_disable", False) else []
+    if words:
+        raise pytest.UsageError(f"--continue {name}: the run keeps its own plan; leave out {' and '.join(words)}")
+    return find_run(name)
 
 
 class _Benchmarks(pytest.Module):
@@ -219,12 +257,13 @@ class _Benchmarks(pytest.Module):
 class Session:
     """The hooks of a session that measures: a test for each workload and variant, which replays what was measured."""
 
-    def __init__(self, plan: Plan, options: Options, named: Collection[str]) -> None:
-        """named: variants that the user named."""
+    def __init__(self, plan: Plan, options: Options, named: Collection[str], earlier: Unfinished | None = None) -> None:
+        """named: variants that the user named. earlier: the run that goes on."""
         from .benchmarks import Case
 
         self.plan = plan
         self.options = options
+        self.earlier = earlier
         self.cases = {
             (experiment.workload.name, variant): Case(experiment.workload.name, variant, variant in named)
             for experiment in plan.experiments
@@ -236,9 +275,11 @@ class Session:
         plan, what = self.plan, f"{len(self.plan.claims)} claims"
         if plan.mode == "compare":
             what = "comparing {} with {}".format(*plan.ad_hoc[0])
+        kind = "measuring" if self.options.budget_has_gates else "rounds"
+        goes_on = f"going on with {self.earlier.folder.path.name}, " if self.earlier else ""
         return (
-            f"workbench: {what}, {len(plan.comparisons())} effects on {len(plan.experiments)} workloads, "
-            f"at most {self.options.budget_seconds:.0f} s of measuring"
+            f"workbench: {goes_on}{what}, {len(plan.comparisons())} effects on {len(plan.experiments)} workloads, "
+            f"at most {self.options.budget_seconds:.0f} s of {kind}"
         )
 
     @pytest.hookimpl(tryfirst=True)
@@ -270,14 +311,13 @@ class Session:
             for item in session.items
             if isinstance(case := getattr(item, "callspec", NO_CASE).params.get("case"), Case)
         }
-        plan = self.plan.restricted(selected)
+        plan = self.plan if self.earlier else self.plan.restricted(selected)
         if self.plan.experiments and not plan.experiments:
             problem = "-k left no two variants that a claim compares; select both sides of one"
             pytest.exit(f"nothing to measure: {problem}", returncode=5)
         try:
-            console = _console(config)  # a bar needs a terminal that can be redrawn
-            with closing(progress_on(console)) as progress:
-                self.result = runs.Run(plan, self.options, progress).measure()
+            with closing(progress_on(_console(config))) as progress:
+                self.result = runs.Run(plan, self.options, progress, self.earlier).measure()
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=3)
         if self.result.interrupted:
@@ -291,16 +331,8 @@ class Session:
         _let_ctrl_c_end_it(session.config)
         if self.result.interrupted:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
-        elif not self.options.gates_only and (not self.result.verdicts or self._met()):
+        elif not self.options.gates_only and (not self.result.verdicts or self.result.failed_conditions()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def _met(self) -> list[str]:
-        """The conditions by which the comparison fails."""
-        from .spec.conditions import FAIL_IF, Condition
-
-        judged = [each for each in self.result.verdicts if each.claim == FAIL_IF] if self.result else []
-        answers = {each.part: [effect.verdict for effect in each.effects] for each in judged}
-        return [part for part, found in answers.items() if part and Condition.parse(part).fails(found)]
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
@@ -314,7 +346,7 @@ class Session:
             terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
         else:
             show(verdict_report(plain(self.result.verdicts), self.result.manifest), _console(config))
-        for condition in self._met():
+        for condition in self.result.failed_conditions():
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         path, here = self.result.folder.path, Path.cwd()
         shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path

@@ -37,8 +37,10 @@ from .metrics.base import PassContext
 from .metrics.registry import metric_of, metrics
 from .plan.experiments import Plan, make_plan
 from .plan.selection import PlanError, Request
+from .plan.sources import sources_of
 from .rejudge import counted, judge_run
 from .report.standings import write_standings
+from .spec.conditions import FAIL_IF, Condition
 from .spec.hypotheses import DEVICES
 from .spec.sample import Round
 from .stats.samples import Clocks
@@ -46,11 +48,13 @@ from .store.errors import RunError
 from .store.files import CLAIMS, MANIFEST, VERDICTS
 from .store.folder import RunFolder
 from .store.schema import FORMAT, Verdict
+from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
 DEFAULT_BUDGET_SECONDS = 480.0
 WHOLE_BUDGET_SECONDS = 3600.0
-"""Of gates and rounds; passes come on top. `make bench` then takes 10 minutes, `make bench-all` 80."""
+"""Of gates and rounds, where no budget was given; passes come on top. `make bench` then takes 10 minutes, `make
+bench-all` 80. A budget that was given is for rounds alone."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Options:
     """How a run is made, beside what it measures."""
 
     budget_seconds: float = DEFAULT_BUDGET_SECONDS
+    budget_has_gates: bool = False  # the seconds are for gates and rounds, not for rounds alone
     seed: int = 0
     run_dir: Path | None = None
     checkpoint: Path | None = None
@@ -80,13 +85,19 @@ class Result:
         """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
         return bool(self.manifest["status"] == "interrupted")
 
+    def failed_conditions(self) -> list[str]:
+        """The conditions of --fail-if that are met."""
+        asked = [each for each in self.verdicts if each.claim == FAIL_IF]
+        answers = {each.part: [effect.verdict for effect in each.effects] for each in asked}
+        return [part for part, found in answers.items() if part and Condition.parse(part).fails(found)]
+
 
 def plan_run(request: Request, options: Options) -> Plan:
     """What would be measured; raises before anything is written (see `make_plan`, `load_claims`)."""
-    return make_plan(request, load_claims(options.claims_folder), checkpoint=_real_geometry(options))
+    return make_plan(request, load_claims(options.claims_folder), checkpoint=real_geometry(options))
 
 
-def _real_geometry(options: Options) -> Geometry | None:
+def real_geometry(options: Options) -> Geometry | None:
     """The shape of `--checkpoint`, whose tensors must be all there, well-shaped and finite. Its description says what
     was read from the files."""
     if options.checkpoint is None:
@@ -109,17 +120,27 @@ def stopping_rule(
 
 
 class Run:
-    """One run into a new folder: `measure` makes the checkpoints, passes the gates, times the rounds, makes the passes
-    that claims ask for, and judges."""
+    """One run into a new folder, or an earlier one that goes on: `measure` makes the checkpoints, passes the gates,
+    times the rounds, makes the passes that claims ask for, and judges.
 
-    def __init__(self, plan: Plan, options: Options, progress: Progress) -> None:
+    Until the gates are passed anew, the folder of an earlier run stays as it is."""
+
+    def __init__(self, plan: Plan, options: Options, progress: Progress, earlier: Unfinished | None = None) -> None:
         self.plan = plan
         self.options = options
         self.progress = progress
+        self.earlier = earlier
         self.cache = cache_directory()
         self.started = datetime.now(UTC)
         self.lock = Lock()
-        self.folder = RunFolder.create(options.run_dir, lock=self.lock)
+        if earlier is None:
+            self.folder = RunFolder.create(options.run_dir, lock=self.lock)
+        else:
+            earlier.hold(self.lock)
+            self.folder = earlier.folder
+        self.is_open = earlier is None
+        self.sources = sources_of(plan)
+        self.passes: list[str] = list(earlier.manifest.get("passes", ())) if earlier else []
         threads = max((e.workload.threads for e in plan.experiments), default=1)
         self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
         self.measurement: Measurement | None = None
@@ -152,14 +173,23 @@ class Run:
 
     def _unjudged(self) -> Result:
         """End at once: all samples are in the folder, and can be judged at any time."""
+        if not self.is_open:
+            return self._untouched()
         manifest = counted(self._manifest("interrupted"), self.folder)
         self.folder.write_json(MANIFEST, manifest)
         self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
         return Result(self.folder, manifest, ())
 
+    def _untouched(self) -> Result:
+        """End before an earlier run went on."""
+        assert self.earlier is not None
+        self.progress.note("the earlier run is as it was")
+        return Result(self.folder, {**self.earlier.manifest, "status": "interrupted"}, ())
+
     def _measure(self, begun: float) -> None:
-        self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
-        self._write_manifest("running")
+        if self.is_open:
+            self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
+            self._write_manifest("running")
         models = [each.workload for each in self.plan.experiments if each.workload.has_model]
         if models:
             self.progress.phase("checkpoints")
@@ -179,21 +209,28 @@ class Run:
             logs=logs,
             seed=self.options.seed,
             progress=self.progress,
+            excluded=self.earlier.excluded() if self.earlier else {},
+            last_process=self.earlier.last_process if self.earlier else 0,
         )
+        if self.earlier is not None:
+            self.earlier.prepare(measurement)
         # Rounds are journalled one by one and judged by the manifest's gates and exclusions: those must be on disk
         # first, for the run may be killed at any time.
         measurement.changed = lambda: self._write_manifest("running")
         with measurement.processes():
             self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
             measurement.pass_gates()
+            self._open()
             self._write_manifest("running")
             if self.options.gates_only:
                 return
             self.progress.phase("rounds")
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
             rule = stopping_rule(self.plan, wall, self.environment)
-            seconds = self.options.budget_seconds - (time.monotonic() - begun)
-            measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
+            for finished in self.earlier.rounds if self.earlier else ():
+                rule.add(finished)
+            spent = time.monotonic() - begun if self.options.budget_has_gates else 0.0
+            measurement.run(rule, self._keep, seconds=max(self.options.budget_seconds - spent, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:
@@ -202,14 +239,26 @@ class Run:
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
 
+    def _open(self) -> None:
+        """An earlier run goes on from here."""
+        if self.earlier is not None and self.measurement is not None:
+            self.earlier.check(self.measurement)
+            self.is_open = True
+            self.folder.reopen(self._manifest("running"))
+
     def _make_passes(self, measurement: Measurement) -> None:
         """The passes that claims ask for, after the rounds: their verdicts come from what these write. Where one
-        fails the reason is shown and its claims stay open; the others are made all the same."""
+        fails the reason is shown and its claims stay open; the others are made all the same.
+
+        One that an earlier sitting made is not made again: its size was fixed beforehand, and looking until the answer
+        pleases would spoil what its verdict promises."""
         context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
         parts = [part for claim in self.plan.claims for part in claim.hypothesis]
         for metric in metrics():
             asked = [part for part in parts if part.metric in metric.names]
             here = [part for part in asked if not part.elsewhere(self.plan.device)]
+            if metric.names[0] in self.passes:
+                continue
             if away := [part for part in asked if part not in here]:
                 metric.leave_out(away, self.folder, self.plan.device)
             if not metric.title or not here:
@@ -217,6 +266,8 @@ class Run:
             self.progress.phase(metric.title)
             try:
                 metric.run(here, context)
+                self.passes.append(metric.names[0])
+                self._write_manifest("running")
             except (WorkerFailed, MeasureError) as error:
                 self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
 
@@ -242,7 +293,7 @@ class Run:
         names = dict.fromkeys(workload.geometry for workload in workloads if workload.has_model)
         folders: dict[str, Path] = {}
         parameters: dict[str, int] = {}
-        real = _real_geometry(self.options) if names else None
+        real = real_geometry(self.options) if names else None
         for name in names:
             geometry = real or geometries.get(name)
             parameters[name] = geometries.parameter_count(geometry.config)
@@ -265,16 +316,22 @@ class Run:
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
         checkpoints, excluded = (measurement.checkpoints, measurement.excluded) if measurement else ({}, {})
+        before = self.earlier.manifest if self.earlier else {}
+        started = self.started.isoformat(timespec="seconds")
+        sitting = {"started": started, "budget_seconds": self.options.budget_seconds}
         return {
             "format": FORMAT,
             "id": self.folder.path.name,
-            "started": self.started.isoformat(timespec="seconds"),
+            "started": before.get("started", started),
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
             "status": status,
             "mode": "gates" if self.options.gates_only else self.plan.mode,
-            "command": _command(),
+            "command": before.get("command") or _command(),
             "seed": self.options.seed,
-            "budget_seconds": self.options.budget_seconds,
+            "budget_seconds": float(before.get("budget_seconds") or 0) + self.options.budget_seconds,
+            "sittings": [*before.get("sittings", ()), sitting],
+            "sources": self.sources and self.sources.model_dump(mode="json"),
+            "passes": self.passes,
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "fail_if": [str(condition) for condition in self.plan.conditions],
@@ -285,9 +342,12 @@ class Run:
         }
 
     def _write_manifest(self, status: str) -> None:
-        self.folder.write_json(MANIFEST, self._manifest(status))
+        if self.is_open:
+            self.folder.write_json(MANIFEST, self._manifest(status))
 
     def _finish(self, status: str) -> Result:
+        if not self.is_open:
+            return self._untouched()
         manifest = self._manifest(status)
         self.folder.write_json(MANIFEST, manifest)
         has_samples = bool(self.folder.finished_rounds())

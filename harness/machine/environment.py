@@ -105,10 +105,32 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         reasons.append("malloc: unknown")
     elif dict(malloc_a) != dict(malloc_b):
         reasons.append(f"malloc: {_settings(malloc_a)} against {_settings(malloc_b)}")
-    return reasons + _device_differences(a, b)
+    return reasons + device_differences(a, b)
 
 
-def _device_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+def changed_since(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Why a run cannot go on here: all that `comparable` names, and what shifts the ratios within one run as well."""
+    said = [
+        f"{name}: {_said(earlier, key)} against {_said(now, key)}"
+        for name, key in (
+            ("cores", "cores"),
+            ("cores by the container's quota", "cgroup_quota_cores"),
+            ("transparent huge pages", "transparent_huge_pages"),
+            ("Python", "python"),
+        )
+        if earlier.get(key) != now.get(key)
+    ]
+    before, after = ({**(each.get("packages") or {}), "torch": ""} for each in (earlier, now))
+    said += [
+        f"{name}: {before.get(name) or 'not installed'} against {after.get(name) or 'not installed'}"
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
+    return comparable(earlier, now) + said
+
+
+def device_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Why the devices of two fingerprints, with what their workers know of them, are not the same."""
     if (kind_a := device_kind(a)) != (kind_b := device_kind(b)):
         return [f"device: {kind_a} against {kind_b}"]
     if kind_a == "cpu":

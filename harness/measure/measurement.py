@@ -87,7 +87,9 @@ class Measurement(Gating):
         keep others waiting.
         """
         start = time.monotonic()
-        choose_apart(self.books, rule, seconds)
+        if any(book.pairs_apart is None for book in self.books):  # else an earlier sitting decided
+            choose_apart(self.books, rule, seconds)
+            self.changed()
         group_of = {id(book): group for group in self.groups for book in group.books}
         while (total_left := seconds - (time.monotonic() - start)) > 0:
             open_ = [(book, each) for book in self.books for each in rule.remaining(book.remaining(), book.is_apart)]
@@ -152,15 +154,16 @@ class Measurement(Gating):
         if bad and not samples:
             return
         finished = Round(book.experiment.workload.name, group.processes, book.begun, samples)
+        book.note_calls(samples)
+        if chosen.pair is not None and chosen.pair not in book.sliced:
+            decide_sliced(book, chosen.pair, samples)
+            self.changed()
         keep(finished)
         rule.add(finished)
         tally = book.together if chosen.pair is None else book.apart
         tally.add(spent := time.monotonic() - begun)
         sampled = sum(sample.wall_ns for sample in samples) / 1e9
         book.sampled_seconds += sampled
-        book.note_calls(samples)
-        if chosen.pair is not None and chosen.pair not in book.sliced:
-            decide_sliced(book, chosen.pair, samples)
         if sliced:
             book.blocks += 1
             book.beside_seconds = min(book.beside_seconds, max(spent - sampled, 0.0))

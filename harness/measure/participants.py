@@ -66,13 +66,24 @@ class Tally:
         return self.first_seconds / 2 if self.rounds else expected
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """What earlier sittings measured of an experiment."""
+
+    rounds: int = 0
+    blocks: int = 0
+    seconds: float = 0.0
+    sampled_seconds: float = 0.0
+
+
 @dataclass
 class ExperimentState:
     """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
-    one pair each; pairs_apart: which pairs; blocks: how many of them were blocks. kept_together: variants that are too
-    dear to load for one pair. beside_seconds: the least that a block took beside its samples. lost_blocks: those in
-    which a side did less than a call while all computed; the next ones are longer. sliced: of pairs that had a round,
-    whether they are measured in blocks. forgotten: rounds that count no more."""
+    one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
+    kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
+    its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
+    sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
+    earlier: what run.json counts beside these."""
 
     experiment: Experiment
     folder: Path | None
@@ -88,12 +99,13 @@ class ExperimentState:
     blocks: int = 0
     lost_blocks: int = 0
     forgotten: int = 0
-    pairs_apart: frozenset[Comparison] = frozenset()
+    pairs_apart: frozenset[Comparison] | None = None
     sliced: dict[Comparison, bool] = field(default_factory=dict)
     beside_seconds: float = math.inf
     sampled_seconds: float = 0.0
     device: str = "cpu"
     confirmations: list[dict[str, Any]] = field(default_factory=list)
+    earlier: Earlier = Earlier()
 
     def to_json(self) -> dict[str, Any]:
         """As under "experiments" in run.json."""
@@ -104,16 +116,21 @@ class ExperimentState:
             "variants": list(self.experiment.entered()),
             "baseline": self.experiment.baseline,
             "clock": {"default": clock, "wall_variants": self.wall_variants},
-            "rounds": self.rounds,
-            "blocks": self.blocks,
-            "seconds": round(self.seconds, 3),
-            "sampled_seconds": round(self.sampled_seconds, 3),
+            "rounds": self.earlier.rounds + self.rounds,
+            "blocks": self.earlier.blocks + self.blocks,
+            "apart": None if self.pairs_apart is None else [self._apart(pair) for pair in sorted(self.pairs_apart)],
+            "seconds": round(self.earlier.seconds + self.seconds, 3),
+            "sampled_seconds": round(self.earlier.sampled_seconds + self.sampled_seconds, 3),
             "gates": self.gates,
             "traces": self.traces,
             "trace_differences": self.trace_differences,
             "confirmations": self.confirmations,
             "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
         }
+
+    def _apart(self, pair: Comparison) -> dict[str, Any]:
+        sides = {"variant": pair.variant, "baseline": pair.baseline, "metric": pair.metric}
+        return sides | {"blocks": self.sliced.get(pair)}
 
     @property
     def rounds(self) -> int:
@@ -151,13 +168,13 @@ class ExperimentState:
         """As if none had been measured. What the gates found and how long calls take stays, and so do the numbers of
         rounds, or the next ones would make the same random choices."""
         self.forgotten = self.begun
-        self.together, self.apart, self.sliced = Tally(), Tally(), {}
+        self.together, self.apart, self.sliced, self.pairs_apart = Tally(), Tally(), {}, None
         self.blocks = self.lost_blocks = 0
         self.beside_seconds, self.sampled_seconds = math.inf, 0.0
 
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""
-        return pair in self.pairs_apart
+        return pair in (self.pairs_apart or ())
 
     def remaining(self) -> Experiment:
         """The experiment without what was excluded."""
@@ -184,7 +201,8 @@ class Participants:
     workload → what they are called with. device: "cpu" or "cuda"; device_facts is what the worker knows of
     it. folders and parameters: of each geometry's checkpoint. excluded: from the whole run, with the reason. draw:
     decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared. ahead: the
-    variant that is gated beside the others (see `Gating`), and its answer. changed: called on new gates and exclusions.
+    variant that is gated beside the others (see `Gating`), and its answer. changed: called on what run.json must say
+    before the next round is kept. last_process: number of the last one that measured in an earlier sitting.
     """
 
     experiments: Sequence[Experiment]
@@ -205,6 +223,7 @@ class Participants:
     examination: Examination | None = None
     ahead: tuple[str, Answer] | None = None
     changed: Callable[[], None] = lambda: None
+    last_process: int = 0
 
     def __post_init__(self) -> None:
         self.device_facts: dict[str, Any] = {"kind": self.device}
@@ -221,7 +240,8 @@ class Participants:
             workload = book.experiment.workload
             key = (book.folder, workload.dtype, workload.threads)
             size = self.parameters.get(workload.geometry, 0) if book.folder else 0
-            groups.setdefault(key, Group(book.folder, size, workload.threads, [])).books.append(book)
+            group = Group(book.folder, size, workload.threads, [], processes=self.last_process)
+            groups.setdefault(key, group).books.append(book)
         self.groups = list(groups.values())
 
     @contextmanager

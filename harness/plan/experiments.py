@@ -110,7 +110,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
 
     for name in request.workloads:
         workload_of(name)
-    rename, shapes = _shapes(checkpoint)
+    rename, shapes = renaming(checkpoint)
     chosen, pairs, names = _chosen(request, claims, added, functions)
     chosen = tuple(_renamed(claim, lambda name: rename(workload_of(name)).name) for claim in chosen)
     for claim in chosen:
@@ -121,16 +121,29 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     workloads = {workload.name: workload for workload in (rename(workload_of(name)) for name in names)}
     if request.threads is not None:
         workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
-    here = [(claim, part) for claim in chosen for part in claim.hypothesis if not part.elsewhere(request.device)]
-    asked = conditions(request)
-    _check_sides(here, workloads, added, functions)
+    mode = "compare" if request.compare is not None else "claims"
+    plan = Plan(mode, chosen, pairs, (), added, request.device, conditions(request), functions)
+    settle_pairs = not (plan.conditions and request.only_conditions)
+    return replace(plan, experiments=experiments_of(plan, workloads, shapes, settle_pairs=settle_pairs))
+
+
+def experiments_of(
+    plan: Plan, workloads: Mapping[str, Workload], shapes: Mapping[str, Geometry], *, settle_pairs: bool = True
+) -> tuple[Experiment, ...]:
+    """What a plan's claims and pairs need, on these workloads; `shapes`: by name of geometry.
+    `settle_pairs`: whether pairs without a claim must be settled themselves, or only the conditions on them.
+
+    Raises PlanError where nothing is left to measure, or a claim asks for what nobody can find out.
+    """
+    here = [(claim, part) for claim in plan.claims for part in claim.hypothesis if not part.elsewhere(plan.device)]
+    _check_sides(here, workloads, plan.added, plan.functions)
     targets = _targets(
         here,
-        pairs,
+        plan.ad_hoc,
         workloads,
-        components=request.compare is not None,
-        asked=asked,
-        settle_pairs=not (asked and request.only_conditions),
+        components=plan.mode == "compare",
+        asked=plan.conditions,
+        settle_pairs=settle_pairs,
     )
     looked_at: dict[str, list[str]] = {name: [] for name in workloads}
     for where, variant in (pair for _, part in here for pair in part.subjects()):
@@ -141,10 +154,9 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
         for name, workload in workloads.items()
         if targets[name] or name in contrasts or looked_at[name]
     )
-    if not experiments and not any(claim.hypothesis for claim in chosen):
+    if not experiments and not any(claim.hypothesis for claim in plan.claims):
         raise PlanError("nothing to measure: no selected claim has a comparison on the selected workloads and variants")
-    mode = "compare" if request.compare is not None else "claims"
-    return Plan(mode, chosen, pairs, experiments, added, request.device, asked, functions)
+    return experiments
 
 
 def _chosen(
@@ -216,7 +228,7 @@ def _check_sides(
                 check_evidence(name, target.evidence, where, added)
 
 
-def _shapes(checkpoint: Geometry | None) -> tuple[Rename, Mapping[str, Geometry]]:
+def renaming(checkpoint: Geometry | None) -> tuple[Rename, Mapping[str, Geometry]]:
     """How workloads are renamed for a real checkpoint, and the shapes by name."""
     if checkpoint is None:
         return (lambda workload: workload), geometries()

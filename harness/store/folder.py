@@ -14,7 +14,7 @@ import re
 import secrets
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +25,10 @@ import pyarrow as pa
 
 from ..machine.environment import one_line
 from ..machine.locks import LOCK, Lock, Taken
-from ..spec.sample import Round
+from ..spec.sample import Round, Sample
 from . import journal, parquet
 from .errors import RunError, RunWarning, as_run_error, fix_for
-from .files import CLAIMS, JOURNAL, MANIFEST, PHASES, SAMPLES, VERDICTS, RunFiles, no_such_folder
+from .files import CLAIMS, JOURNAL, MANIFEST, PHASES, SAMPLES, STANDINGS, VERDICTS, RunFiles, no_such_folder
 from .schema import FORMAT
 
 
@@ -66,12 +66,27 @@ class RunFolder(RunFiles):
             if lock is None:
                 held.close()
         except Taken as error:
-            problem = f"another run, process {error.pid or '?'}, is writing to this folder"
-            fix = f"Wait for it, end it (kill {error.pid or 'PID'}), or name another folder (--run-dir)."
-            raise RunError(folder, problem, fix) from error
+            raise _taken(folder, error, ", or name another folder (--run-dir)") from error
         except OSError as error:
             raise RunError(folder, f"cannot make the run folder ({error.strerror})", fix_for(error)) from error
         return cls(folder)
+
+    def hold(self, lock: Lock) -> None:
+        """Take this folder, to go on with its run. Raises RunError where another run holds it."""
+        if not self.path.is_dir():
+            raise no_such_folder(self.path)
+        try:
+            with as_run_error(self.path, "cannot be written ({})"):
+                lock.take(self.path)
+        except Taken as error:
+            raise _taken(self.path, error) from error
+
+    def reopen(self, manifest: Mapping[str, Any]) -> None:
+        """Take off the seal: rounds are added from here on, and what was computed from those before is gone."""
+        self.write_json(MANIFEST, {key: value for key, value in manifest.items() if key not in ("checksums", "sealed")})
+        with as_run_error(self.path, "cannot be written ({})"):
+            for name in (VERDICTS, STANDINGS):
+                (self.path / name).unlink(missing_ok=True)
 
     def looks_like_a_run(self) -> bool:
         """True where a manifest, claims or samples lie in the folder (readable or not)."""
@@ -106,6 +121,14 @@ class RunFolder(RunFiles):
         its rounds win over the same rounds in samples.parquet.
         """
         return self._read_table(variants).to_pandas()
+
+    def rounds(self) -> Iterator[Round]:
+        """All finished rounds, in the order they were taken."""
+        if self.finished_rounds():
+            table = self._read_table()
+            rows = zip(*(table.column(name).to_pylist() for name in (*journal.ROUND, *Sample._fields)), strict=True)
+            for (workload, process, number), group in itertools.groupby(rows, lambda row: row[:3]):
+                yield Round(workload, process, number, tuple(Sample(*row[3:]) for row in group))
 
     def timed_together(self) -> dict[str, frozenset[tuple[str, ...]]]:
         """Workload → the groups of variants that shared a round, each in alphabetical order. Reads four columns."""
@@ -171,6 +194,12 @@ class RunFolder(RunFiles):
         if name not in (CLAIMS, VERDICTS) and not self.has(name):
             return []
         return self.read_json(name)
+
+
+def _taken(folder: Path, error: Taken, otherwise: str = "") -> RunError:
+    """The error for a folder that another run holds."""
+    problem = f"another run, process {error.pid or '?'}, is writing to this folder"
+    return RunError(folder, problem, f"Wait for it or end it (kill {error.pid or 'PID'}){otherwise}.")
 
 
 _LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")

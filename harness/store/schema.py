@@ -44,6 +44,7 @@ from .forms import (
     says,
     without_damaged,
 )
+from .sitting_schema import Apart, Sitting, Sources
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
@@ -127,9 +128,8 @@ class Experiment(Shape):
     baseline: Annotated[Text | None, JUDGED, says("what the variants are compared with")] = None
     clock: Clock = Clock()
     rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
-    blocks: Annotated[
-        Count, MAYBE, says("of these, how many were blocks: one pair in two processes that share a core")
-    ] = 0
+    blocks: Annotated[Count, MAYBE, says("of these, blocks: one pair in two processes that share a core")] = 0
+    apart: Annotated[list[Apart] | None, MAYBE, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, MAYBE, says("of that, inside timed samples")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
@@ -227,7 +227,10 @@ class Manifest(Shape):
     mode: Annotated[Text | None, MAYBE, says('"claims", "compare" or "gates"')] = None
     command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
     seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
-    budget_seconds: Annotated[Amount | None, MAYBE, says("time for gates and rounds, seconds")] = None
+    budget_seconds: Annotated[Amount | None, MAYBE, says("time for rounds, of all sittings, seconds")] = None
+    sittings: Annotated[list[Sitting], MAYBE, says("when it was measured; `--continue` adds one")] = []
+    sources: Annotated[Sources | None, MAYBE, says("the code, so that a run that goes on is still one run")] = None
+    passes: Annotated[list[Text], MAYBE, says("metrics whose pass was made")] = []
     alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[
@@ -298,9 +301,7 @@ class Verdict:
     statement: Annotated[Text, says("the claim in a sentence")] = ""
     verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
     reason: Annotated[Text, says("why")]
-    alpha: Annotated[
-        Alpha, null_is(math.nan), says("what each effect was judged at; null: its interval is a bound from experience")
-    ] = math.nan
+    alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
     claimed: Annotated[Text, says("`region` in words")] = ""
     region: Ends | None = None
     together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False

@@ -1,7 +1,7 @@
 """The command line: its verbs, its errors and its exit codes.
 
 A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-verbs of its own. Verbs measure nothing, and import what they need when called, so that help and lists come at once.
+verbs of its own. Verbs import what they need when called, so that help and lists come at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import typer
 from .shared import Failure, OutputLost, write
 
 VERBS = (
-    "claims", "variants", "workloads", "new", "check", "runs", "compare", "compare-revisions", "bisect",
+    "claims", "variants", "workloads", "new", "check", "runs", "resume", "compare", "compare-revisions", "bisect",
     "baseline", "judge", "report", "count", "calibrate", "doctor", "speedscope",
 )  # fmt: skip
 """Modules beside this one (with "_" for "-"), in the order of the help."""
@@ -28,7 +28,7 @@ VERBS = (
 HELP = """\
 Settles claims about Llama model architectures by measurement.
 
-Measuring is done by pytest (`pytest --benchmark`, or `make bench`); this command does the rest.
+Measuring is begun by pytest (`pytest --benchmark`, or `make bench`); this command does the rest.
 
 \b
 Examples:
@@ -39,6 +39,7 @@ Examples:
   workbench compare BASE NEW               has anything become slower? (for CI)
   workbench compare-revisions main . m:f   is m:f slower now? (--call says with what it is called)
   workbench bisect v1.2 main m:f           which commit made it slower?
+  workbench resume results/runs/ID         go on with a run that was cut off, or has open verdicts
   workbench judge results/runs/ID          judge a run again, also one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
   workbench count BASE NEW                 how many instructions a call of each executes
@@ -49,7 +50,7 @@ Examples:
   workbench speedscope                     install the viewer for raw profiles
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
-`check`, `compare`, `compare-revisions`, `judge --check` and `doctor` also have 1, see there.
+`check`, `compare`, `compare-revisions`, `judge --check`, `resume` and `doctor` also have 1, see there.
 """
 
 

@@ -1,0 +1,23 @@
+"""An earlier run that goes on: what `pytest --benchmark --continue` and `workbench resume` share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .plan.selection import Request
+from .run import Options, check, real_geometry
+from .store.folder import RunFolder
+from .unfinished import Unfinished
+
+
+def go_on(
+    folder: RunFolder, options: Options, *, added: tuple[str, ...], budget: float | None
+) -> tuple[Unfinished, Options]:
+    """An earlier run to go on with, and the options with its seed. added: FILE:FUNCTION of its variants from outside.
+    budget: seconds of rounds; None: as many as its last sitting had. Raises as `Unfinished.read` and `check`."""
+    checkpoint, claims = real_geometry(options), options.claims_folder
+    earlier = Unfinished.read(folder, added=added, checkpoint=checkpoint, claims_folder=claims)
+    seconds = earlier.budget_seconds if budget is None else budget
+    options = replace(options, seed=int(earlier.manifest.get("seed") or 0), budget_seconds=seconds)
+    check(Request(device=earlier.plan.device), options)
+    return earlier, options

@@ -1,0 +1,75 @@
+"""`workbench resume`"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..results import find_run
+from .shared import Failure, RunArgument, show
+
+
+def command(
+    run: RunArgument,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="SECONDS", help="Of rounds; by default as many as its last sitting had."),
+    ] = None,
+    add_variant: Annotated[
+        list[str] | None,
+        typer.Option("--add-variant", metavar="FILE:FUNCTION", help="A variant of yours that the run measured."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", metavar="PATH", help="The checkpoint, if the run was given one.")
+    ] = None,
+    claims_dir: Annotated[
+        Path | None, typer.Option("--claims-dir", metavar="FOLDER", help="Where its claims are, if not those we ship.")
+    ] = None,
+) -> None:
+    """Go on with a run that was interrupted or killed, or ended with open verdicts.
+
+    It measures the same plan in the same folder: all finished rounds are kept, variants pass their gates anew, and the
+    same stopping rule goes on over old and new rounds together. `pytest --benchmark --continue RUN` does the same.
+
+    It is refused where the rounds to come would be of another kind: the code of a variant or of the workbench, a
+    library, the machine, the weights, or the text of a claim changed. What was left out of the run stays out.
+
+    \b
+    Exit codes:
+      0    measured and judged, whatever the verdicts
+      1    a condition of --fail-if is met
+      2    refused, or could not: the reason is printed, and the run is as it was
+      130  interrupted (Ctrl-C): what was measured is kept and judged
+
+    \b
+    Examples:
+      workbench resume results/runs/20260102T030405Z-1a2b --budget 60
+      workbench resume my-run --add-variant ../mine.py:build_mine
+    """
+    from llama_workbench.harness import run as session
+    from llama_workbench.harness.progress import progress_on
+    from llama_workbench.harness.report.terminal import console, verdict_report
+    from llama_workbench.harness.resume import go_on
+    from llama_workbench.harness.store.forms import plain
+
+    options = session.Options(checkpoint=checkpoint)
+    options = replace(options, claims_folder=claims_dir) if claims_dir else options
+    try:
+        earlier, options = go_on(find_run(run), options, added=tuple(add_variant or ()), budget=budget)
+        with closing(progress_on(console())) as progress:
+            result = session.Run(earlier.plan, options, progress, earlier).measure()
+    except session.USER_ERRORS as error:
+        raise Failure(str(error)) from error
+    if result.verdicts:
+        show(verdict_report(plain(result.verdicts), result.manifest))
+    for condition in (failed := result.failed_conditions()):
+        show(Text(f"fails: --fail-if {condition}"))
+    if result.interrupted:
+        raise typer.Exit(130)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,110 @@
+"""Digests of source: whether the code of a variant is what it was, without importing it.
+
+A digest is over the files that code is written in: its own, and those that it imports by name from the same place,
+wherever in a file the import stands. Installed libraries are not among them; their versions say what they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from .outside import ENTRY_POINTS, OutsideVariantError
+from .presets import presets
+
+HERE = Path(__file__).parent
+OURS = "llama_workbench.variants"
+
+
+def digest(name: str, outside: str | None = None) -> str:
+    """SHA-256 of the source of a variant. `outside`: FILE:FUNCTION of one that is no preset and not installed.
+
+    Raises OutsideVariantError where a file cannot be read.
+    """
+    if outside is not None:
+        path, _, function = outside.rpartition(":")
+        return _sum(Path(path).parent, written_in(Path(path), Path(path).parent), function)
+    if variant := presets().get(name):
+        module, options = getattr(variant.build, "module", ""), getattr(variant.build, "options", {})
+        roots = [module, *([".components"] if variant.settings is not None else [])]
+        ours = [file for root in roots for file in _files(HERE, root.lstrip(".").split("."))]
+        return _sum(HERE, {each for file in ours for each in written_in(file, HERE)}, repr(sorted(options.items())))
+    [point] = entry_points(group=ENTRY_POINTS, name=name)
+    spec = find_spec(point.module.partition(".")[0])  # imports nothing
+    said = f"{point.value} {point.dist.version if point.dist else ''}"
+    if spec is None or spec.origin is None:
+        return _sum(HERE, (), said)
+    home = Path(spec.origin).parent.parent if spec.submodule_search_locations else Path(spec.origin).parent
+    files = _files(home, point.module.split("."))
+    return _sum(home, {each for file in files for each in written_in(file, home)}, said)
+
+
+def digest_of_folders(folders: Iterable[Path], endings: tuple[str, ...] = (".py",)) -> str:
+    """SHA-256 of all files below these folders whose names end so."""
+    every = sorted(folders)
+    home = every[0].parent
+    return _sum(home, {path for folder in every for path in folder.rglob("*") if path.suffix in endings}, "")
+
+
+def written_in(path: Path, home: Path) -> set[Path]:
+    """The files of the code in `path`: itself, and what it imports that lies in its package, in `home`, or here."""
+    found: set[Path] = set()
+    todo = [path]
+    while todo:
+        if (file := todo.pop()) not in found:
+            found.add(file)
+            todo += _imported(file, home)
+    return found
+
+
+def _imported(path: Path, home: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(path.read_bytes(), path.name)
+    except (SyntaxError, ValueError):
+        return  # whoever imports it will say so
+    except OSError as error:
+        raise OutsideVariantError(f"{path.name}: cannot be read ({error.strerror})") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _absolute(alias.name, home)
+        elif isinstance(node, ast.ImportFrom):
+            names = [".".join(filter(None, (node.module, alias.name))) for alias in node.names]
+            for name in names:
+                if node.level:
+                    yield from _files(path.parents[node.level - 1], name.split("."))
+                else:
+                    yield from _absolute(name, home)
+
+
+def _absolute(name: str, home: Path) -> Iterator[Path]:
+    if name == OURS or name.startswith(f"{OURS}."):
+        return _files(HERE, name.removeprefix(OURS).lstrip(".").split("."))
+    return _files(home, name.split("."))
+
+
+def _files(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
+    """The files of a module below a folder, as far as there are any: the packages on the way, and its own."""
+    for part in parts:
+        if not part:
+            continue
+        module, folder = folder / f"{part}.py", folder / part
+        for file in (folder / "__init__.py", module):
+            if file.is_file():
+                yield file
+        if not folder.is_dir():
+            return
+
+
+def _sum(home: Path, files: Iterable[Path], more: str) -> str:
+    """SHA-256 of the files, by their names below `home`, and of `more`."""
+    whole = hashlib.sha256(f"{more}\0".encode())
+    for file in sorted(files):
+        name = file.relative_to(home) if file.is_relative_to(home) else Path(file.name)
+        content = file.read_bytes()
+        whole.update(f"{name.as_posix()} {len(content)}\0".encode() + content)
+    return whole.hexdigest()
