@@ -338,6 +338,7 @@ class Session:
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         if self.result is None:
             return
+        from .report.further import further
         from .report.terminal import show, verdict_report
         from .store.forms import plain
 
@@ -351,6 +352,8 @@ class Session:
         path, here = self.result.folder.path, Path.cwd()
         shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
+        if command := further(path, self.result.verdicts, self.result.manifest):
+            terminalreporter.write_line(f"go on: {command}")
 
 
 def _let_ctrl_c_end_it(config: pytest.Config) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
+from llama_workbench.dashboard.export import evidence
+from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness import run as session
 from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.machine.locks import Lock
@@ -22,6 +25,7 @@ from llama_workbench.harness.resume import go_on
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from tests import runs
 from tests.test_measure import Capped, Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -357,3 +361,52 @@ def test_the_command_goes_on(copy: Path, capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as ended:
         main(["resume", str(copy)])
     assert ended.value.code == 2 and "workbench: " in (err := capsys.readouterr().err) and "cores: 999" in err
+
+
+# -- what more time would do -------------------------------------------------------------------------------------------
+
+GOES_ON = {
+    "sittings": [{"started": "2026-01-02T03:04:05+00:00", "budget_seconds": 60.0}],
+    "sources": {"harness": "0" * 64, "variants": {"team006_before": {"digest": "1" * 64}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "more"),
+    [
+        (GOES_ON, ""),
+        (GOES_ON | {"sources": {"harness": "", "variants": {"mine": {"digest": "", "file": "my file.py"}}}},
+         " --add-variant 'my file.py:mine'"),
+        (GOES_ON | {"checkpoints": {"own": {"synthetic": False}}}, " --checkpoint PATH"),
+        ({}, None),
+    ],
+    ids=["ours", "from a file", "on a checkpoint", "older run"],
+)  # fmt: skip
+def test_what_more_time_would_settle_is_followed_by_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, manifest: Any, more: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compared = ("team006_before", "team006_after")
+    run = runs.write_run(
+        "run", only=("prefill-15m-t128",), compare=compared, rounds=20, noise=0.1,
+        factors={"prefill-15m-t128/team006_after": 1.09}, manifest=manifest,
+    )  # fmt: skip
+    assert "more would settle it" in run.records(files.VERDICTS)[0]["reason"]
+    with pytest.raises(SystemExit, match="0"):
+        main(["judge", "run"])
+    said = capsys.readouterr().out
+    opened = data.read_run(run.path)
+    command = outcomes.go_on(opened, opened.claims[0])
+    assert (command in said if command else "--continue" not in said) and bool(command) == (more is not None)
+    if more is not None:
+        found = re.fullmatch(r"pytest --benchmark --continue run --budget (\d+)(.*)", command)
+        assert found and found[2] == more
+        assert int(found[1]) >= (opened.claims[0].effects[0].seconds_more or 0) > 0
+        assert command in evidence.evidence_html(opened, opened.claims[0]).replace("&#39;", "'")
+
+
+def test_a_settled_comparison_needs_no_more_time(tmp_path: Path) -> None:
+    compared = ("team006_before", "team006_after")
+    run = runs.write_run(tmp_path / "run", only=("prefill-15m-t128",), compare=compared, manifest=GOES_ON)
+    opened = data.read_run(run.path)
+    assert opened.claims[0].verdict == "faster" and not outcomes.go_on(opened, opened.claims[0])

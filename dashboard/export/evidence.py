@@ -120,6 +120,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
         reproduce=outcomes.reproduce(run, claim),
+        go_on=outcomes.go_on(run, claim),
         command=shlex.join(run.manifest.command or ()),
         facts=answers.how(run, claim)
         | {

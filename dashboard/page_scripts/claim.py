@@ -175,6 +175,9 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
         blocks.command(outcomes.reproduce(run, claim))
         if cost := outcomes.cost(claim):
             blocks.caption(f"To settle it: {cost}.")
+        if command := outcomes.go_on(run, claim):
+            st.caption("Go on with this run, on its machine, until the claim is settled")
+            blocks.command(command)
         st.download_button(
             "This claim's evidence as one HTML file",
             data=lambda: evidence.evidence_html(run, claim),

@@ -13,6 +13,7 @@ from typing import Any
 from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.again import command_again
+from llama_workbench.harness.report.further import further
 from llama_workbench.harness.report.text import OPEN, Json
 
 from .. import words
@@ -88,6 +89,11 @@ def answer_of(run: data.Run) -> answers.Answer:
 def cost(claim: data.Claim) -> str:
     """What an open claim would cost; empty where it is not open, or nobody can say."""
     return outcomes.cost_text(record(claim)) if claim.verdict == OPEN else ""
+
+
+def go_on(run: data.Run, claim: data.Claim) -> str:
+    """The command that goes on with this run until the claim is settled; empty where more time would not help."""
+    return further(run.path, [claim], run.manifest)
 
 
 def reproduce(run: data.Run, claim: data.Claim) -> str:

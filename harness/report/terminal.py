@@ -15,9 +15,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..evidence.verdict import DAY_S
 from ..spec.conditions import FAIL_IF
 from .again import command_of
 from .answer import answer
+from .further import goes_on
 from .outcome import to_settle, verdict_text
 from .text import OPEN, STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
@@ -52,6 +54,10 @@ def _can_write(text: str, encoding: str) -> bool:
 
 WITH_REASON = ("depends", OPEN)
 """Verdicts whose reason is shown; of the others the effects show it."""
+
+
+AT_THE_END = "go on with this run, by the command at the end"
+"""Instead of one that begins anew. Whoever prints a report knows where its run lies."""
 
 
 def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
@@ -101,7 +107,9 @@ def _heading(verdict: Json, manifest: Json) -> Iterator[RenderableType]:
         lines.append(f"{said}: {one_text_line(verdict['claimed'])}")
     if word in WITH_REASON or not verdict["effects"]:
         lines.append(one_text_line(verdict.get("reason") or "", 1000))
-    if settle := to_settle(verdict, command_of(verdict, manifest)):
+    more = any(0 < (effect.get("seconds_more") or 0) <= DAY_S for effect in verdict["effects"])
+    command = AT_THE_END if more and goes_on(manifest) else command_of(verdict, manifest)
+    if settle := to_settle(verdict, command):
         lines.append(one_text_line(settle, 1000))
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
 

@@ -144,6 +144,7 @@ class Checkpoint(Shape):
 
     hidden_size: Annotated[Size | None, JUDGED, says("width of the model")] = None
     digest: Annotated[Text | None, JUDGED, says("SHA-256 of the weights")] = None
+    synthetic: Annotated[StrictBool | None, MAYBE, says("whether they were drawn from a seed")] = None
 
 
 class Device(Shape):
@@ -233,9 +234,7 @@ class Manifest(Shape):
     passes: Annotated[list[Text], MAYBE, says("metrics whose pass was made")] = []
     alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
-    fail_if: Annotated[
-        list[Annotated[Text, AfterValidator(checked)]], says('when that comparison fails, such as "slower:5"')
-    ] = []
+    fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
     environment: Environment | None = None
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []

@@ -46,9 +46,11 @@ def command(
       workbench judge results/baselines/main --write README.md --check     in CI
     """
     from llama_workbench.harness.rejudge import rejudge
+    from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
     from llama_workbench.harness.report.terminal import verdict_report
+    from llama_workbench.harness.store import schema
     from llama_workbench.harness.store.files import JUDGED, STANDINGS, VERDICTS
 
     folder = find_run(run)
@@ -66,6 +68,8 @@ def command(
         print_json(verdicts)
     elif not targets:
         show(verdict_report(verdicts, manifest))
+        if command := further(folder.path, schema.VERDICTS.validate_python(verdicts), manifest):
+            write(f"go on: {command}\n")
     if targets:
         _update(targets, verdicts, manifest, folder.path, check)
 

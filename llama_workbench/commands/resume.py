@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ..results import find_run
-from .shared import Failure, RunArgument, show
+from .shared import Failure, RunArgument, show, write
 
 
 def command(
@@ -53,6 +53,7 @@ def command(
     """
     from llama_workbench.harness import run as session
     from llama_workbench.harness.progress import progress_on
+    from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import console, verdict_report
     from llama_workbench.harness.resume import go_on
     from llama_workbench.harness.store.forms import plain
@@ -67,6 +68,8 @@ def command(
         raise Failure(str(error)) from error
     if result.verdicts:
         show(verdict_report(plain(result.verdicts), result.manifest))
+    if command := further(result.folder.path, result.verdicts, result.manifest):
+        write(f"go on: {command}\n")
     for condition in (failed := result.failed_conditions()):
         show(Text(f"fails: --fail-if {condition}"))
     if result.interrupted:

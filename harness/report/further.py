@@ -1,0 +1,85 @@
+"""The command that goes on with a run until what is open is settled, as far as time can settle it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..evidence.verdict import DAY_S
+from ..store.forms import SHOWN
+from ..store.schema import MANIFEST, Manifest
+from .text import OPEN
+
+MARGIN = 1.5
+"""How much more than the estimate: measuring ends by itself once all is settled."""
+
+LEAST_SECONDS = 5
+
+
+class Timed(Protocol):
+    """An effect. seconds_more: of timing both sides, that would settle it; infinite where none would, and NaN or None
+    where nobody knows."""
+
+    @property
+    def workload(self) -> str: ...
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def seconds(self) -> float | None: ...
+    @property
+    def seconds_more(self) -> float | None: ...
+
+
+class Judged(Protocol):
+    """A verdict."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def effects(self) -> Sequence[Timed]: ...
+
+
+def goes_on(manifest: Manifest | Mapping[str, Any]) -> bool:
+    """Whether run.json says what a run that goes on must know."""
+    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest, context=SHOWN)
+    return manifest.sources is not None and bool(manifest.sittings)
+
+
+def further(run: Path, verdicts: Iterable[Judged], manifest: Manifest | Mapping[str, Any]) -> str:
+    """The command; empty where more time would settle nothing, or the run cannot go on."""
+    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest, context=SHOWN)
+    if manifest.sources is None or not goes_on(manifest):
+        return ""
+    open_ = [effect for verdict in verdicts if verdict.verdict == OPEN for effect in verdict.effects]
+    seconds = sum(_rounds_seconds(effect, manifest) for effect in open_)
+    if not seconds:
+        return ""
+    here, path = Path.cwd(), run.resolve()
+    words = ["pytest", "--benchmark", "--continue", str(path.relative_to(here) if path.is_relative_to(here) else path)]
+    words += ["--budget", str(_budget(seconds))]
+    for name, source in manifest.sources.variants.items():
+        words += ["--add-variant", f"{source.file}:{name}"] if source.file else []
+    own = [facts for facts in (manifest.checkpoints or {}).values() if facts.synthetic is False]
+    return shlex.join(words) + " --checkpoint PATH" * bool(own)
+
+
+def _rounds_seconds(effect: Timed, manifest: Manifest) -> float:
+    """Seconds of rounds until an effect is settled, 0 where none would settle it. They are more than those in which its
+    own sides are timed: controls take part too, and variants are built anew."""
+    more = effect.seconds_more
+    if more is None or not 0 < more <= DAY_S:
+        return 0.0
+    book = next((each for each in manifest.experiments if each.workload.name == effect.workload), None)
+    if book and book.rounds and book.seconds and effect.seconds:
+        return more * max(book.seconds / book.rounds * effect.rounds / effect.seconds, 1.0)
+    return more
+
+
+def _budget(seconds: float) -> int:
+    """Rounded up to two digits."""
+    whole = max(math.ceil(MARGIN * seconds), LEAST_SECONDS)
+    unit = 10 ** max(len(str(whole)) - 2, 0)
+    return math.ceil(whole / unit) * unit
