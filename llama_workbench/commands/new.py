@@ -28,29 +28,60 @@ command = typer.Typer(
 
 @command.command("variant")
 def variant(
-    name: Annotated[str, typer.Argument(help="Name of the function that builds the model; the variant has it too.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of the function that builds the model, or of its file; the variant has it too.")
+    ],
     folder: Folder = Path(),
+    source: Annotated[
+        str, typer.Option("--from", metavar="PRESET", help="Copy this preset, with its settings written in.")
+    ] = "",
 ) -> None:
-    """Write NAME.py: a Llama in plain PyTorch, to change as you like.
+    """Write NAME.py: a Llama in plain PyTorch, or a copy of a preset, to change as you like.
+
+    A copy is one file that imports no code of ours but `LlamaConfig`, and computes exactly what the preset does.
 
     \b
-    Example:
+    Examples:
       workbench new variant build_mine
-      workbench check build_mine.py
+      workbench new variant mine.py --from team005_proposal
+      workbench check mine.py
     """
     from llama_workbench import variants
 
-    text = _template("variant.py")
+    folder, name = folder / Path(name).parent, Path(name).name.removesuffix(".py")
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise Failure(f"{name!r}: expected the name of a Python function without _ before it, for example build_mine")
-    if name != BUILD and name in _names_in(text):
-        raise Failure(f"{name!r}: the file has something else of this name; take another")
     if name in variants.names():
         raise Failure(f"{name!r}: a variant of this name exists already; `workbench variants` lists them")
     path = folder / f"{name}.py"
-    _write(path, text.replace(BUILD, name).replace("FILE.py", str(path)))
-    measure = f"pytest --benchmark --add-variant {path}:{name} --compare fast {name} --workloads prefill-15m-t128"
+    baseline = source or "fast"
+    text = _copy(source, path) if source else _template("variant.py").replace("FILE.py", str(path))
+    if name != BUILD and name in _names_in(text):
+        raise Failure(f"{name!r}: the file has something else of this name; take another")
+    _write(path, re.sub(rf"\b{BUILD}\b", name, text))
+    measure = f"pytest --benchmark --add-variant {path}:{name} --compare {baseline} {name} --workloads prefill-15m-t128"
     _say(path, f"workbench check {path}", measure)
+
+
+def _copy(source: str, path: Path) -> str:
+    """A preset's source, whose function has the template's name. Raises Failure, and UnknownVariant."""
+    from llama_workbench import variants
+    from llama_workbench.variants.one_file import cannot_copy, one_file
+    from llama_workbench.variants.presets import presets
+
+    if variants.get(source).name not in presets():
+        raise Failure(f"--from {source}: comes from an installed package; copy its file there")
+    if why := cannot_copy(source):
+        raise Failure(f"--from {source}: {why}")
+    return one_file(source, BUILD, COPY_HEADER.format(source=source, build=BUILD, path=path))
+
+
+COPY_HEADER = """\
+A copy of {source}, to change as you like. It is timed only while its logits are right:
+
+    workbench check {path}
+    pytest --benchmark --add-variant {path}:{build} --compare {source} {build} --workloads prefill-15m-t128
+"""
 
 
 @command.command("claim")
