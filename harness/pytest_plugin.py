@@ -46,6 +46,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "claims-dir": {"metavar": "FOLDER", "help": "folder of claim files (default: those that ship)"},
     "variants": NAMES | {"help": "only these variants (`workbench variants` lists them)"},
     "workloads": NAMES | {"help": "only these workloads (`workbench workloads` lists them)"},
+    "workloads-file": {"metavar": "FILE", "help": "workloads of yours (`workbench new workload` writes a file)"},
     "add-variant": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
         "a variant of yours, named after its build function; may be given several times"},
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
@@ -156,6 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
             claims=_words(get("claims")),
             variants=_words(get("variants")),
             workloads=_words(get("workloads")),
+            workloads_file=Path(get("workloads_file")) if get("workloads_file") else None,
             added=tuple(get("add_variant")),
             compare=tuple(get("compare") or ()) or None,
             calls=tuple(get("call")),
@@ -211,7 +213,17 @@ def _paths(config: pytest.Config) -> list[str]:
 def _only_tests(config: pytest.Config) -> bool:
     """Whether tests are named and nothing that this session would measure beside them: only these run, and where they
     compare functions that is measured."""
-    asked = ("claims", "claims-dir", "variants", "workloads", "add-variant", "compare", "continue", "all")
+    asked = (
+        "claims",
+        "claims-dir",
+        "variants",
+        "workloads",
+        "workloads-file",
+        "add-variant",
+        "compare",
+        "continue",
+        "all",
+    )
     return bool(_paths(config)) and not any(_given(config, name) for name in asked)
 
 

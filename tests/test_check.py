@@ -227,6 +227,26 @@ def test_what_new_writes_is_right_and_nothing_is_overwritten(tmp_path: Path) -> 
         assert done.returncode == 2 and problem in " ".join(done.stderr.split()), done
 
 
+def test_a_new_workload_is_right_and_its_mistakes_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "prefill-mine.toml"
+    said = output("new", "workload", "prefill-mine", "--folder", tmp_path)
+    assert f"pytest --benchmark --workloads-file {path} --compare team006_before fast" in said
+    assert "prefill-mine" in output("workloads", "--file", path)
+    assert json.loads(output("check", path, "--json")) == {"format": 1, "right": True, "workloads": ["prefill-mine"]}
+    source = path.read_text()
+    for old, new, problem in (
+        ("tokens = 200", "tokens = 0", "tokens = 0, expected"),
+        ("prefill-mine", "prefill-15m-t128", "a workload 'prefill-15m-t128' ships already"),
+        ('"15m"', '"16m"', "15m"),
+    ):
+        path.write_text(source.replace(old, new))
+        done = command("check", path)
+        assert done.returncode == 1 and problem in " ".join(done.stdout.split()), done
+    for name, problem in (("Mine", "expected small letters"), ("rope-t8", "ships already"), ("prefill-mine", "exists")):
+        done = command("new", "workload", name, "--folder", tmp_path)
+        assert done.returncode == 2 and problem in " ".join(done.stderr.split()), done
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

@@ -331,6 +331,24 @@ def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path) ->
         go_on(run.folder, session.Options(), added=(text,), budget=1.0)
 
 
+def test_workloads_of_ones_own_are_measured_and_kept_with_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    text = '[[workload]]\nname = "rope-mine-t{tokens}"\nkind = "component"\ncomponent = "rope"\n'
+    file.write_text(text + 'geometry = "7b-1layer"\ntokens = [3, 4]\ndescription = "RoPE of {tokens} tokens"\n')
+    options = session.Options(run_dir=tmp_path / "run")
+    whole = session.plan_run(Request(compare=SIDES, workloads_file=file), options)
+    assert [each.workload.name for each in whole.experiments] == ["rope-mine-t3", "rope-mine-t4"]
+    claimed = Request(claims=("rope-3x-5x",), workloads=("rope-mine-t3",), workloads_file=file)
+    with pytest.raises(PlanError, match="nothing to measure"):
+        session.plan_run(claimed, options)
+    plan = session.plan_run(Request(compare=SIDES, workloads=("rope-mine-t4",), workloads_file=file), options)
+    run = session.Run(plan, options, Quiet())
+    measured(run, 2)
+    file.unlink()
+    result, knew, _ = goes_on(run.folder.path, 1)
+    assert result.folder.finished_rounds() == {"rope-mine-t4": 3} and max(knew.values()) >= 1
+
+
 # -- its two faces -----------------------------------------------------------------------------------------------------
 
 

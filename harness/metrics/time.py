@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from llama_workbench.datasets import workloads as workload_data
+from llama_workbench.datasets.geometries import DataError
 
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import combine
@@ -108,12 +109,20 @@ class TimeHypothesis(Hypothesis):
         if workloads:
             names = tuple(name for name in workloads if name in self.workloads)
             if not names and named and self.metric == "time":
-                component = workload_data.get(self.workloads[0]).component
-                names = tuple(name for name in workloads if workload_data.get(name).component == component)
+                component = _component(self.workloads[0])
+                names = tuple(name for name in workloads if _component(name) == component)
         baselines = tuple(name for name in self.baseline if not variants or name in variants)
         if not names or not baselines or (variants and self.variant not in variants):
             return None
         return self.model_copy(update={"workloads": names, "baseline": baselines})
+
+
+def _component(workload: str) -> str | None:
+    """The part of a layer that a workload is; None for a whole model, and for a workload of the user's own."""
+    try:
+        return workload_data.get(workload).component
+    except DataError:
+        return None
 
 
 class TimeMetric(Metric[TimeHypothesis]):

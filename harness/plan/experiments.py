@@ -33,6 +33,7 @@ from .selection import (
     check_evidence,
     check_variant,
     conditions,
+    own_workloads,
     selected,
 )
 
@@ -105,13 +106,15 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     for name in (*request.variants, *(request.compare or ())):
         check_variant(name, known)
 
+    own = {**own_workloads(request), **functions.workloads}
+
     def workload_of(name: str) -> Workload:
-        return functions.workloads[name] if name in functions.workloads else workload_data.get(name)
+        return own[name] if name in own else workload_data.get(name)
 
     for name in request.workloads:
         workload_of(name)
     rename, shapes = renaming(checkpoint)
-    chosen, pairs, names = _chosen(request, claims, added, functions)
+    chosen, pairs, names = _chosen(request, claims, added, tuple(own))
     chosen = tuple(_renamed(claim, lambda name: rename(workload_of(name)).name) for claim in chosen)
     for claim in chosen:
         for name in claim.names():
@@ -160,9 +163,10 @@ def experiments_of(
 
 
 def _chosen(
-    request: Request, claims: Sequence[Claim], added: Mapping[str, str], functions: Functions
+    request: Request, claims: Sequence[Claim], added: Mapping[str, str], own: tuple[str, ...]
 ) -> tuple[tuple[Claim, ...], tuple[tuple[str, str], ...], Sequence[str]]:
-    """The claims, the pairs (baseline, variant) without a claim, and the names of the workloads."""
+    """The claims, the pairs (baseline, variant) without a claim, and the names of the workloads. own: workloads that
+    the user brings."""
     if request.compare is not None:
         baseline, variant = request.compare
         if baseline == variant:
@@ -170,8 +174,7 @@ def _chosen(
         for name in (baseline, variant):
             if name not in added and (what := variants.missing(name)):
                 raise PlanError(f"--compare {baseline} {variant}: {name} cannot be built here: {what}")
-        usual = tuple(functions.workloads) if request.calls else COMPARE_WORKLOADS
-        return (), ((baseline, variant),), request.workloads or usual
+        return (), ((baseline, variant),), request.workloads or own or COMPARE_WORKLOADS
     chosen = selected(request, claims)
     here = [part for claim in chosen if (part := claim.on(request.device))]
     names = dict.fromkeys(name for claim in here for name in claim.workloads())

@@ -6,9 +6,11 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from llama_workbench import variants
+from llama_workbench.datasets.workloads import Workload, workloads
 
 from ..calls.source import Source
 from ..claims.model import Claim
@@ -28,6 +30,7 @@ class Request:
     claims: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
+    workloads_file: Path | None = None  # workloads beside those that ship
     added: tuple[str, ...] = ()  # FILE:FUNCTION
     compare: tuple[Any, Any] | None = None  # baseline, variant; with `calls` any functions: FILE:FUNCTION, or a Source
     calls: tuple[str | Source, ...] = ()  # of payloads
@@ -37,6 +40,17 @@ class Request:
     everything: bool = False  # also the parts of claims that take long
     threads: int | None = None
     device: str = "cpu"  # or "cuda"
+
+
+def own_workloads(request: Request) -> dict[str, Workload]:
+    """The workloads of the user's file, by name. Raises DataError for a mistake in it, and PlanError."""
+    if request.workloads_file is None:
+        return {}
+    own = workloads(request.workloads_file)
+    if taken := sorted(own.keys() & workloads()):
+        problem = f"a workload {taken[0]!r} ships already; give yours another name"
+        raise PlanError(f"--workloads-file {request.workloads_file}: {problem}")
+    return own
 
 
 def added_names(texts: Iterable[str]) -> dict[str, str]:
@@ -93,15 +107,23 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """The claims asked for, each cut down to the workloads and variants asked for.
 
     A claim that is named has all its parts on all their workloads; of the others only what is quick is taken, unless
-    everything is asked for. Workloads that are named count as asked for.
+    everything is asked for. Workloads that are named count as asked for; a part of a layer from the user's own file
+    only for claims that list it.
     """
+    parts_of_layers = {name for name, workload in own_workloads(request).items() if workload.component}
+
+    def of(hypothesis: Hypothesis) -> tuple[str, ...]:
+        listed = hypothesis.workload_names()
+        return tuple(name for name in request.workloads if name not in parts_of_layers or name in listed)
+
     chosen = []
     for claim in select(claims, request.claims or None):
         parts = tuple(
             part
             for hypothesis in claim.hypothesis
+            if bool(of(hypothesis)) == bool(request.workloads)
             if (measured := _asked_for(hypothesis, request))
-            if (part := measured.selected(request.variants, request.workloads, named=bool(request.claims)))
+            if (part := measured.selected(request.variants, of(hypothesis), named=bool(request.claims)))
         )
         if parts:
             chosen.append(claim.model_copy(update={"hypothesis": parts}))

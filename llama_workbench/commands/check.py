@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -40,7 +41,7 @@ def command(
     that have one of 16 well-known mistakes each, such as a missing mask. No time is kept.
 
     Of FILE.py without FUNCTION, its one function `(config, weights, *, max_length)` is meant. A claim is read and
-    planned.
+    planned, and so is a file of workloads.
 
     \b
     Exit codes:
@@ -52,7 +53,8 @@ def command(
     --json prints of a variant:
       {"format": 1, "variant", "right": true|false, "dtype", "tolerance", "calls": [{"geometry", "case", "number",
        "tokens", "position", "error", "fault"}], "causes": ["..."], "workloads": [{"workload", "right", "detail"}]}
-    and of a claim {"format": 1, "right": true, "claim", "parts", "effects"}, or {.. false, "problems": ["..."]}
+    of a claim {"format": 1, "right": true, "claim", "parts", "effects"}, or {.. false, "problems": ["..."]},
+    and of workloads {"format": 1, "right": true, "workloads": ["name"]}, or {.. false, "problems": ["..."]}
 
     \b
     Examples:
@@ -60,7 +62,10 @@ def command(
       workbench check claims/mine.toml --add-variant mine.py:build_mine
     """
     if what.endswith(".toml"):
-        _check_claim(Path(what), tuple(add_variant or ()), as_json)
+        if _holds_workloads(Path(what)):
+            _check_workloads(Path(what), as_json)
+        else:
+            _check_claim(Path(what), tuple(add_variant or ()), as_json)
         return
     name, added = _named(what)
     found = _checked(name, added)
@@ -209,3 +214,34 @@ def _check_claim(path: Path, added: tuple[str, ...], as_json: bool) -> None:
     else:
         counts = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in ((parts, "part"), (effects, "timed effect")))
         show(Text(f"{claim.id}: right; {counts} on {works} workload{'s' * (works != 1)}"))
+
+
+# -- workloads ---------------------------------------------------------------------------------------------------------
+
+
+def _holds_workloads(path: Path) -> bool:
+    """Whether a file has tables of workloads; what is wrong with it otherwise, its reader says."""
+    try:
+        return "workload" in tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def _check_workloads(path: Path, as_json: bool) -> None:
+    """Read a file of workloads. Raises Exit where something is wrong."""
+    from llama_workbench.datasets.geometries import DataError
+    from llama_workbench.harness.plan.selection import PlanError, Request, own_workloads
+
+    try:
+        names = list(own_workloads(Request(workloads_file=path)))
+    except (DataError, PlanError) as error:
+        problems = [line.removeprefix("--workloads-file ") for line in str(error).splitlines()]
+        if as_json:
+            print_json({"format": 1, "right": False, "problems": problems})
+        else:
+            show(Text("\n".join(problems)))
+        raise typer.Exit(1) from error
+    if as_json:
+        print_json({"format": 1, "right": True, "workloads": names})
+    else:
+        show(Text(f"{path}: right; {len(names)} workload{'s' * (len(names) != 1)}: {', '.join(names)}"))

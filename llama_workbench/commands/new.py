@@ -21,7 +21,7 @@ Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes; it 
 CLAIMS = Path("claims")
 
 command = typer.Typer(
-    help="Write a file to begin with: a variant, or a claim. It is commented, and right as it is.",
+    help="Write a file to begin with: a variant, a claim, or a workload. It is commented, and right as it is.",
     no_args_is_help=True,
 )
 
@@ -101,6 +101,29 @@ def claim(
     path = folder / f"{name}.toml"
     _write(path, _template("claim.toml").replace("CLAIM-ID", name).replace("THE-FOLDER", str(folder)))
     _say(path, f"workbench check {path}", f"pytest --benchmark --claims-dir {folder} --claims {name}")
+
+
+@command.command("workload")
+def workload(
+    name: Annotated[str, typer.Argument(help="The workload's name, for example prefill-mine.")], folder: Folder = Path()
+) -> None:
+    """Write NAME.toml: one workload, with every key explained. The file may get more.
+
+    \b
+    Example:
+      workbench new workload prefill-mine
+      workbench check prefill-mine.toml
+    """
+    from llama_workbench.datasets.workloads import workloads
+
+    if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
+        raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example prefill-mine")
+    if name in workloads():
+        raise Failure(f"{name!r}: a workload of this name ships already; `workbench workloads` lists them")
+    path = folder / f"{name}.toml"
+    _write(path, _template("workload.toml").replace("WORKLOAD", name).replace("THE-FILE", str(path)))
+    measure = f"pytest --benchmark --workloads-file {path} --compare team006_before fast"
+    _say(path, f"workbench check {path}", f"workbench workloads --file {path}", measure)
 
 
 def _names_in(source: str) -> set[str]:

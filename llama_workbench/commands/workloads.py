@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
 from rich.text import Text
 
 from .shared import AsJson, print_json, show, table
 
 
-def command(as_json: AsJson = False) -> None:
+def command(
+    file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="List those of a file of yours.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """List the workloads: what a model is asked to do.
 
     \b
@@ -21,9 +28,9 @@ def command(as_json: AsJson = False) -> None:
       workbench workloads
       pytest --benchmark --workloads prefill-15m-t128,decode-15m-c64
     """
-    from llama_workbench.datasets.workloads import workloads
+    from llama_workbench.datasets.workloads import WORKLOADS_FILE, workloads
 
-    every = workloads().values()
+    every = workloads(file or WORKLOADS_FILE).values()
     if as_json:
         print_json([workload.model_dump(mode="json") for workload in every])
         return
