@@ -63,7 +63,7 @@ class Comparisons:
                     question.gate()
                     return None
                 if not request.config.getoption("workbench_budget"):
-                    options = replace(options, budget_seconds=budget)
+                    options = replace(options, budget_seconds=budget, budget_has_gates=False)
                 outcome = Outcome.of(self._measured(request, question, options))
             except Disagreement as error:
                 wrong = str(error)

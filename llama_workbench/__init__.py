@@ -44,7 +44,7 @@ def compare(
     budget: float = 30.0,
     threads: int = 1,
 ) -> Compared:
-    """Which of two functions is faster: measured in fresh processes for at most `budget` seconds of gates and rounds.
+    """Which of two functions is faster: measured in fresh processes for at most `budget` seconds of rounds.
 
     payload: makes the arguments of a call (a tuple: one each), other ones each time; it may take a seed. Functions are
     given as they are, from a file, a package or a notebook's cells, or as FILE:FUNCTION, with "()" behind it for a
