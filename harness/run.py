@@ -18,6 +18,7 @@ import llama_workbench
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.datasets.synthetic_files import synthetic_folder
 from llama_workbench.variants import UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
@@ -284,7 +285,6 @@ class Run:
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
         """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
-        from llama_workbench.datasets.checkpoints import synthesize
 
         def step(tensor: str, done: float) -> None:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
@@ -298,7 +298,7 @@ class Run:
             geometry = real or geometries.get(name)
             parameters[name] = geometries.parameter_count(geometry.config)
             if real is None or self.options.checkpoint is None:
-                folders[name] = synthesize(geometry, seed=self.options.seed, cache=self.cache, progress=step)
+                folders[name] = synthetic_folder(geometry, seed=self.options.seed, cache=self.cache, progress=step)
             else:
                 folders[name] = self.options.checkpoint.resolve()
                 self.progress.note(f"checkpoint {name}: {real.description}")

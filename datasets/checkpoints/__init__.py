@@ -17,9 +17,10 @@ from ..files import short
 from ..geometries import CheckpointError, fail, parameter_count, stored_shapes
 from ..gguf import files as gguf_files
 from ..gguf.metadata import is_gguf
+from ..synthetic_files import CONFIG
 from ..tokenizer import tokenizer_json
 from . import huggingface
-from .huggingface import AGAIN, CONFIG, COPY, check_finite, is_finite, read_json
+from .huggingface import AGAIN, COPY, check_finite, is_finite, read_json
 from .synthetic import synthesize
 
 __all__ = [

@@ -29,14 +29,10 @@ from llama_workbench.variants.config import LlamaConfig
 from .. import tokenizer
 from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short, shortened
 from ..geometries import CheckpointError, Scaling, Shape, fail, mistakes, stored_shapes
+from ..synthetic_files import CONFIG, SINGLE, SYNTHETIC
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 """Types of weights under their names in safetensors and GGUF files."""
-
-CONFIG, SINGLE = "config.json", "model.safetensors"
-
-SYNTHETIC = "llama_workbench"
-"""Key in the metadata of a safetensors file that was drawn here: its geometry, seed and recipe."""
 
 _INDEX = "model.safetensors.index.json"
 

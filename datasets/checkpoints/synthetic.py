@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import shutil
-import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from llama_workbench.cache import cache_directory, partial_folder
-from llama_workbench.variants.config import LlamaConfig, config_json
+from llama_workbench.cache import partial_folder
+from llama_workbench.variants.config import LlamaConfig
 
 from .. import tokenizer
-from ..geometries import Geometry, stored_shapes
-from .huggingface import CONFIG, DTYPES, SINGLE, SYNTHETIC
-
-RECIPE = 1
-"""Counts up when the synthetic weights of the same seed change, so that older folders in a cache are not taken."""
+from ..geometries import Geometry
+from ..synthetic_files import CONFIG, RECIPE, SINGLE, synthetic_files
 
 _STALE_SECONDS = 3600.0
 
@@ -47,44 +42,34 @@ def synthesize(
     `progress` is called with a tensor's name and the share done (0 to 1). `cache` defaults to `cache_directory()`.
     Raises `CacheError` where the disk has no room. Two processes may write the same folder at once.
     """
-    parent = (cache or cache_directory()) / "checkpoints"
-    expected = stored_shapes(geometry.config)
-    label = {"geometry": geometry.name, "seed": seed, "recipe": RECIPE}
-    header = _header(expected, dtype, label)
-    dtype_name = str(dtype).removeprefix("torch.")
-    config = {**config_json(geometry.config, dtype_name), "bos_token_id": 0, "eos_token_id": 1}
-    config_text = json.dumps(config, indent=2) + "\n"
-    tokenizer_json = tokenizer.train(geometry.config.vocab_size, cache=cache)
-    identity = hashlib.sha256(header + config_text.encode() + tokenizer_json.encode()).hexdigest()
-    name = f"{geometry.name}-{dtype_name}-seed{seed}-{identity[:12]}"
-    folder = parent / name
-    size_bytes = len(header) + sum(math.prod(shape) for shape in expected.values()) * dtype.itemsize
-    if _is_whole(folder, size_bytes):
+    files = synthetic_files(geometry, seed=seed, dtype=str(dtype).removeprefix("torch."), cache=cache)
+    folder, parent = files.folder, files.folder.parent
+    if files.are_there():
         return folder
     _remove_stale(parent)
-    with partial_folder(parent, name, needed_bytes=size_bytes) as partial:
-        written = partial / name
+    with partial_folder(parent, folder.name, needed_bytes=files.size_bytes) as partial:
+        written = partial / folder.name
         written.mkdir()
-        (written / CONFIG).write_text(config_text, encoding="utf-8")
-        (written / tokenizer.FILE).write_text(tokenizer_json, encoding="utf-8")
+        (written / CONFIG).write_text(files.config, encoding="utf-8")
+        (written / tokenizer.FILE).write_text(files.tokenizer, encoding="utf-8")
         with (written / SINGLE).open("wb") as file:
-            file.write(header)
-            done_bytes = len(header)
-            for tensor_name, shape in expected.items():
+            file.write(files.header)
+            done_bytes = len(files.header)
+            for tensor_name, shape in files.shapes.items():
                 values = _drawn(tensor_name, shape, geometry.config, seed=seed).to(dtype)
                 file.write(values.view(torch.uint8).numpy().data)
                 done_bytes += values.nbytes
                 if progress is not None:
-                    progress(tensor_name, done_bytes / size_bytes)
+                    progress(tensor_name, done_bytes / files.size_bytes)
                 del values  # before the next one is made: one tensor in memory, not two
             file.flush()
             os.fsync(file.fileno())  # now, and not in the background of the first measurement
-        if folder.exists() and not _is_whole(folder, size_bytes):  # a power cut, or somebody's editing
+        if folder.exists() and not files.are_there():  # a power cut, or somebody's editing
             folder.rename(partial / "damaged")
         try:
             written.rename(folder)
         except OSError:
-            if not _is_whole(folder, size_bytes):  # another process was first otherwise
+            if not files.are_there():  # another process was first otherwise
                 raise
     return folder
 
@@ -100,29 +85,6 @@ def _drawn(name: str, shape: tuple[int, ...], config: LlamaConfig, *, seed: int)
     if name.endswith(("o_proj.weight", "down_proj.weight")):
         deviation /= math.sqrt(2 * config.num_hidden_layers)
     return values.normal_(0.0, deviation, generator=generator)
-
-
-def _header(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, label: Mapping[str, object]) -> bytes:
-    """The start of a safetensors file: length of the JSON in 8 bytes, then the JSON, padded with spaces to 64 bytes, so
-    that mapped tensors start at a cache line as far as their sizes allow."""
-    code = next(code for code, known in DTYPES.items() if known == dtype)
-    entries: dict[str, object] = {"__metadata__": {"format": "pt", SYNTHETIC: json.dumps(label)}}
-    start = 0
-    for name, shape in shapes.items():
-        end = start + math.prod(shape) * dtype.itemsize
-        entries[name] = {"dtype": code, "shape": list(shape), "data_offsets": [start, end]}
-        start = end
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-(8 + len(text)) % 64)
-    return struct.pack("<Q", len(text)) + text
-
-
-def _is_whole(folder: Path, size_bytes: int) -> bool:
-    try:
-        sizes = [(folder / file).stat().st_size for file in (CONFIG, tokenizer.FILE, SINGLE)]
-    except OSError:
-        return False
-    return all(sizes) and sizes[-1] == size_bytes
 
 
 def _remove_stale(parent: Path) -> None:

@@ -7,6 +7,7 @@ can reach neither. Commands and answers go through a pipe as for every measuring
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -161,3 +162,4 @@ def _wrong(given: Mapping[str, Tensor], logits: Tensor, tolerance: float) -> str
 
 if __name__ == "__main__":
     serve(lambda _, hello: {"judge": Examiner(hello).judge})
+    os._exit(0)  # nobody needs torch taken apart, which takes a second

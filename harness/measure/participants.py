@@ -250,6 +250,9 @@ class Participants:
         try:
             yield
         finally:
+            for process in (self.examination, *(group.process for group in self.groups)):
+                if process is not None:  # all end at the same time: taking torch apart takes each a second
+                    process.dismiss()
             for group in self.groups:
                 self.end(group)
             if self.examination is not None:
