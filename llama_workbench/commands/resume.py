@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from ..results import find_run
 from .shared import Failure, RunArgument, show, write
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.run import Result
 
 
 def command(
@@ -53,10 +56,8 @@ def command(
     """
     from llama_workbench.harness import run as session
     from llama_workbench.harness.progress import progress_on
-    from llama_workbench.harness.report.further import further
-    from llama_workbench.harness.report.terminal import console, verdict_report
+    from llama_workbench.harness.report.terminal import console
     from llama_workbench.harness.resume import go_on
-    from llama_workbench.harness.store.forms import plain
 
     options = session.Options(checkpoint=checkpoint)
     options = replace(options, claims_folder=claims_dir) if claims_dir else options
@@ -66,13 +67,21 @@ def command(
             result = session.Run(earlier.plan, options, progress, earlier).measure()
     except session.USER_ERRORS as error:
         raise Failure(str(error)) from error
+    _show(result)
+    if result.interrupted:
+        raise typer.Exit(130)
+    if result.failed_conditions():
+        raise typer.Exit(1)
+
+
+def _show(result: Result) -> None:
+    from llama_workbench.harness.report.further import further
+    from llama_workbench.harness.report.terminal import verdict_report
+    from llama_workbench.harness.store.forms import plain
+
     if result.verdicts:
         show(verdict_report(plain(result.verdicts), result.manifest))
     if command := further(result.folder.path, result.verdicts, result.manifest):
         write(f"go on: {command}\n")
-    for condition in (failed := result.failed_conditions()):
+    for condition in result.failed_conditions():
         show(Text(f"fails: --fail-if {condition}"))
-    if result.interrupted:
-        raise typer.Exit(130)
-    if failed:
-        raise typer.Exit(1)
