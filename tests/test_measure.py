@@ -277,6 +277,9 @@ class Pretended:
             raise WorkerFailed("kills its process (SIGKILL)")
         return {"gate": {"passed": True, "cases": 1}, "call_ns": 1000, "own_threads": False, "cheap": True}
 
+    def dismiss(self) -> None:
+        pass
+
     def close(self) -> None:
         if self.open:
             os.close(self.reader)
