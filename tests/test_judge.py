@@ -584,7 +584,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     assert json.loads(json.dumps(plain(verdict), allow_nan=False)) == plain(verdict)
     assert list(plain(verdict)) == [
         "claim", "part", "who", "title", "statement", "verdict", "reason", "alpha", "claimed", "region",
-        "together", "seconds_more", "effects",
+        "together", "effects",
     ]  # fmt: skip
     assert list(plain(verdict)["effects"][0]) == [
         "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings",
