@@ -70,6 +70,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "checkpoint": {"metavar": "PATH", "help": "a real Llama (Hugging Face folder or .gguf file) for all"},
     "seed": {"metavar": "N", "type": int, "default": 0, "help": "seed of weights, prompts and orders (default 0)"},
     "run-dir": {"metavar": "FOLDER", "help": "where the run is kept (default: results/runs/<time>)"},
+    "count-instructions": FLAG | {"help":
+        "then count the instructions of a call of each variant, for `workbench compare` (needs valgrind; slow calls "
+        "take minutes each)"},
     "profile": FLAG | {"help": "then profile each variant: py-spy stacks, memray peaks"},
     "profile-native": FLAG | {"help":
         "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times"},
@@ -199,6 +202,7 @@ def options_of(config: pytest.Config) -> Options:
         budget_has_gates=budget is None and not get("compare") and not get("continue"),
         seed=get("seed"),
         profile=get("profile"),
+        count_instructions=get("count_instructions"),
         profile_native=get("profile_native"),
         gates_only=bool(config.getoption("benchmark_disable", False)),
         **paths,

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ class Options:
     checkpoint: Path | None = None
     profile: bool = False
     profile_native: bool = False  # with frames of native code
+    count_instructions: bool = False  # of every variant, also where no claim asks
     claims_folder: Path = field(default_factory=lambda: llama_workbench.ROOT / "claims")
     gates_only: bool = False
 
@@ -248,7 +249,7 @@ class Run:
             self.folder.reopen(self._manifest("running"))
 
     def _make_passes(self, measurement: Measurement) -> None:
-        """The passes that claims ask for, after the rounds: their verdicts come from what these write. Where one
+        """The passes that claims or options ask for, after the rounds: verdicts come from what these write. Where one
         fails the reason is shown and its claims stay open; the others are made all the same.
 
         One that an earlier sitting made is not made again: its size was fixed beforehand, and looking until the answer
@@ -262,11 +263,12 @@ class Run:
                 continue
             if away := [part for part in asked if part not in here]:
                 metric.leave_out(away, self.folder, self.plan.device)
-            if not metric.title or not here:
+            everything = bool(metric.option) and getattr(self.options, metric.option)
+            if not metric.title or not (here or everything):
                 continue
             self.progress.phase(metric.title)
             try:
-                metric.run(here, context)
+                metric.run(here, replace(context, everything=everything))
                 self.passes.append(metric.names[0])
                 self._write_manifest("running")
             except (WorkerFailed, MeasureError) as error:

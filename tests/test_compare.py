@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llama_workbench.harness.report.compare import Comparison, Row, compare
+from llama_workbench.harness.report.compare import compare
 from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown
+from llama_workbench.harness.report.comparison import Comparison, Row, Saved
 from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
@@ -32,8 +33,13 @@ def a_run(folder: Path, **options: Any) -> RunFolder:
     return write_run(folder, judged=False, **{"only": WORKLOADS, **options})
 
 
-def row(comparison: Comparison, workload: str, variant: str) -> Row:
-    [found] = [each for each in comparison.rows if (each.workload, each.variant) == (workload, variant)]
+def times(comparison: Comparison) -> tuple[Row, ...]:
+    return tuple(each for each in comparison.rows if each.what == "time")
+
+
+def row(comparison: Comparison, workload: str, variant: str, what: str = "time") -> Row:
+    key = workload, variant, what
+    [found] = [each for each in comparison.rows if (each.workload, each.variant, each.what) == key]
     return found
 
 
@@ -53,7 +59,7 @@ def test_the_same_code_on_another_day_is_no_regression(base: RunFolder, tmp_path
     for seed in range(2, 6):
         found = compare(base, a_run(tmp_path / str(seed), seed=seed))
         assert (found.verdict, found.exit_code, found.same_machine) == ("no regression", 0, True), found.summary()
-    assert {(each.workload, each.variant) for each in found.rows} == {
+    assert {(each.workload, each.variant) for each in times(found)} == {
         (workload, variant)
         for workload in WORKLOADS
         for variant in ("team006_before", "team006_after", "team005_hybrid", "team005_proposal")
@@ -64,14 +70,14 @@ def test_the_same_code_on_another_day_is_no_regression(base: RunFolder, tmp_path
 def test_a_slow_down_beyond_threshold_and_tolerance_is_found(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 12)))
     assert found.exit_code == 1
-    assert {each.variant for each in found.rows if each.verdict == "regression"} == {"team005_hybrid"}
-    assert [each.verdict for each in found.rows].count("regression") == len(MODELS)
+    assert {each.variant for each in times(found) if each.verdict == "regression"} == {"team005_hybrid"}
+    assert [each.verdict for each in times(found)].count("regression") == len(MODELS)
     hybrid = row(found, "decode-15m-c64", "team005_hybrid")
     assert hybrid.change_percent == pytest.approx(12, abs=1)
     assert hybrid.low_percent is not None
     assert hybrid.high_percent is not None
     assert 10 < hybrid.low_percent < 12 < hybrid.high_percent < 14
-    assert hybrid.base is not None
+    assert isinstance(hybrid.base, Saved)
     assert hybrid.base.ratio == pytest.approx(1 / 1.09, rel=0.01)
     assert hybrid.base.rounds == 40
     assert hybrid.against == "yardstick"
@@ -122,7 +128,7 @@ def test_on_another_machine_nothing_is_a_failure_by_itself(base: RunFolder, tmp_
         base, a_run(tmp_path / "new", seed=2, environment=environment, factors=slower("team005_hybrid", 40))
     )
     assert (found.exit_code, found.same_machine, found.tolerance_percent) == (2, False, 10.0)
-    assert {each.verdict for each in found.rows} == {"cannot tell"}
+    assert {each.verdict for each in times(found)} == {"cannot tell"}
     assert row(found, "decode-15m-c64", "team005_hybrid").reason.startswith("slower, but on a different machine")
     assert row(found, "decode-15m-c64", "team006_after").reason == "different machine"
     assert any(reason.startswith("torch: 2.13.0+cpu against 2.14.0+cpu") for reason in found.machine_differences)
@@ -131,14 +137,14 @@ def test_on_another_machine_nothing_is_a_failure_by_itself(base: RunFolder, tmp_
 def test_too_few_rounds(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", seed=2, rounds=4))
     assert found.exit_code == 2
-    assert {each.reason for each in found.rows} == {"too few rounds for an interval"}
-    assert found.rows[0].low_percent is None
+    assert {each.reason for each in times(found)} == {"too few rounds for an interval"}
+    assert times(found)[0].low_percent is None
 
 
 def test_too_much_noise(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", seed=2, noise=0.5))
     assert found.exit_code == 2
-    assert all("not excluded: measure longer" in each.reason for each in found.rows)
+    assert all("not excluded: measure longer" in each.reason for each in times(found))
 
 
 def test_nothing_in_common(base: RunFolder, tmp_path: Path) -> None:
@@ -156,7 +162,7 @@ def test_nothing_in_common(base: RunFolder, tmp_path: Path) -> None:
 def test_a_selection_of_workloads_is_compared_on_what_it_has(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", seed=2, only=["decode-15m-c64"], without=["team005_hybrid"]))
     assert found.exit_code == 0
-    assert len(found.rows) == 3
+    assert len(times(found)) == 3
     assert "team005_hybrid on decode-15m-c64" in found.only_in_base
 
 
@@ -173,10 +179,10 @@ def test_a_variant_that_fell_out_of_the_new_run_is_not_passed_over(base: RunFold
 
 def test_no_yardstick(base: RunFolder, tmp_path: Path) -> None:
     new = a_run(tmp_path / "new", seed=2, without=["yardstick"])
-    reasons = {each.reason for each in compare(base, new).rows if each.workload in MODELS}
+    reasons = {each.reason for each in times(compare(base, new)) if each.workload in MODELS}
     assert reasons == {"no yardstick in both runs"}
     found = compare(new, a_run(tmp_path / "newer", seed=3, without=["yardstick"]))
-    assert {each.reason for each in found.rows if each.workload in MODELS} == {"no yardstick in either run"}
+    assert {each.reason for each in times(found) if each.workload in MODELS} == {"no yardstick in either run"}
     assert found.exit_code == 2
 
 
@@ -206,7 +212,7 @@ def test_other_weights_and_another_clock(base: RunFolder, tmp_path: Path) -> Non
     manifest["checkpoints"]["15m"]["digest"] = "other"
     new.write_json("run.json", manifest)
     found = compare(base, new)
-    assert {each.reason for each in found.rows if each.workload in MODELS} == {"the checkpoints differ"}
+    assert {each.reason for each in times(found) if each.workload in MODELS} == {"the checkpoints differ"}
     assert row(found, "mask-create-apply-t128", "team006_after").verdict == "no regression"
 
 
@@ -265,7 +271,7 @@ def test_the_table_on_the_terminal(mixed: Comparison, width: int) -> None:
     text = out.getvalue()
     assert max(len(line) for line in text.splitlines()) <= width
     assert text.endswith("new against base: regression (2 regression, 4 no regression, 3 cannot tell)\n")
-    for each in mixed.rows:
+    for each in times(mixed):
         assert f"  {each.variant} " in text
     assert "slower by at least 1" in text
 
@@ -311,7 +317,7 @@ def test_hostile_names_stay_text(base: RunFolder, tmp_path: Path) -> None:
     rows = [line for line in to_markdown(found).splitlines() if line.startswith("|")]
     assert "<b>" not in "".join(rows)
     assert "<script>" not in "".join(rows)
-    assert {line.replace("\\|", "").count("|") for line in rows} == {8}
+    assert {line.replace("\\|", "").count("|") for line in rows} == {9}
     out = io.StringIO()
     show(render(found), console(out, width=100))
     assert name in out.getvalue()

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from llama_workbench.harness.machine.environment import comparable
-from llama_workbench.harness.report.compare import Row, compare_standings, why_not
+from llama_workbench.harness.report.compare import compare_standings, why_not
+from llama_workbench.harness.report.comparison import Row
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.schema import Standings
 

@@ -35,13 +35,15 @@ NOT_MEASURABLE = "not measurable here"
 
 @dataclass(frozen=True)
 class PassContext:
-    """What a pass works with. `cache` keeps checkpoints; logs lie below `folder`."""
+    """What a pass works with. `cache` keeps checkpoints; logs lie below `folder`. everything: whether the pass is asked
+    for on all that is measured (see `Metric.option`)."""
 
     measurement: Measurement
     folder: RunFolder
     progress: Progress
     cache: Path
     seed: int
+    everything: bool = False
 
     def log(self, name: str) -> Path:
         """Where the pass's processes write what they print."""
@@ -70,7 +72,8 @@ class Metric(ABC, Generic[H]):
     `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
     `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`: whether its intervals
     hold with a known probability; else they are bounds from experience. `beside_times`: what its values are called
-    where a page shows them beside times; empty where they are not.
+    where a page shows them beside times; empty where they are not. `option`: of a run, which asks for the pass on
+    everything that is measured; empty where none does.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -85,6 +88,7 @@ class Metric(ABC, Generic[H]):
     intervals_at_once: ClassVar[int] = 1
     has_confidence: ClassVar[bool] = True
     beside_times: ClassVar[str] = ""
+    option: ClassVar[str] = ""
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:

@@ -15,23 +15,26 @@ where low and high are the ends of the two confidence intervals. The answer is
 Every interval is at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by timing
 old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
 component) is compared by the ratio of its pair, which cannot say which of its sides moved; the row says so.
+
+Instructions, memory and operations stand beside the times where both runs have them (see `compare_passes`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ..machine.environment import comparable, device_kind
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
 from ..store.schema import Key, Standings
+from .compare_passes import Side, counted_rows, unlike
+from .comparison import Answer, Comparison, Row, Saved, gated
 from .standings import YARDSTICK, measure_standings
-from .text import one_text_line
+from .thresholds import DEFAULTS, WHATS, Thresholds
 
-THRESHOLD_PERCENT = 5.0
+THRESHOLD_PERCENT = DEFAULTS.time
 """A variant that takes this much more time than in the base run is a regression."""
 
 TOLERANCE_PERCENT = 2.0
@@ -39,105 +42,53 @@ TOLERANCE_PERCENT = 2.0
 
 TOLERANCE_OTHER_MACHINE_PERCENT = 10.0
 
-Answer = Literal["regression", "no regression", "improvement", "cannot tell"]
 
+def compare(
+    base: RunFolder, new: RunFolder, *, thresholds: Thresholds = DEFAULTS, threshold_percent: float | None = None
+) -> Comparison:
+    """Compare two run folders. `threshold_percent` is of all times, whatever `thresholds` say of them.
 
-@dataclass(frozen=True)
-class Saved:
-    """A ratio t_against / t_variant of one run, with its interval. A missing end is open."""
-
-    ratio: float | None
-    low: float | None
-    high: float | None
-    rounds: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """One variant on one workload, in both runs. `change_percent` is of the variant's time: above 0 it is slower."""
-
-    workload: str
-    variant: str
-    against: str
-    base: Saved | None
-    new: Saved | None
-    change_percent: float | None
-    low_percent: float | None
-    high_percent: float | None
-    verdict: Answer
-    reason: str
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What became of `base` in `new`. `exit_code`: 0 no regression, 1 a regression, 2 cannot tell."""
-
-    base: str
-    new: str
-    threshold_percent: float
-    tolerance_percent: float
-    machine_differences: tuple[str, ...]
-    rows: tuple[Row, ...]
-    only_in_base: tuple[str, ...]
-    only_in_new: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def same_machine(self) -> bool:
-        """Whether both runs have one machine configuration."""
-        return not self.machine_differences
-
-    @property
-    def verdict(self) -> Answer:
-        """The answer for all rows together: the worst of them, "cannot tell" where there are none."""
-        answers = {row.verdict for row in self.rows}
-        if "regression" in answers:
-            return "regression"
-        return "cannot tell" if "cannot tell" in answers or not answers else "no regression"
-
-    @property
-    def exit_code(self) -> int:
-        """Of the command."""
-        return {"regression": 1, "cannot tell": 2}.get(self.verdict, 0)
-
-    def summary(self) -> str:
-        """The answer in one sentence."""
-        counts = {word: sum(row.verdict == word for row in self.rows) for word in get_args(Answer)}
-        parts = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        answer = f"{self.verdict} ({parts})" if self.rows else "cannot tell: the two runs have nothing in common"
-        return f"{self.new} against {self.base}: {answer}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; the form is described by `workbench compare --help`."""
-        answer = {"format": 1, "verdict": self.verdict, "exit_code": self.exit_code, "same_machine": self.same_machine}
-        return answer | asdict(self)
-
-
-def compare(base: RunFolder, new: RunFolder, *, threshold_percent: float = THRESHOLD_PERCENT) -> Comparison:
-    """Compare two run folders. Raises RunError, and ValueError for a threshold that is not above 0."""
+    Raises RunError, and ValueError for a threshold that is not above 0.
+    """
+    if threshold_percent is not None:
+        thresholds = thresholds.with_time(threshold_percent)
     now = measure_standings(new)
     # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
-    return compare_standings(measure_standings(base, now.workloads), now, threshold_percent=threshold_percent)
+    old = measure_standings(base, now.workloads)
+    found = compare_standings(old, now, thresholds=thresholds)
+    counted = counted_rows(Side(base, old), Side(new, now), thresholds, same_machine=found.same_machine)
+    rows = (*found.rows, *counted)
+    order = {key: place for place, key in enumerate(dict.fromkeys(row.key for row in rows))}
+    subjects = {*order, *old.subjects, *now.subjects}
+    unused = (f"No subject fits [[for]] {each}." for each in thresholds.fit_nothing(subjects))
+    return replace(
+        found,
+        rows=gated(sorted(rows, key=lambda row: (order[row.key], WHATS.index(row.what))), thresholds.gate),
+        notes=(*found.notes, *_thresholds_of(thresholds), *unused),
+        gate=thresholds.gate,
+    )
 
 
 def compare_standings(
-    old: Standings, now: Standings, *, threshold_percent: float = THRESHOLD_PERCENT, only: Sequence[Key] | None = None
+    old: Standings, now: Standings, *, thresholds: Thresholds = DEFAULTS, only: Sequence[Key] | None = None
 ) -> Comparison:
-    """Compare two runs by their relative times; `only`: these (workload, variant) alone. Raises ValueError likewise."""
-    if not (threshold_percent > 0 and math.isfinite(threshold_percent)):
-        raise ValueError(f"the threshold must be a number of percent above 0, not {threshold_percent:g}")
+    """Compare two runs by their relative times alone; `only`: these (workload, variant)."""
     machine = comparable(old.environment, now.environment)
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
-    limits = _Limits(math.log1p(threshold_percent / 100), math.log1p(tolerance / 100), not machine)
     here, there = ([key for key in run.subjects if only is None or key in only] for run in (old, now))
     compared = [key for key in here if key in there or key in now.reasons]
+    rows = []
+    for key in compared:
+        percent = thresholds.of("time", *key)
+        limits = _Limits(math.log1p(percent / 100), math.log1p(tolerance / 100), not machine)
+        rows.append(replace(_row(key, old, now, limits), threshold_percent=percent))
     return Comparison(
         base=old.name,
         new=now.name,
-        threshold_percent=threshold_percent,
+        threshold_percent=thresholds.time,
         tolerance_percent=tolerance,
         machine_differences=tuple(machine),
-        rows=tuple(_row(key, old, now, limits) for key in compared),
+        rows=tuple(rows),
         only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
         notes=tuple(note for run in (old, now) for note in _notes_on(run)),
@@ -149,6 +100,13 @@ class _Limits:
     threshold: float  # log units
     tolerance: float  # log units
     same_machine: bool
+
+
+def _thresholds_of(thresholds: Thresholds) -> Iterator[str]:
+    """The thresholds of some subjects, a sentence for each table."""
+    for each in thresholds.for_some:
+        own = (f"{what} {percent:g} %" for what in WHATS if (percent := getattr(each, what, None)))
+        yield f"Thresholds for {each}: {', '.join(own)}."
 
 
 def _notes_on(run: Standings) -> list[str]:
@@ -213,23 +171,13 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
 
 
 def why_not(key: Key, old: Standings, now: Standings) -> str:
-    """Why the numbers of a variant in two runs cannot be compared, whatever the machine; empty where they can."""
+    """Why the times of a variant in two runs cannot be compared, whatever the machine; empty where they can."""
     ours, theirs = device_kind(now.environment), device_kind(old.environment)
     if ours != theirs:
         return f"{old.name} measured on {theirs}, {now.name} on {ours}"
-    if key in now.reasons:
-        return f"{now.name} has no number for it: {one_text_line(now.reasons[key], 160)}"
+    if reason := unlike(key, old, now):
+        return reason
     before, today = old.workloads[key[0]], now.workloads[key[0]]
-    # Descriptions are for people, and do not change what is measured.
-    changed = sorted(
-        name
-        for name in before.workload.keys() | today.workload.keys()
-        if name != "description" and before.workload.get(name) != today.workload.get(name)
-    )
-    if changed:
-        return f"the workload is another one now ({', '.join(changed)})"
-    if before.checkpoint != today.checkpoint:
-        return "the checkpoints differ"
     if before.reference is None or before.reference != today.reference:
         return "no yardstick in both runs"
     if before.reference != YARDSTICK and before.workload.get("kind") != "component":

@@ -72,6 +72,7 @@ class Trace(Shape):
     digest: Annotated[Text, says("SHA-256 of their list; equal lists are equal operations")]
     ops: Annotated[Count, says("number of operations in a forward")]
     attention_kernels: Annotated[list[Text] | None, MAYBE, says("its fused attention kernels")] = None
+    counts: Annotated[dict[str, Count] | None, MAYBE, says("how often each of them runs")] = None
 
 
 class TraceDifference(Shape):

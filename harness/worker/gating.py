@@ -20,7 +20,7 @@ from . import reference_logits, runners
 from .channel import in_one_line
 from .devices import Cuda
 from .gates.logits import Case, Gate, beyond, case_of, judge_component, judge_logits, judge_tokens, run_cases
-from .gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
+from .gates.op_trace import Trace, facts_of, op_counts, trace, trace_difference
 from .gates.small import small_gate
 from .runners import GenerateRunner, RequestRunner, Runner, component_of, runner_of, takes_requests
 from .state import GATE_PROMPT, Bench, Subject, Worker
@@ -59,8 +59,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         # torch sees nothing of an engine: two of them would have the same trace. Compiled code cannot be traced.
         if bench.checkpoint is not None and subject.variant.engine is None and not subject.variant.compiled:
             subject.trace = _trace(bench, subject.variant.build)
-            digest, kernels = subject.trace.digest, attention_kernels(subject.trace)
-            answer["trace"] = {"digest": digest, "ops": len(subject.trace.ops), "attention_kernels": kernels}
+            answer["trace"] = facts_of(subject.trace)
         answer |= calibrate(worker, bench, subject, variant)
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
     except Exception as error:

@@ -1,7 +1,8 @@
 """The command line: its verbs, its errors and its exit codes.
 
 A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-verbs of its own. Verbs import what they need when called, so that help and lists come at once.
+verbs of its own. Its help is the docstring, or HELP where that is long. Verbs import what they need when called, so that
+help and lists come at once.
 """
 
 from __future__ import annotations
@@ -66,11 +67,12 @@ def build() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_start)
     for name in VERBS:
-        command = import_module(f"{__package__}.{name.replace('-', '_')}").command
+        module = import_module(f"{__package__}.{name.replace('-', '_')}")
+        command = module.command
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, help=getattr(module, "HELP", None))(command)
     return app
 
 

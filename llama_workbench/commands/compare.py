@@ -3,59 +3,96 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..results import find_run
 from .shared import AsJson, Failure, print_json, show, warn_changed
 
+if TYPE_CHECKING:
+    from llama_workbench.harness.report.thresholds import Thresholds
+
+
+HELP = """\
+Has anything become slower from BASE to NEW, or does it need more instructions, memory or other operations?
+
+Each variant's time is compared as its ratio to the frozen yardstick that both runs timed, so the two may come from
+different days. On another machine, torch or device the answer is "cannot tell" at best. Beside times stand the
+instructions (runs with --count-instructions), the memory (runs with --profile) and the operations of a call.
+
+\b
+Exit codes, by what is in the gate (time, if nothing else is said):
+  0  no regression
+  1  a regression. Time: it grew by more than the threshold, beyond both intervals and a tolerance of 2 %. With a
+     threshold of 5 % the whole interval of the slow-down lies above 7.1 % then. Less than that is seen where old
+     and new code are timed in one run: pytest --benchmark --compare OLD NEW --fail-if slower:5
+     Instructions, memory: more than the threshold. Operations: any change.
+  2  cannot tell: nothing in common, no yardstick, another machine or device, too few rounds, or a damaged run
+Where the gate has time and instructions, and a time cannot tell, the count of the same variant decides: work that
+was added is caught on shared machines, where times are not sharp enough, and a slow-down without added work as far
+as times show it. Counts need the same torch, Python, valgrind and kernels, but no equal processors.
+
+\b
+Thresholds in pyproject.toml, looked for in this folder and above; of several [[for]] that fit, the last counts:
+  [tool.llama-workbench.compare]
+  gate = ["time", "instructions"]
+  time = 5
+  instructions = 0.5
+  memory = 2
+  [[tool.llama-workbench.compare.for]]
+  variant = "fast"        a pattern with * and ?
+  workload = "decode-*"
+  time = 10
+
+\b
+--json prints:
+  {"format": 1, "base", "new", "verdict", "exit_code", "threshold_percent", "tolerance_percent", "gate": [..],
+   "same_machine", "machine_differences": [..], "only_in_base": [..], "only_in_new": [..], "notes": [..],
+   "rows": [{"workload", "variant", "what", "against", "base": {"ratio", "low", "high", "rounds"}, "new": {..},
+             "change_percent", "low_percent", "high_percent", "verdict", "reason", "threshold_percent",
+             "decides"}]}
+  change_percent is of the variant's time: above 0 it became slower. null is an end that is not known yet.
+  what: time, instructions, memory or operations; all but times have {"value", "unit"} as base and new.
+  decides: whether the row has a say in the exit code. verdict: also "changed", of operations.
+
+\b
+Examples:
+  workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
+  workbench compare main NEW --gate time,instructions --markdown comparison.md --junit compare.xml
+  workbench compare main NEW --threshold 10 --json
+"""
+
 
 def command(
     base: Annotated[str, typer.Argument(metavar="BASE", help="Folder of the earlier run, or its name under results/.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="Folder of the run to check, or its name under results/.")],
-    threshold: Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")] = 5.0,
+    threshold: Annotated[
+        float | None,
+        typer.Option(metavar="PERCENT", help="More time than this is a regression, of all variants. [default: 5]"),
+    ] = None,
+    gate: Annotated[
+        str, typer.Option(metavar="WHAT,WHAT", help="What decides: time, instructions, memory, operations.")
+    ] = "",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Thresholds, instead of those of the nearest pyproject.toml.")
+    ] = None,
     as_json: AsJson = False,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a summary in Markdown.")] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
 ) -> None:
-    """Has anything become slower from BASE to NEW?
-
-    Each variant is compared as its ratio to the frozen yardstick that both runs timed, so the two may come from
-    different days. On another machine, torch or device the answer is "cannot tell" at best.
-
-    \b
-    Exit codes:
-      0  no regression
-      1  a regression: the time grew by more than the threshold, beyond both intervals and a tolerance of 2 %. With a
-         threshold of 5 % the whole interval of the slow-down lies above 7.1 % then. Less than that is seen where old
-         and new code are timed in one run: pytest --benchmark --compare OLD NEW --fail-if slower:5
-      2  cannot tell: nothing in common, no yardstick, another machine or device, too few rounds, or a damaged run
-
-    \b
-    --json prints:
-      {"format": 1, "base", "new", "verdict", "exit_code", "threshold_percent", "tolerance_percent",
-       "same_machine", "machine_differences": [..], "only_in_base": [..], "only_in_new": [..], "notes": [..],
-       "rows": [{"workload", "variant", "against", "base": {"ratio", "low", "high", "rounds"}, "new": {..},
-                 "change_percent", "low_percent", "high_percent", "verdict", "reason"}]}
-      change_percent is of the variant's time: above 0 it became slower. null is an end that is not known yet.
-
-    \b
-    Examples:
-      workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
-      workbench compare main NEW --markdown "$GITHUB_STEP_SUMMARY" --junit compare.xml
-      workbench compare main NEW --threshold 10 --json
-    """
+    """Compare two runs and end with 0, 1 or 2 (see HELP)."""
     from llama_workbench.harness.report.compare import compare
     from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown, write_text
-    from llama_workbench.harness.store.files import MANIFEST, SAMPLES
+    from llama_workbench.harness.store.files import INSTRUCTIONS, MANIFEST, MEMORY, SAMPLES
 
-    if not 0 < threshold < float("inf"):
+    if threshold is not None and not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
+    thresholds = _thresholds(config, gate)
     runs = find_run(base), find_run(new)
     for run in runs:
-        warn_changed(run, read=(MANIFEST, SAMPLES))
-    comparison = compare(*runs, threshold_percent=threshold)
+        warn_changed(run, read=(MANIFEST, SAMPLES, MEMORY, INSTRUCTIONS))
+    comparison = compare(*runs, thresholds=thresholds, threshold_percent=threshold)
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
             try:
@@ -67,3 +104,14 @@ def command(
     else:
         show(render(comparison))
     raise typer.Exit(comparison.exit_code)
+
+
+def _thresholds(config: Path | None, gate: str) -> Thresholds:
+    """What pyproject.toml says, with the gate of the command line. Raises Failure."""
+    from llama_workbench.harness.report.thresholds import ConfigError, gate_of, read_thresholds
+
+    try:
+        thresholds = read_thresholds(config, start=Path.cwd())
+        return thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
+    except ConfigError as error:
+        raise Failure(str(error)) from error

@@ -14,10 +14,11 @@ from pathlib import Path
 
 EVENT = "Ir"
 
-PYTHON, BINDING, DISPATCH, KERNELS, LIBC, OTHERS = GROUPS = (
-    "Python", "torch's Python binding", "torch's dispatch", "torch's kernels", "C library", "others",
+PYTHON, BINDING, DISPATCH, KERNELS, LIBC, ALLOCATORS, OTHERS = GROUPS = (
+    "Python", "torch's Python binding", "torch's dispatch", "torch's kernels", "C library", "allocators", "others",
 )  # fmt: skip
-"""Whose code an instruction lies in."""
+"""Whose code an instruction lies in. Allocators: the bookkeeping inside malloc and Python's own, which depends on where
+blocks of memory happen to lie. How often memory is asked for shows in all other groups."""
 
 _OBJECTS = (
     (re.compile(r"libpython|python3?(\.\d+)?$"), PYTHON),
@@ -33,6 +34,10 @@ _KERNEL = re.compile(
 )
 """Names of functions that compute on numbers. What else lies in torch decides which of them to call, and on what."""
 
+_ALLOCATOR = re.compile(
+    r"_int_(malloc|free|realloc|memalign)|malloc_consolidate|unlink_chunk|alloc_perturb|sysmalloc|systrim"
+    r"|_PyObject_(Malloc|Free|Realloc)|new_arena"
+)
 
 _NAMED = {"ob": "ob", "fn": "fn", "cob": "ob", "cfn": "fn"}
 """Keys of object files and functions, also called ones → whose numbers their names are compressed with."""
@@ -101,6 +106,8 @@ def group_of(of: str, function: str) -> str:
     """Which of GROUPS a function belongs to, by the path of its object file and its name."""
     file = of.rpartition("/")[2]
     group = next((group for pattern, group in _OBJECTS if pattern.match(file)), OTHERS)
+    if group in (LIBC, PYTHON) and _ALLOCATOR.match(function):
+        return ALLOCATORS
     return DISPATCH if group == KERNELS and not _KERNEL.search(function) else group
 
 

@@ -25,7 +25,7 @@ from ...store.pass_schema import Instructions
 from ...store.schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
-from .counting import COUNT_SECONDS, SLOWER, Pair, Wanted, cannot_count, count, lacks, no_count
+from .counting import COUNT_SECONDS, SLOWER, YARDSTICK, Pair, Wanted, cannot_count, count, lacks, no_count
 
 LEAST_PERCENT = 0.02
 """Half width of every interval, in percentage points, where all else is less."""
@@ -82,7 +82,7 @@ def difference(records: Iterable[Instructions], workload: str, variant: str, bas
         if here[name].instructions is None or not here[name].calls:
             raise ValueError(f"{name}: {here[name].reason or 'no count'}")
     one, other = here[variant], here[baseline]
-    if apart := _unlike(one, other):
+    if apart := unlike(one, other):
         raise ValueError(f"counts that cannot be compared: {apart}")
     mine, theirs = float(one.instructions or 0), float(other.instructions or 0)
     if not mine or not theirs:
@@ -90,7 +90,7 @@ def difference(records: Iterable[Instructions], workload: str, variant: str, bas
     apart_percent = [
         100 * abs(record.again / record.instructions - 1)
         for record in here.values()
-        if record.again and record.instructions and not _unlike(record, one)
+        if record.again and record.instructions and not unlike(record, one)
     ]
     if not apart_percent:
         raise ValueError("no variant was counted a second time, so that nobody knows how well counts repeat")
@@ -99,15 +99,19 @@ def difference(records: Iterable[Instructions], workload: str, variant: str, bas
     return Difference(100 * (theirs / mine - 1), half_width, mine, theirs, one.calls, where)
 
 
-def _unlike(one: Instructions, other: Instructions) -> str:
-    """What two counts do not have in common, and which must be the same; empty where there is nothing."""
+def unlike(one: Instructions, other: Instructions, *, sides: tuple[str, str] | None = None) -> str:
+    """What two counts do not have in common, and which must be the same; empty where there is nothing.
+
+    `sides`: what the two are called; by default by their variants.
+    """
+    here, there = sides or (one.variant, other.variant)
     parts = []
     if one.capability != other.capability:
-        parts.append(f"torch computes with {one.capability} for {one.variant}, {other.capability} for {other.variant}")
+        parts.append(f"torch computes with {one.capability} for {here}, {other.capability} for {there}")
     for name in sorted({*one.versions, *other.versions}):
         mine, theirs = one.versions.get(name), other.versions.get(name)
         if mine != theirs:
-            parts.append(f"{name} {mine} for {one.variant}, {theirs} for {other.variant}")
+            parts.append(f"{name} {mine} for {here}, {theirs} for {there}")
     return "; ".join(parts)
 
 
@@ -141,12 +145,13 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     looks_once = True
     has_confidence = False
     beside_times = "work"
+    option = "count_instructions"
     hypothesis = InstructionsHypothesis
     title = "instructions: how much work a call is, counted and not timed"
 
     def run(self, hypotheses: Sequence[InstructionsHypothesis], context: PassContext) -> None:
-        """Count every variant that the hypotheses ask about; write instructions.json anew after each checkpoint."""
-        run_instructions(context, subjects(hypotheses))
+        """Count every variant that the hypotheses ask about, or all. The file is written after each checkpoint."""
+        run_instructions(context, [*subjects(hypotheses), *(everything(context) if context.everything else ())])
 
     def read(self, folder: RunFolder) -> list[Instructions] | None:
         return pass_schema.INSTRUCTIONS.validate_python(folder.records(INSTRUCTIONS)) or None
@@ -169,6 +174,17 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
 
 
 METRIC = InstructionsMetric()
+
+
+def everything(context: PassContext) -> list[Pair]:
+    """All that is measured and can be counted, without controls; the yardstick first, which is then counted twice."""
+    measurement = context.measurement
+    return [
+        (book.experiment.workload.name, name)
+        for book in measurement.books
+        for name in sorted(book.experiment.entered(), key=lambda name: name != YARDSTICK)
+        if "@" not in name and not cannot_count(book.experiment.workload, name, measurement.added)
+    ]
 
 
 def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:

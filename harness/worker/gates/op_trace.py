@@ -79,11 +79,22 @@ def trace_difference(baseline: Trace, variant: Trace) -> str | None:
     return f"{len(baseline.ops)} ops against {len(variant.ops)}"
 
 
+def facts_of(ops: Trace) -> dict[str, Any]:
+    """What a run keeps of a trace."""
+    counts = dict(sorted(_counts(ops).items()))
+    return {"digest": ops.digest, "ops": len(ops.ops), "attention_kernels": attention_kernels(ops), "counts": counts}
+
+
 def op_counts(baseline: Trace, variant: Trace) -> list[tuple[str, int, int]]:
     """Ops that one side runs more often: (name, times in the baseline, times in the variant), largest gap first."""
-    ours, theirs = (Counter(op.split("(")[0].removeprefix("aten.") for op in side.ops) for side in (baseline, variant))
+    ours, theirs = _counts(baseline), _counts(variant)
     rows = [(name, ours[name], theirs[name]) for name in {*ours, *theirs} if ours[name] != theirs[name]]
     return sorted(rows, key=lambda row: (-abs(row[2] - row[1]), row[0]))
+
+
+def _counts(ops: Trace) -> Counter[str]:
+    """How often each op runs, by its name without "aten."."""
+    return Counter(op.split("(")[0].removeprefix("aten.") for op in ops.ops)
 
 
 def _short(op: str) -> str:

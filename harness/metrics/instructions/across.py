@@ -1,0 +1,79 @@
+"""The counts of two runs: does a call of a variant execute more instructions than in the other run?
+
+Where blocks of memory lie is another thing in every process, and what allocators do depends on it. So what lies inside
+them is left out (see `callgrind.ALLOCATORS`); who asks for memory more often still executes more around it. No other
+program changes a count, and nor does the model of the processor, as long as torch chooses the same kernels. Whether
+anything beside the variant did is seen by the yardstick, whose code never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...store.pass_schema import Instructions
+from .callgrind import ALLOCATORS, GROUPS
+from .counting import YARDSTICK
+from .metric import unlike
+
+LEAST_PERCENT, LEAST_INSTRUCTIONS = 0.1, 10_000
+"""Half width of every interval: so much of the call, or so many instructions where that is more."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """By how many percent `new` is more than `base`, within `half_width`; both in instructions a call.
+
+    `detail`: where they differ most, in words; empty where they do not.
+    """
+
+    base: float
+    new: float
+    percent: float
+    half_width: float
+    detail: str
+
+
+def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: str, variant: str) -> Change:
+    """What became of a variant's count. Raises ValueError with the reason where nothing can be said."""
+    found = _change(_record(base, workload, variant, "base"), _record(new, workload, variant, "new"))
+    try:
+        beside = _change(_record(base, workload, YARDSTICK, "base"), _record(new, workload, YARDSTICK, "new"))
+    except ValueError as error:
+        raise ValueError(f"the yardstick: {error}; measure both runs with --count-instructions") from error
+    if abs(beside.percent) > beside.half_width:
+        what = f"the yardstick, whose code never changes, executes {beside.percent:+.2f} % instructions"
+        raise ValueError(f"{what}: something beside the variant is not what it was")
+    return found
+
+
+def _record(records: Sequence[Instructions], workload: str, variant: str, which: str) -> Instructions:
+    record = next((each for each in records if (each.workload, each.variant) == (workload, variant)), None)
+    if record is None or record.instructions is None:
+        reason = record.reason if record is not None else ""
+        raise ValueError(f"no count in the {which} run{f' ({reason})' if reason else ''}")
+    if ALLOCATORS not in record.by:
+        raise ValueError(f"the {which} run did not count apart what allocators execute: measure it again")
+    return record
+
+
+def _change(base: Instructions, new: Instructions) -> Change:
+    if apart := unlike(new, base, sides=("the new run", "the base run")):
+        raise ValueError(f"counts that cannot be compared: {apart}")
+    before, after = _work(base, base.instructions), _work(new, new.instructions)
+    both = ((each.instructions, each.again) for each in (base, new))
+    repeats = (100 * abs(again / once - 1) for once, again in both if once and again)
+    half_width = max(LEAST_PERCENT, 100 * LEAST_INSTRUCTIONS / before, *repeats)
+    moved = {name: new.by.get(name, 0.0) - base.by.get(name, 0.0) for name in GROUPS if name != ALLOCATORS}
+    most = max(moved, key=lambda name: abs(moved[name]))
+    percent = 100 * (after / before - 1)
+    detail = f"most of it in {most} ({moved[most]:+,.0f})" if abs(percent) > half_width else ""
+    return Change(before, after, percent, half_width, detail)
+
+
+def _work(record: Instructions, instructions: float | None) -> float:
+    """Instructions outside of allocators."""
+    work = (instructions or 0.0) - record.by[ALLOCATORS]
+    if work <= 0:
+        raise ValueError("callgrind counted nothing")
+    return work

@@ -1,0 +1,183 @@
+"""What `workbench compare` takes for a regression: `[tool.llama-workbench.compare]` of a project's pyproject.toml.
+
+[tool.llama-workbench.compare]
+gate = ["time", "instructions"]   # what decides the exit code
+time = 5                          # percent: more time than this is a regression
+instructions = 0.5
+memory = 2
+[[tool.llama-workbench.compare.for]]
+variant = "fast"                  # a pattern with * and ?, as for files
+workload = "decode-*"
+time = 10
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..claims.faults import nearest, shown, syntax_problem
+from ..spec.hypotheses import no_repeats
+
+What = Literal["time", "instructions", "memory", "operations"]
+WHATS: tuple[What, ...] = get_args(What)
+"""What of a variant is compared. Operations have no threshold: they are the same or changed."""
+
+FILE, TABLE = "pyproject.toml", "tool.llama-workbench"
+
+Percent = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Pattern = Annotated[str, Field(strict=True, min_length=1)]
+
+_EXPECTED = {
+    "gate": f"a list of one or more of {', '.join(WHATS)}, without repeats",
+    "for": "tables [[for]]",
+    "variant": "a name, or a pattern with * and ?",
+    "workload": "a name, or a pattern with * and ?",
+    "compare": "a table",
+}
+
+
+class ConfigError(ValueError):
+    """Settings that cannot be used. One line for each fault: the file, the key, its value, what is expected."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ForSome(_Table):
+    """Other thresholds, for the subjects that both patterns fit."""
+
+    variant: Pattern | None = None
+    workload: Pattern | None = None
+    time: Percent | None = None
+    instructions: Percent | None = None
+    memory: Percent | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ForSome:
+        if self.variant is None and self.workload is None:
+            raise ValueError("names no variant and no workload; thresholds for all stand above it")
+        if self.time is self.instructions is self.memory is None:
+            raise ValueError("has no threshold: expected time, instructions or memory")
+        return self
+
+    def fits(self, workload: str, variant: str) -> bool:
+        """Whether it is about this subject."""
+        pairs = ((self.variant, variant), (self.workload, workload))
+        return all(pattern is None or fnmatchcase(name, pattern) for pattern, name in pairs)
+
+    def __str__(self) -> str:
+        named = (("variant", self.variant), ("workload", self.workload))
+        return ", ".join(f'{key} = "{value}"' for key, value in named if value is not None)
+
+
+class Thresholds(_Table):
+    """More percent than this is a regression. Of several tables [[for]] that fit a subject, the last one counts.
+
+    `gate`: what decides the exit code. The rest is shown.
+    """
+
+    gate: Annotated[tuple[What, ...], Field(min_length=1), AfterValidator(no_repeats)] = ("time",)
+    time: Percent = 5.0
+    instructions: Percent = 0.5
+    memory: Percent = 2.0
+    for_some: tuple[ForSome, ...] = Field(default=(), alias="for")
+
+    def of(self, what: What, workload: str, variant: str) -> float:
+        """The threshold of a subject, in percent; 0 of operations."""
+        if what == "operations":
+            return 0.0
+        own = [value for each in self.for_some if each.fits(workload, variant) if (value := getattr(each, what))]
+        return float(own[-1] if own else getattr(self, what))
+
+    def with_time(self, percent: float) -> Thresholds:
+        """The same with one threshold for all times. Raises ValueError for one that is not above 0."""
+        if not 0 < percent < math.inf:
+            raise ValueError(f"the threshold must be a number of percent above 0, not {percent:g}")
+        others = tuple(each.model_copy(update={"time": None}) for each in self.for_some)
+        return self.model_copy(update={"time": percent, "for_some": others})
+
+    def fit_nothing(self, subjects: Iterable[tuple[str, str]]) -> list[ForSome]:
+        """The tables [[for]] that are about none of these (workload, variant)."""
+        known = list(subjects)
+        return [each for each in self.for_some if not any(each.fits(*key) for key in known)]
+
+
+DEFAULTS = Thresholds()
+
+
+class _Settings(_Table):
+    compare: Thresholds = DEFAULTS
+
+
+def read_thresholds(file: Path | None, *, start: Path) -> Thresholds:
+    """The thresholds of a file, or of the nearest pyproject.toml with our table in `start` or above; else the defaults.
+
+    Raises ConfigError where a file cannot be used.
+    """
+    if file is not None:
+        table = _table_of(file)
+        if table is None:
+            raise ConfigError(f"{file}: has no table [{TABLE}]")
+        return _checked(table, file)
+    for path in (folder / FILE for folder in (start, *start.parents)):
+        if path.is_file() and (table := _table_of(path)) is not None:
+            return _checked(table, path)
+    return DEFAULTS
+
+
+def gate_of(text: str) -> tuple[What, ...]:
+    """A gate from "time,instructions". Raises ConfigError."""
+    words = tuple(word.strip() for word in text.split(","))
+    for word in words:
+        if word not in WHATS:
+            raise ConfigError(f"--gate {text}: expected one or more of {', '.join(WHATS)}{nearest(word, WHATS)}")
+    return tuple(what for what in WHATS if what in words)
+
+
+def _table_of(path: Path) -> Any:
+    """Our table of a file; None where it has none."""
+    text = ""
+    try:
+        text = path.read_bytes().decode("utf-8")
+        whole = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is no text in UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(syntax_problem(path, text, str(error))) from error
+    tools = whole.get("tool")
+    return tools.get("llama-workbench") if isinstance(tools, Mapping) else None
+
+
+def _checked(table: Any, path: Path) -> Thresholds:
+    try:
+        return _Settings.model_validate(table).compare
+    except ValidationError as error:
+        raise ConfigError("\n".join(dict.fromkeys(_problem(path, fault) for fault in error.errors()))) from error
+
+
+def _problem(path: Path, fault: Mapping[str, Any]) -> str:
+    """One fault as a line."""
+    location = [step for step in fault["loc"] if not (isinstance(step, str) and step.startswith("function-"))]
+    keys = [step for step in location if isinstance(step, str)]
+    dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    if fault["type"] == "value_error" and isinstance(location[-1], int):  # of a table [[for]] as a whole
+        return f"{path}: {TABLE}{dotted} {fault['ctx']['error']}"
+    place = f"{path}: {TABLE}{dotted} = {shown(fault['input'])}"
+    if fault["type"] == "extra_forbidden":
+        models: tuple[type[BaseModel], ...] = (_Settings, Thresholds, ForSome)
+        model = models[min(len(location), 3) - 1]
+        valid = [field.alias or name for name, field in model.model_fields.items()]
+        return f"{place}: unknown key{nearest(keys[-1], valid)} (keys here: {', '.join(valid)})"
+    expected = _EXPECTED.get(keys[-1] if keys else "compare", "a number of percent above 0")
+    hint = nearest(fault["input"], WHATS) if keys and keys[-1] == "gate" and isinstance(fault["input"], str) else ""
+    return f"{place}: expected {expected}{hint}"
