@@ -1,0 +1,101 @@
+"""`[tool.llama-workbench.compare]` of a user's pyproject.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llama_workbench.commands.app import main
+from llama_workbench.harness.report.thresholds import (
+    DEFAULTS,
+    ConfigError,
+    Thresholds,
+    gate_of,
+    read_thresholds,
+)
+
+HEAD = "[tool.llama-workbench.compare]\n"
+FOR = "[[tool.llama-workbench.compare.for]]\n"
+
+
+def read(folder: Path, text: str) -> Thresholds:
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+    return read_thresholds(None, start=folder)
+
+
+def test_a_subject_has_the_threshold_of_the_last_table_that_fits(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        HEAD
+        + 'gate = ["instructions", "operations"]\ninstructions = 1\n'
+        + f'{FOR}variant = "fast*"\ntime = 10\nmemory = 3\n'
+        + f'{FOR}variant = "fast"\nworkload = "decode-*"\ntime = 20\n',
+    )
+    assert found.gate == ("instructions", "operations")
+    assert [found.of("time", "prefill-15m-t8", name) for name in ("fast", "fast_compiled", "slow")] == [10, 10, 5]
+    assert found.of("time", "decode-15m-c64", "fast") == 20
+    assert [found.of(what, "decode-15m-c64", "fast") for what in ("instructions", "memory", "operations")] == [1, 3, 0]
+    assert [str(each) for each in found.fit_nothing([("prefill-15m-t8", "fast")])] == [
+        'variant = "fast", workload = "decode-*"'
+    ]
+    assert found.with_time(7).of("time", "decode-15m-c64", "fast") == 7  # the command line's, for all
+    assert found.with_time(7).of("memory", "w", "fast") == 3
+
+
+def test_the_nearest_file_with_our_table_counts(tmp_path: Path) -> None:
+    inner = tmp_path / "packages" / "mine"
+    inner.mkdir(parents=True)
+    assert read(tmp_path, HEAD + "time = 9\n").time == 9
+    assert read(inner, "[tool.ruff]\nline-length = 100\n").time == 9  # a file without it is passed over
+    assert read(inner, HEAD + "time = 8\n").time == 8
+    assert read_thresholds(tmp_path / "pyproject.toml", start=inner).time == 9
+    assert read(inner, "[tool.llama-workbench]\n") == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.llama-workbench]\ncomparee = {}", 'comparee = {}: unknown key; did you mean "compare"?'),
+        (HEAD + "tiem = 5", 'compare.tiem = 5: unknown key; did you mean "time"?'),
+        (f'{FOR}variant = "x"\nmemroy = 3', 'compare.for[0].memroy = 3: unknown key; did you mean "memory"?'),
+        (HEAD + "time = 0", "compare.time = 0: expected a number of percent above 0"),
+        (HEAD + "time = nan", "compare.time = nan: expected a number of percent above 0"),
+        (HEAD + "memory = true", "compare.memory = true: expected a number of percent above 0"),
+        (HEAD + 'instructions = "1"', 'compare.instructions = "1": expected a number of percent above 0'),
+        (HEAD + 'gate = ["tmie"]', 'did you mean "time"?'),
+        (HEAD + "gate = []", "compare.gate = []: expected a list of one or more of time, instructions"),
+        (HEAD + 'gate = ["time", "time"]', "without repeats"),
+        (HEAD + "for = 3", "compare.for = 3: expected tables [[for]]"),
+        (FOR + "time = 3", "compare.for[0] names no variant and no workload"),
+        (FOR + 'variant = "x"', "compare.for[0] has no threshold"),
+        (FOR + "variant = 3\ntime = 3", "compare.for[0].variant = 3: expected a name, or a pattern"),
+        ("[tool]\nllama-workbench = 3", "tool.llama-workbench = 3: expected a table"),
+        ("[tool.llama-workbench", "pyproject.toml:1:22: not valid TOML"),
+    ],
+)
+def test_a_mistake_names_the_file_the_key_and_the_fix(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, text)
+    assert said in str(error.value)
+    assert all(line.startswith(str(tmp_path / "pyproject.toml")) for line in str(error.value).splitlines())
+
+
+def test_the_command_refuses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def said(*options: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["compare", "one", "two", *options])
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    assert "nowhere.toml: cannot be read" in said("--config", "nowhere.toml")
+    Path("other.toml").write_text("[tool.ruff]\n", encoding="utf-8")
+    assert "other.toml: has no table [tool.llama-workbench]" in said("--config", "other.toml")
+    assert 'did you mean "instructions"?' in said("--gate", "time,instruction")
+    Path("pyproject.toml").write_text(HEAD + "tiem = 5", encoding="utf-8")
+    assert "tiem = 5: unknown key" in said()
+    assert gate_of("instructions, time") == ("time", "instructions")

@@ -1,0 +1,146 @@
+"""The workflow for GitHub: its own commands run here, in a scratch repository, on real runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
+from llama_workbench.harness.report.compare_text import MARKER
+from tests.workflow import FILE, Scratch, jobs, script
+from tests.workflow_trials import table
+
+
+def test_only_the_job_that_runs_nothing_of_a_pull_request_may_write() -> None:
+    import yaml
+
+    content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    assert content["permissions"] == {"contents": "read"}
+    assert {name: job.get("permissions") for name, job in jobs().items()} == {
+        "test": None,
+        "compare": None,
+        "comment": {"pull-requests": "write"},
+    }
+    steps = jobs()["comment"]["steps"]
+    assert [step.get("uses", step.get("name")) for step in steps] == ["actions/download-artifact@v4", "Comment"]
+    assert "head.repo.full_name == github.repository" in jobs()["comment"]["if"]  # no forks: their token only reads
+    used = [step["uses"] for job in jobs().values() for step in job["steps"] if "uses" in step]
+    assert all(each.startswith("actions/") for each in used)
+
+
+# -- the comment -------------------------------------------------------------------------------------------------------
+
+GH = """\
+#!{python}
+# As much of `gh api` as the workflow uses, on comments in a file.
+import json, pathlib, re, sys
+path, words = pathlib.Path("comments.json"), sys.argv[2:]
+comments = json.loads(path.read_text()) if path.exists() else []
+(place,) = [word for word in words if word.startswith("repos/")]
+if "--jq" in words:
+    program = words[words.index("--jq") + 1]
+    user = re.search(r'login == "([^"]*)"', program)[1]
+    text = re.search(r'contains\\("([^"]*)"\\)', program)[1]
+    print(*(each["id"] for each in comments if each["login"] == user and text in each["body"]), sep="\\n")
+else:
+    (field,) = [word for word in words if word.startswith("body=@")]
+    body = pathlib.Path(field.removeprefix("body=@")).read_text()
+    if "POST" in words:
+        assert place == "repos/us/it/issues/7/comments", place
+        comments.append({{"id": 100 + len(comments), "login": "github-actions[bot]", "body": body}})
+    else:
+        assert "PATCH" in words
+        (found,) = [each for each in comments if place == f"repos/us/it/issues/comments/{{each['id']}}"]
+        found["body"] = body
+path.write_text(json.dumps(comments))
+"""
+"""GitHub itself cannot be asked in a test."""
+
+
+def test_there_is_one_comment_and_it_is_updated(tmp_path: Path) -> None:
+    import sys
+
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(GH.format(python=sys.executable), encoding="utf-8")
+    gh.chmod(0o755)
+    of_others: list[dict[str, Any]] = [
+        {"id": 1, "login": "somebody", "body": f"they quote us: {MARKER}"},
+        {"id": 2, "login": "github-actions[bot]", "body": "of another workflow"},
+    ]
+    (tmp_path / "comments.json").write_text(json.dumps(of_others), encoding="utf-8")
+
+    def comment() -> list[dict[str, Any]]:
+        environment = {"first": str(gh.parent), "GITHUB_REPOSITORY": "us/it", "PULL_REQUEST": "7"}
+        done = Scratch(tmp_path).run("Comment", job="comment", **environment)
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, Any]] = json.loads((tmp_path / "comments.json").read_text(encoding="utf-8"))
+        assert found[:2] == of_others
+        return found[2:]
+
+    assert comment() == []  # there was no baseline, so there is no comparison
+    for text in ("### first", "### second", "### third"):
+        (tmp_path / "comparison.md").write_text(f"{text}\n\n{MARKER}\n", encoding="utf-8")
+        [found] = comment()
+        assert found["body"] == f"{text}\n\n{MARKER}\n"
+
+
+# -- measured ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
+def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Path) -> None:
+    """Two real runs: the main branch, and a pull request that changes one of two variants."""
+    scratch = Scratch(tmp_path / "scratch", variants=("mine", "steady"))
+    scratch.write(calls=20)
+    scratch.measure()
+    scratch.keep()
+    scratch.write(calls=21)
+    scratch.measure()
+    caught = scratch.run("Compare")
+    assert caught.returncode == 1, caught.stdout + caught.stderr
+    text = (scratch.folder / "comparison.md").read_text(encoding="utf-8")
+    assert text.startswith("### new against main: regression (1 regression, ") and text.endswith(f"{MARKER}\n")
+    assert (scratch.folder / "summary.md").read_text(encoding="utf-8") == text
+    cases = ElementTree.parse(scratch.folder / "comparison.xml").findall("testcase")
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == ["mine: instructions"]
+
+    # As much as one variant gained is allowed for it, and the other did not change.
+    allowed = """\
+        [[tool.llama-workbench.compare.for]]
+        variant = "mine"
+        instructions = 6
+    """
+    (scratch.folder / "pyproject.toml").write_text(textwrap.dedent(allowed), encoding="utf-8")
+    passed = scratch.run("Compare")
+    assert passed.returncode == 0 and "::warning::" not in passed.stdout, passed.stdout + passed.stderr
+
+
+def test_a_comparison_that_cannot_tell_is_a_warning(tmp_path: Path) -> None:
+    """Here: there are no runs at all."""
+    done = Scratch(tmp_path).run("Compare")
+    assert done.returncode == 0 and "::warning::The comparison with the baseline cannot tell" in done.stdout
+
+
+def test_scripts_hold_nothing_that_github_would_fill_in() -> None:
+    for job, name in (("compare", "Measure"), ("compare", "Compare"), ("comment", "Comment")):
+        assert script(job, name)
+
+
+def test_the_table_of_trials() -> None:
+    trials = [{"kind": "unchanged code", "workflow": 0, "time": 2}] * 3 + [
+        {"kind": "5 % more work", "workflow": 1, "time": 2},
+        {"kind": "5 % more work", "workflow": 2, "time": 1},
+    ]
+    assert table(trials).splitlines()[2:] == [
+        "| unchanged code | time and instructions (the workflow) | 3 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
+        "| unchanged code | time alone | 0 | 0 | 3 | 0 of 3: 0.0 % [0.0, 70.8] |",
+        "| 5 % more work | time and instructions (the workflow) | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
+        "| 5 % more work | time alone | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
+    ]

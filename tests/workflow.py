@@ -1,0 +1,81 @@
+"""The commands of .github/workflows/workbench.yml, to be run in a scratch repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml  # comes with transformers
+
+from llama_workbench import ROOT
+
+WORKBENCH = Path(sys.executable).with_name("workbench")
+
+FILE = ROOT / ".github" / "workflows" / "workbench.yml"
+
+MINE = """\
+from llama_workbench.harness.calibrate.planted import again_20 as steady
+from llama_workbench.harness.calibrate.planted import calls_{calls} as mine
+"""
+"""The subject of the scratch repository: a forward, computed so many times. The pull request makes 21 of 20."""
+
+MEASURE = "--workloads prefill-tiny-t16 --budget 12 --count-instructions"
+
+
+def jobs() -> dict[str, Any]:
+    """The jobs of the workflow, as they stand in the file."""
+    content: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return content["jobs"]
+
+
+def script(job: str, name: str) -> str:
+    """What a step runs. GitHub fills in `${{ }}` before bash sees it, so a script that runs here has none."""
+    [found] = [step["run"] for step in jobs()[job]["steps"] if step.get("name") == name]
+    assert "${{" not in found, name
+    return str(found)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A repository outside of this one, whose workflow is ours. `variants`: what it measures beside the yardstick."""
+
+    folder: Path
+    variants: tuple[str, ...] = ("mine",)
+
+    def write(self, *, calls: int) -> None:
+        """Its code, with so many forwards in a call."""
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "mine.py").write_text(MINE.format(calls=calls), encoding="utf-8")
+
+    def run(self, name: str, *, job: str = "compare", **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a step of the workflow by its name, as GitHub runs it on Linux."""
+        path = os.pathsep.join([more.pop("first", ""), str(Path(sys.executable).parent), os.environ["PATH"]])
+        added = " ".join(f"--add-variant mine.py:{name}" for name in self.variants)
+        measure = f"{MEASURE} --variants yardstick,{','.join(self.variants)} {added}"
+        environment = os.environ | {"PATH": path.lstrip(os.pathsep), "MEASURE": measure, **more}
+        environment |= {"GITHUB_STEP_SUMMARY": str(self.folder / "summary.md")}
+        return subprocess.run(
+            ["bash", "-e", "-c", script(job, name)],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def measure(self) -> None:
+        """Measure what is there. Raises RuntimeError where that fails."""
+        done = self.run("Measure")
+        if done.returncode:
+            raise RuntimeError(f"the workflow cannot measure:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
+
+    def keep(self) -> None:
+        """Keep that as the baseline."""
+        done = self.run("Keep this run as the new baseline")
+        if done.returncode:
+            raise RuntimeError(done.stderr)
