@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,22 @@ import pytest
 
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
 from llama_workbench.harness.report.compare_text import MARKER
-from tests.workflow import FILE, Scratch, jobs, script
+from tests.workflow import Scratch, script, workflow
 from tests.workflow_trials import table
 
 
 def test_only_the_job_that_runs_nothing_of_a_pull_request_may_write() -> None:
-    import yaml
-
-    content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    assert content["permissions"] == {"contents": "read"}
-    assert {name: job.get("permissions") for name, job in jobs().items()} == {
+    jobs = workflow()["jobs"]
+    assert workflow()["permissions"] == {"contents": "read"}
+    assert {name: job.get("permissions") for name, job in jobs.items()} == {
         "test": None,
         "compare": None,
         "comment": {"pull-requests": "write"},
     }
-    steps = jobs()["comment"]["steps"]
+    steps = jobs["comment"]["steps"]
     assert [step.get("uses", step.get("name")) for step in steps] == ["actions/download-artifact@v4", "Comment"]
-    assert "head.repo.full_name == github.repository" in jobs()["comment"]["if"]  # no forks: their token only reads
-    used = [step["uses"] for job in jobs().values() for step in job["steps"] if "uses" in step]
+    assert "head.repo.full_name == github.repository" in jobs["comment"]["if"]  # no forks: their token only reads
+    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
     assert all(each.startswith("actions/") for each in used)
 
 
@@ -64,8 +63,6 @@ path.write_text(json.dumps(comments))
 
 
 def test_there_is_one_comment_and_it_is_updated(tmp_path: Path) -> None:
-    import sys
-
     gh = tmp_path / "bin" / "gh"
     gh.parent.mkdir()
     gh.write_text(GH.format(python=sys.executable), encoding="utf-8")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml  # comes with transformers
+import yaml  # type: ignore[import-untyped] # comes with transformers
 
 from llama_workbench import ROOT
 
@@ -26,15 +26,15 @@ from llama_workbench.harness.calibrate.planted import calls_{calls} as mine
 MEASURE = "--workloads prefill-tiny-t16 --budget 12 --count-instructions"
 
 
-def jobs() -> dict[str, Any]:
-    """The jobs of the workflow, as they stand in the file."""
+def workflow() -> dict[str, Any]:
+    """The workflow, as it stands in the file."""
     content: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    return content["jobs"]
+    return content
 
 
 def script(job: str, name: str) -> str:
     """What a step runs. GitHub fills in `${{ }}` before bash sees it, so a script that runs here has none."""
-    [found] = [step["run"] for step in jobs()[job]["steps"] if step.get("name") == name]
+    [found] = [step["run"] for step in workflow()["jobs"][job]["steps"] if step.get("name") == name]
     assert "${{" not in found, name
     return str(found)
 
