@@ -30,6 +30,7 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.instructions import counting, metric
 from llama_workbench.harness.metrics.instructions.callgrind import (
+    ALLOCATORS,
     BINDING,
     DISPATCH,
     KERNELS,
@@ -43,7 +44,7 @@ from llama_workbench.harness.metrics.instructions.callgrind import (
     read,
 )
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED, Wanted, cannot_count, count
-from llama_workbench.harness.metrics.instructions.metric import METRIC, run_instructions
+from llama_workbench.harness.metrics.instructions.metric import METRIC, everything, run_instructions
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.text import run_notes
@@ -140,6 +141,11 @@ def test_a_dump_that_is_not_there_says_so(tmp_path: Path) -> None:
         ("libtorch_cpu.so", "at::native::AVX2::VectorizedLoop2d", KERNELS),
         ("/lib/ld-linux-x86-64.so.2", "__tls_get_addr", LIBC),
         ("libm.so.6", "expf", LIBC),
+        ("libc.so.6", "malloc", LIBC),
+        ("libc.so.6", "_int_malloc", ALLOCATORS),
+        ("libc.so.6", "unlink_chunk.constprop.0", ALLOCATORS),
+        ("libpython3.11.so.1.0", "_PyObject_Free", ALLOCATORS),
+        ("libmine.so", "_int_malloc", OTHERS),
         ("libcrypto.so.3", "sha256_block", OTHERS),
         ("???", "0x0000", OTHERS),
     ],
@@ -355,6 +361,16 @@ def test_what_is_not_counted_has_a_reason(tmp_path: Path, monkeypatch: pytest.Mo
     book.call_ns["team006_before"] = 2e9
     run_instructions(context, [(PREFILL, "team006_before")])
     assert len(asked) == 1 and "a call takes 2 s" in reasons_of(context)["team006_before"]
+
+
+def test_everything_is_all_that_can_be_counted_the_yardstick_first(tmp_path: Path) -> None:
+    """`--count-instructions`: no controls, but also what was excluded, whose reason is then in the file."""
+    context = a_context(tmp_path)
+    [book] = context.measurement.books
+    book.excluded["fast"] = "gates failed"
+    assert everything(context) == [(PREFILL, name) for name in ("yardstick", "team006_before", "fast")]
+    generation = a_context(tmp_path / "another", workload="generate-tiny-t8-n6-b1")
+    assert everything(generation) == []
 
 
 @pytest.mark.parametrize(

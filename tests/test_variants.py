@@ -16,7 +16,14 @@ from torch.nn import functional as F
 
 from llama_workbench import ROOT, variants
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
-from llama_workbench.harness.worker.gates.op_trace import Trace, attention_kernels, op_counts, trace, trace_difference
+from llama_workbench.harness.worker.gates.op_trace import (
+    Trace,
+    attention_kernels,
+    facts_of,
+    op_counts,
+    trace,
+    trace_difference,
+)
 from llama_workbench.harness.worker.gates.small import (
     SMALL_LENGTH,
     small_cases,
@@ -192,6 +199,9 @@ def test_traces_of_different_ops_differ_and_the_difference_is_named():
     assert made["full.default"][0] > made["full.default"][1] == 0
     assert all(first != second for first, second in made.values())
     assert op_counts(after, after) == []
+    facts = facts_of(before)  # what a run keeps, by which two runs are compared
+    assert facts["counts"]["full.default"] == made["full.default"][0]
+    assert sum(facts["counts"].values()) == facts["ops"] == len(before.ops)
 
 
 def test_no_policy_makes_a_mask_at_decode():
