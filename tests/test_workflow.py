@@ -136,8 +136,8 @@ def test_the_table_of_trials() -> None:
         {"kind": "5 % more work", "workflow": 2, "time": 1},
     ]
     assert table(trials).splitlines()[2:] == [
-        "| unchanged code | time and instructions (the workflow) | 3 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
-        "| unchanged code | time alone | 0 | 0 | 3 | 0 of 3: 0.0 % [0.0, 70.8] |",
-        "| 5 % more work | time and instructions (the workflow) | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
-        "| 5 % more work | time alone | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
+        "| unchanged code | time and instructions (the workflow) | 3 | 0 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
+        "| unchanged code | time alone | 0 | 0 | 3 | 0 | 0 of 3: 0.0 % [0.0, 70.8] |",
+        "| 5 % more work | time and instructions (the workflow) | 0 | 1 | 1 | 0 | 1 of 2: 50.0 % [1.3, 98.7] |",
+        "| 5 % more work | time alone | 0 | 1 | 1 | 0 | 1 of 2: 50.0 % [1.3, 98.7] |",
     ]

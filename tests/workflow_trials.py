@@ -26,6 +26,9 @@ KINDS = {"unchanged code": (20, 0), "5 % more work": (21, 1)}
 """Forwards in a call, and the exit code that is right."""
 
 GATES = {"workflow": "time and instructions (the workflow)", "time": "time alone"}
+NO_RUN = 3
+"""In place of an exit code, where measuring itself failed: never right."""
+
 BASE, NEW = "results/baselines/main", "results/runs/new"
 
 
@@ -50,7 +53,11 @@ def main(trials: int, file: Path = KEPT) -> None:
 def one(scratch: Scratch, kind: str) -> dict[str, Any]:
     """A pull request of this kind: the exit codes of both gates, and the change of the count in percent."""
     scratch.write(calls=KINDS[kind][0])
-    scratch.measure()
+    try:
+        scratch.measure()
+    except RuntimeError as error:
+        sys.stderr.write(f"{error}\n")
+        return {"kind": kind, "workflow": NO_RUN, "time": NO_RUN}
     done = scratch.run("Compare")
     command = [str(WORKBENCH), "compare", BASE, NEW, "--json"]
     found = json.loads(subprocess.run(command, cwd=scratch.folder, capture_output=True, check=False).stdout)
@@ -64,12 +71,13 @@ def one(scratch: Scratch, kind: str) -> dict[str, Any]:
 
 def table(known: list[dict[str, Any]]) -> str:
     """In Markdown: how many of each kind each gate passes, fails and cannot tell."""
-    lines = ["| pull request | what decides | passes | fails | cannot tell | right |", "|---|---|---|---|---|---|"]
+    lines = ["| pull request | what decides | passes | fails | cannot tell | no run | right |"]
+    lines.append("|---|---|---|---|---|---|---|")
     for kind, (_, right) in KINDS.items():
         for gate, name in GATES.items():
             codes = Counter(trial[gate] for trial in known if trial["kind"] == kind)
             rate = Rate(codes[right], codes.total())
-            counts = " | ".join(str(codes[code]) for code in (0, 1, 2))
+            counts = " | ".join(str(codes[code]) for code in (0, 1, 2, NO_RUN))
             lines.append(f"| {kind} | {name} | {counts} | {rate.count} of {rate.of}: {rate} |")
     return "\n".join(lines) + "\n"
 
