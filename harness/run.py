@@ -390,6 +390,8 @@ def check(request: Request, options: Options) -> None:
         wrong = f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine"
     elif request.device not in DEVICES:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
+    elif options.count_instructions and request.device != "cpu":
+        wrong = f"--count-instructions: only the CPU's can be counted, and --device is {request.device}"
     elif options.seed < 0:
         wrong = f"--seed {options.seed}: expected 0 or more"
     elif request.device != "cpu":

@@ -202,6 +202,8 @@ def test_a_subject_may_have_thresholds_of_its_own(base: RunFolder, tmp_path: Pat
     assert found.exit_code == 0
     assert rows(found, "instructions")["team005_hybrid"].threshold_percent == 2.0
     assert 'No subject fits [[for]] variant = "hybrid".' in found.notes
+    flagged = "time 9 % (flagged where the whole interval lies above 11.2 %)"
+    assert f'Thresholds for variant = "hybrid": {flagged}.' in found.notes
     assert 'Thresholds for variant = "*hybrid", workload = "decode-*": instructions 2 %.' in found.notes
 
 

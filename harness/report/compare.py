@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..machine.environment import comparable, device_kind
+from ..machine.environment import comparable
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
 from ..store.schema import Key, Standings
@@ -64,7 +64,7 @@ def compare(
     return replace(
         found,
         rows=gated(sorted(rows, key=lambda row: (order[row.key], WHATS.index(row.what))), thresholds.gate),
-        notes=(*found.notes, *_thresholds_of(thresholds), *unused),
+        notes=(*found.notes, *_thresholds_of(thresholds, found.tolerance_percent), *unused),
         gate=thresholds.gate,
     )
 
@@ -102,10 +102,13 @@ class _Limits:
     same_machine: bool
 
 
-def _thresholds_of(thresholds: Thresholds) -> Iterator[str]:
-    """The thresholds of some subjects, a sentence for each table."""
+def _thresholds_of(thresholds: Thresholds, tolerance_percent: float) -> Iterator[str]:
+    """The thresholds of some subjects, a sentence for each table, with the slow-down from which a time is flagged."""
     for each in thresholds.for_some:
-        own = (f"{what} {percent:g} %" for what in WHATS if (percent := getattr(each, what, None)))
+        own = [f"{what} {percent:g} %" for what in WHATS if (percent := getattr(each, what, None))]
+        if each.time:
+            least = ((1 + each.time / 100) * (1 + tolerance_percent / 100) - 1) * 100
+            own[0] += f" (flagged where the whole interval lies above {least:.3g} %)"
         yield f"Thresholds for {each}: {', '.join(own)}."
 
 
@@ -172,9 +175,6 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
 
 def why_not(key: Key, old: Standings, now: Standings) -> str:
     """Why the times of a variant in two runs cannot be compared, whatever the machine; empty where they can."""
-    ours, theirs = device_kind(now.environment), device_kind(old.environment)
-    if ours != theirs:
-        return f"{old.name} measured on {theirs}, {now.name} on {ours}"
     if reason := unlike(key, old, now):
         return reason
     before, today = old.workloads[key[0]], now.workloads[key[0]]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..machine.environment import device_kind
 from ..metrics.instructions.across import change
 from ..store import pass_schema
 from ..store.files import INSTRUCTIONS, MEMORY
@@ -141,6 +142,9 @@ def _operation_rows(old: Side, now: Side) -> Iterator[Row]:
 
 def unlike(key: Key, old: Standings, now: Standings) -> str:
     """Why nothing of a variant in two runs can be compared, whatever the machine; empty where it can be."""
+    ours, theirs = device_kind(now.environment), device_kind(old.environment)
+    if ours != theirs:
+        return f"{old.name} measured on {theirs}, {now.name} on {ours}"
     if key in now.reasons:
         return f"{now.name} has no number for it: {one_text_line(now.reasons[key], 160)}"
     if key[0] not in old.workloads or key[0] not in now.workloads:
