@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -59,6 +60,9 @@ def test_the_same_code_on_another_day_is_no_regression(base: RunFolder, tmp_path
     for seed in range(2, 6):
         found = compare(base, a_run(tmp_path / str(seed), seed=seed))
         assert (found.verdict, found.exit_code, found.same_machine) == ("no regression", 0, True), found.summary()
+    kept = tmp_path / "main"  # as a baseline is kept
+    shutil.copytree(base.path, kept)
+    assert compare(RunFolder(kept), RunFolder(tmp_path / "5")).summary().startswith("5 against main: no regression")
     assert {(each.workload, each.variant) for each in times(found)} == {
         (workload, variant)
         for workload in WORKLOADS

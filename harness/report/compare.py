@@ -52,9 +52,9 @@ def compare(
     """
     if threshold_percent is not None:
         thresholds = thresholds.with_time(threshold_percent)
-    now = measure_standings(new)
+    now = _by_folder(measure_standings(new), new)
     # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
-    old = measure_standings(base, now.workloads)
+    old = _by_folder(measure_standings(base, now.workloads), base)
     found = compare_standings(old, now, thresholds=thresholds)
     counted = counted_rows(Side(base, old), Side(new, now), thresholds, same_machine=found.same_machine)
     rows = (*found.rows, *counted)
@@ -67,6 +67,11 @@ def compare(
         notes=(*found.notes, *_thresholds_of(thresholds, found.tolerance_percent), *unused),
         gate=thresholds.gate,
     )
+
+
+def _by_folder(standings: Standings, run: RunFolder) -> Standings:
+    """Under the name of the folder: a baseline still has the name of the run that it was copied from."""
+    return replace(standings, name=run.path.resolve().name)
 
 
 def compare_standings(
