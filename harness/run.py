@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import re
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +27,7 @@ from .judge.stopping import StoppingRule
 from .machine.environment import fingerprint, usable_cores
 from .machine.interrupts import Interrupts
 from .machine.locks import Lock
+from .machine.places import called_as
 from .measure.confirmation import confirm
 from .measure.measurement import Measurement
 from .measure.participants import MeasureError, Progress
@@ -328,7 +326,7 @@ class Run:
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
             "status": status,
             "mode": "gates" if self.options.gates_only else self.plan.mode,
-            "command": before.get("command") or _command(),
+            "command": before.get("command") or called_as(),
             "seed": self.options.seed,
             "budget_seconds": float(before.get("budget_seconds") or 0) + self.options.budget_seconds,
             "sittings": [*before.get("sittings", ()), sitting],
@@ -366,12 +364,6 @@ class Run:
         if judged and has_samples:
             write_standings(self.folder)
         return Result(self.folder, manifest, verdicts)
-
-
-def _command() -> list[str]:
-    """How this process was called; of a path on this machine only the last part."""
-    program = "pytest" if "pytest" in sys.argv[0] else os.path.basename(sys.argv[0])
-    return [program, *(re.sub(r"(?:[^\s=,:]*/)+([^/\s=,:]+)", r"\1", word) for word in sys.argv[1:])]
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (

@@ -14,6 +14,9 @@ What is no path (`<string>`, `<frozen importlib._bootstrap>`) stays as it is.
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,3 +49,9 @@ def place(path: str, added: Sequence[Path] = ()) -> str:
         if real.is_relative_to(folder):
             return f"added/{real.relative_to(folder).as_posix()}"
     return f"elsewhere/{parts[-1]}"
+
+
+def called_as() -> list[str]:
+    """How this process was called; of a path on this machine only the last part."""
+    program = "pytest" if "pytest" in sys.argv[0] else os.path.basename(sys.argv[0])
+    return [program, *(re.sub(r"(?:[^\s=,:]*/)+([^/\s=,:]+)", r"\1", word) for word in sys.argv[1:])]

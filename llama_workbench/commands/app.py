@@ -1,8 +1,8 @@
 """The command line: its verbs, its errors and its exit codes.
 
 A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-verbs of its own. Its help is the docstring, or HELP where that is long. Verbs import what they need when called, so that
-help and lists come at once.
+verbs of its own. Its help is the docstring, or HELP where that is long. Verbs import what they need when called, so
+that help and lists come at once.
 """
 
 from __future__ import annotations
