@@ -20,6 +20,7 @@ from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.run import Options, plan_run
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.state import Worker, open_workload
+from tests.test_cli import fails, output
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -355,3 +356,15 @@ def test_functions_in_a_script(mine: Path) -> None:
         wb.compare("mine.py:once", "mine.py:remembers", payload="mine.py:words", budget=600)
     with pytest.raises(ValueError, match=r"no file 'gone\.py'"):
         wb.compare("mine.py:once", "gone.py:f", payload="mine.py:words")
+
+
+def test_what_new_subject_writes_passes_and_measures(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    said = output("new", "subject", "ways_to_sort", "--folder", mine)
+    file = mine / "test_ways_to_sort.py"
+    assert f"pytest --benchmark {file}" in said
+    assert run_pytest("-q", str(file)).returncode == 0
+    result = run_pytest("--benchmark", str(file), "--budget=600", "--run-dir=runs")
+    assert result.returncode == 0 and "supported (asked: more than 10 % faster)" in result.stdout, result.stdout
+    assert "exists already" in fails("new", "subject", "test_ways_to_sort.py", "--folder", mine)
+    assert "expected letters" in fails("new", "subject", "two words", "--folder", mine)
+    assert f"a test with `versus` says: pytest {file}" in fails("check", file)

@@ -117,7 +117,8 @@ def _function_of(path: Path) -> str:
     if len(builds) == 1:
         return builds[0]
     which = f"it has {', '.join(builds)}: name one, {path}:{builds[0]}" if builds else "it has none"
-    raise Failure(f"{path}: expected one function build(config, weights, *, max_length); {which}")
+    hint = "" if builds else f"; whether any two functions agree, a test with `versus` says: pytest {path}"
+    raise Failure(f"{path}: expected one function build(config, weights, *, max_length); {which}{hint}")
 
 
 def _checked(name: str, added: Mapping[str, str]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes; it 
 CLAIMS = Path("claims")
 
 command = typer.Typer(
-    help="Write a file to begin with: a variant, a claim, or a workload. It is commented, and right as it is.",
+    help="Write a file to begin with: a variant, a claim, a workload, or a comparison of any two functions. It is "
+    "commented, and right as it is.",
     no_args_is_help=True,
 )
 
@@ -124,6 +125,27 @@ def workload(
     _write(path, _template("workload.toml").replace("WORKLOAD", name).replace("THE-FILE", str(path)))
     measure = f"pytest --benchmark --workloads-file {path} --compare team006_before fast"
     _say(path, f"workbench check {path}", f"workbench workloads --file {path}", measure)
+
+
+@command.command("subject")
+def subject(
+    name: Annotated[str, typer.Argument(help="What is compared, in a word, for example tokenizers.")],
+    folder: Folder = Path(),
+) -> None:
+    """Write test_NAME.py: two functions, what they are called with, and a test that compares them.
+
+    \b
+    Example:
+      workbench new subject tokenizers
+      pytest test_tokenizers.py
+      pytest --benchmark test_tokenizers.py
+    """
+    name = Path(name).name.removesuffix(".py").removeprefix("test_")
+    if not name.isidentifier():
+        raise Failure(f"{name!r}: expected letters, digits and _, for example tokenizers")
+    path = folder / f"test_{name}.py"
+    _write(path, _template("subject.py").replace("FILE.py", str(path)))
+    _say(path, f"pytest {path}", f"pytest --benchmark {path}")
 
 
 def _names_in(source: str) -> set[str]:
