@@ -96,12 +96,12 @@ OTHER: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("got", "expected"), SAME, ids=repr)
+@pytest.mark.parametrize(("got", "expected"), SAME, ids=range(len(SAME)))
 def test_answers_that_agree(got: Any, expected: Any) -> None:
     assert difference(got, expected) == ""
 
 
-@pytest.mark.parametrize(("got", "expected", "told"), OTHER, ids=repr)
+@pytest.mark.parametrize(("got", "expected", "told"), OTHER, ids=range(len(OTHER)))
 def test_answers_that_differ_are_told_with_their_place(got: Any, expected: Any, told: str) -> None:
     import re
 
