@@ -369,6 +369,10 @@ def test_a_run_without_main_claims_is_summed_up() -> None:
     pair = a_verdict(an_effect(verdict="faster"), claim="ad-hoc", verdict="faster", statement="Is v faster than b?")
     pair |= {"region": {"low": 0.99, "high": 1.01}}
     assert answer([pair]).headline == "Is v faster than b? Yes: 0.91 to 1.8 % faster."
+    asked = a_verdict(an_effect(), claim="fail-if", part="not-faster:0", statement="v is at all faster than b.")
+    assert answer([pair, asked]).headline.startswith("v is at all faster than b: right")
+    still_open = asked | {"verdict": "inconclusive"}
+    assert answer([pair, still_open]).headline == answer([pair]).headline, "what is decided is said first"
 
 
 def test_the_same_headline_opens_markdown_and_ends_the_terminal(run: RunFolder) -> None:

@@ -21,6 +21,7 @@ KEPT = 20
 GIT_SECONDS = 300.0
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+COMMIT = re.compile(r"[0-9a-f]{10,}")
 
 
 def parse_at(text: str, *, option: str, folder: Path | None = None) -> Source:
@@ -41,7 +42,7 @@ def source_at(text: str, revision: str, *, option: str, folder: Path | None = No
     commit = commit_of(root, revision)
     tree = files_of(root, commit)
     source = parse(text, option=f"{option} (at {revision})", folder=tree / folder.relative_to(root))
-    told = revision if PLAIN_NAME.fullmatch(revision) else commit[:9]
+    told = revision if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision) else commit[:9]
     name = source.name if "=" in text else f"{source.name}-{told}"
     return replace(source, name=name, revision=told)
 

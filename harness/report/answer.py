@@ -111,7 +111,11 @@ def answer(verdicts: Iterable[Json]) -> Answer:
     lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
     if not lines:
         return Answer("Nothing was measured, so there is no answer.", ())
-    return Answer(lines[0].sentence if len(listed) == 1 else _summary(listed), lines)
+    if not all(verdict["claim"] in ("ad-hoc", FAIL_IF) for verdict in listed):
+        return Answer(lines[0].sentence if len(listed) == 1 else _summary(listed), lines)
+    # Of one comparison what was asked about it, where that is decided.
+    by_worth = sorted(lines, key=lambda line: (line.verdict["verdict"] == OPEN, line.verdict["claim"] != FAIL_IF))
+    return Answer(by_worth[0].sentence, lines)
 
 
 def answer_markdown(verdicts: Iterable[Json]) -> str:
