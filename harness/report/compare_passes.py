@@ -6,7 +6,7 @@ process's memory may do to them; bytes and operations have none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from ..machine.environment import device_kind
 from ..metrics.instructions.across import change
 from ..store import pass_schema
+from ..store.errors import RunError
 from ..store.files import INSTRUCTIONS, MEMORY
 from ..store.folder import RunFolder
 from ..store.pass_schema import Instructions, Memory
@@ -62,9 +63,21 @@ class Side:
 
 
 def counted_rows(old: Side, now: Side, thresholds: Thresholds, *, same_machine: bool) -> list[Row]:
-    """The rows of everything that is no time. Raises RunError."""
-    rows = [*_instruction_rows(old, now, thresholds), *_operation_rows(old, now)]
-    return [*rows, *_memory_rows(old, now, thresholds, same_machine=same_machine)]
+    """The rows of everything that is no time. Raises RunError where something cannot be read that decides; what is
+    only shown is left out then."""
+    rows: list[Row] = []
+    every: Mapping[What, Callable[[], Iterator[Row]]] = {
+        "instructions": lambda: _instruction_rows(old, now, thresholds),
+        "operations": lambda: _operation_rows(old, now),
+        "memory": lambda: _memory_rows(old, now, thresholds, same_machine=same_machine),
+    }
+    for what, rows_of in every.items():
+        try:
+            rows += rows_of()
+        except RunError:
+            if what in thresholds.gate:
+                raise
+    return rows
 
 
 def _instruction_rows(old: Side, now: Side, thresholds: Thresholds) -> Iterator[Row]:

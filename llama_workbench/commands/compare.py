@@ -90,8 +90,9 @@ def command(
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
     thresholds = _thresholds(config, gate)
     runs = find_run(base), find_run(new)
+    decide = [file for what, file in (("memory", MEMORY), ("instructions", INSTRUCTIONS)) if what in thresholds.gate]
     for run in runs:
-        warn_changed(run, read=(MANIFEST, SAMPLES, MEMORY, INSTRUCTIONS))
+        warn_changed(run, read=(MANIFEST, SAMPLES, *decide))
     comparison = compare(*runs, thresholds=thresholds, threshold_percent=threshold)
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
