@@ -35,13 +35,15 @@ class Turn:
 class World:
     """Modules from some folders. Those that are installed, and Python's own, belong to all worlds.
 
-    folders: where modules are looked for first, and from where they are this world's own.
+    folders: where modules are looked for first, and from where they are this world's own. others: names of modules that
+    are not its own, when it was last entered.
     """
 
     turn: Turn
     folders: tuple[str, ...]
     own: dict[str, ModuleType] = field(default_factory=dict)
     files: dict[str, ModuleType] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
 
     def enter(self) -> None:
         """From here on imports find this world's modules, until another world is entered."""
@@ -50,21 +52,20 @@ class World:
         if self.turn.world is not None:
             self.turn.world.leave()
         self.turn.world = self
-        strangers = {
-            name: module for name, module in sys.modules.items() if name not in self.own and self._owns(module)
-        }
-        for name in strangers:  # such as what was imported before any world was there
-            del sys.modules[name]
+        if not self.others:  # what was imported before this world was there is none of its own
+            for name in [name for name, module in sys.modules.items() if self._owns(module)]:
+                del sys.modules[name]
+            invalidate_caches()
         sys.path[:0] = self.folders
+        self.others = sys.modules.keys() - self.own
         sys.modules.update(self.own)
-        invalidate_caches()
 
     def leave(self) -> None:
         """Take this world's modules, and its folders, away again."""
         self.turn.world = None
-        self.own |= {name: module for name, module in sys.modules.items() if self._owns(module)}
-        for name in self.own:
-            sys.modules.pop(name, None)
+        for name in sys.modules.keys() - self.others:
+            if name in self.own or self._owns(sys.modules[name]):
+                self.own[name] = sys.modules.pop(name)
         sys.path[:] = [folder for folder in sys.path if folder not in self.folders]
 
     def _owns(self, module: ModuleType) -> bool:
