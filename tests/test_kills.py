@@ -68,7 +68,7 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     assert not run.orphans()
     assert "Traceback" not in run.said()
     assert KILL in signals or f"interrupted ({signals[0].name})" in run.said()
-    [verdict] = judged(run.folder, capsys)
+    verdict, *_ = judged(run.folder, capsys)
     kept = sum(RunFolder(run.folder).finished_rounds().values())
     assert kept >= max(before, run.lines())
     rounds = sum(effect["rounds"] for effect in verdict["effects"])
