@@ -165,6 +165,18 @@ def test_a_tuple_is_spread_and_all_else_is_one_argument() -> None:
     assert Payload(dict, "").arguments(0) == ({},)
 
 
+def test_a_seed_is_given_where_it_is_asked_for() -> None:
+    def sized(size: int = 3) -> list[int]:
+        return [0] * size
+
+    def seeded(seed: int = 3) -> int:
+        return seed
+
+    assert Payload(sized, "").arguments(0) == ([0, 0, 0],), "a size is no seed"
+    assert Payload(seeded, "").arguments(0) != (3,)
+    assert Payload(lambda **_: 1, "").arguments(0) == Payload(lambda *_: 1, "").arguments(0) == (1,)
+
+
 def test_of_a_batch_every_input_is_another_one_and_the_last_can_be_made_again() -> None:
     for payload in (Payload(lambda seed: seed, "x"), Payload(random.random, "x")):
         batch = payload.batch(10, 50)

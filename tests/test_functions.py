@@ -177,6 +177,10 @@ def test_functions_are_compared_on_each_payload_and_with_a_control(mine: Path) -
         (Request(compare=("mine.py:once", "mine.py:never"), calls=("mine.py:words",)), "no function 'never'"),
         (Request(compare=("once", "mine.py:twice"), calls=("mine.py:words",)), "expected FILE:FUNCTION"),
         (Request(compare=("mine.py:once", "mine.py:twice"), calls=("gone.py:words",)), "no file 'gone.py'"),
+        (
+            Request(compare=("mine.py:once", "mine.py:twice"), calls=("mine.py:words",), workloads=("prefill-15m-t8",)),
+            "once is any function, and prefill-15m-t8 is for models",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_told_before_anything_runs(mine: Path, request_: Request, told: str) -> None:

@@ -76,9 +76,10 @@ def _seeded(seed: int) -> int:
 
 
 def _takes_one(function: Callable[..., Any]) -> bool:
-    """Whether it has a parameter that can be given by position."""
+    """Whether it needs one argument, or has one that is called seed. Others that need none are left as they are."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # some built-in functions do not tell
         return False
-    return any(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters)
+    first = next((p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)), None)
+    return first is not None and (first.default is first.empty or first.name == "seed")

@@ -101,7 +101,7 @@ def source_of(function: Callable[..., Any], what: str) -> Source:
     assert module is not None
     file = getattr(module, "__file__", None)
     if file and file.endswith(".py") and not module.__package__:
-        return Source(name, str(Path(file).resolve()), name)
+        return Source(name, str(Path(file).resolve()), name, folder=str(Path.cwd()))
     if module.__name__ == "__main__":
         raise SourceError(f"{what} {name}: it is in no file: write it into one and give FILE:FUNCTION")
     top = sys.modules[module.__name__.partition(".")[0]]

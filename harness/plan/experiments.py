@@ -139,7 +139,7 @@ def experiments_of(
     Raises PlanError where nothing is left to measure, or a claim asks for what nobody can find out.
     """
     here = [(claim, part) for claim in plan.claims for part in claim.hypothesis if not part.elsewhere(plan.device)]
-    _check_sides(here, workloads, plan.added, plan.functions)
+    _check_sides(here, workloads, plan)
     targets = _targets(
         here,
         plan.ad_hoc,
@@ -214,13 +214,15 @@ def _targets(
     return targets
 
 
-def _check_sides(
-    parts: Sequence[tuple[Claim, Hypothesis]],
-    workloads: Mapping[str, Workload],
-    added: Mapping[str, str],
-    functions: Functions,
-) -> None:
-    """Raises PlanError where a claim compares what cannot be compared, or calls it evidence of what it is not."""
+def _check_sides(parts: Sequence[tuple[Claim, Hypothesis]], workloads: Mapping[str, Workload], plan: Plan) -> None:
+    """Raises PlanError where what cannot be compared is, by a claim or without one, or where a claim calls it evidence
+    of what it is not."""
+    functions, added = plan.functions, plan.added
+    for pair in plan.ad_hoc:
+        for workload in workloads.values():
+            fault = functions.fault(workload, pair, "operations")
+            if fault and (plan.mode == "compare" or workload.has_model):
+                raise PlanError(f"{' and '.join(pair)}: {fault}")
     for claim, hypothesis in parts:
         where = f"claim {claim.id}: "
         for target in hypothesis.targets():
