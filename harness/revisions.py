@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,20 +22,17 @@ WORKING_TREE = "."
 
 
 @dataclass(frozen=True)
-class Subjects:
-    """What is compared between two revisions. functions: FILE:FUNCTION or MODULE:FUNCTION each. payloads, check: of
-    today's files, whatever the revision."""
+class Inputs:
+    """What functions are called with at both revisions: today's files, whatever the revision. payloads, check:
+    FILE:FUNCTION or MODULE:FUNCTION."""
 
-    functions: tuple[str, ...]
     payloads: tuple[str, ...]
     check: str | None = None
-    threads: int | None = None
 
 
 def compare_revisions(
-    subject: str, revisions: tuple[str, str], subjects: Subjects, conditions: Sequence[Condition],
-    options: Options, progress: Progress,
-) -> Result:  # fmt: skip
+    subject: str, revisions: tuple[str, str], inputs: Inputs, condition: Condition, options: Options, progress: Progress
+) -> Result:
     """Measure one function at two revisions, the first as baseline. Raises what `run.USER_ERRORS` lists."""
     from . import run  # the parts that are heavy to import
     from .plan.selection import Request
@@ -43,11 +40,10 @@ def compare_revisions(
     baseline, variant = (_at(subject, revision) for revision in revisions)
     request = Request(
         compare=(baseline, variant),
-        calls=tuple(parse_at(each, option="--call") for each in subjects.payloads),
-        check=None if subjects.check is None else parse_at(subjects.check, option="--check"),
-        fail_if=tuple(map(str, conditions)),
+        calls=tuple(parse_at(each, option="--call") for each in inputs.payloads),
+        check=None if inputs.check is None else parse_at(inputs.check, option="--check"),
+        fail_if=(str(condition),),
         only_conditions=True,
-        threads=subjects.threads,
     )
     run.check(request, options)
     return run.Run(run.plan_run(request, options), options, progress).measure()

@@ -333,3 +333,19 @@ def _passes(run: RunFolder, only: Sequence[str]) -> None:
     )
     run.write_json("profiles.json", profiles)
     run.write_json("memory.json", memory)
+
+
+class Quiet:
+    """Progress that is only remembered."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def phase(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        assert 0 <= done <= 1

@@ -46,7 +46,7 @@ from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval
 from llama_workbench.harness.worker.blocks import Timed, cores_to_build_on, in_common
-from tests.test_measure import Quiet
+from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
 

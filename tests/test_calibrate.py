@@ -16,7 +16,7 @@ from llama_workbench.commands.shared import Failure
 from llama_workbench.harness.calibrate import trials as calibrate
 from llama_workbench.harness.calibrate.rates import Rate, row, rows
 from llama_workbench.harness.calibrate.record import CalibrationError, Trial, append, read_trials
-from tests.test_measure import Quiet
+from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
 

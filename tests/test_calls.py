@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import sys
@@ -226,6 +227,13 @@ def test_inputs_that_never_differ_are_made_once_unless_a_call_changes_them() -> 
     assert (kept.makes_inputs, changed.makes_inputs, fresh.makes_inputs) == (False, True, True)
     assert len({id(each) for (each,) in kept.inputs(0, 5)}) == 1
     assert len({id(each) for (each,) in changed.inputs(0, 5)}) == 5
+
+
+def test_inputs_of_which_nobody_knows_whether_they_differ_are_made_for_each_call() -> None:
+    read = side(lambda stream: stream.read(), lambda stream: stream.read(), lambda: io.StringIO("a text"))
+    assert read.gate() == ""
+    assert read.makes_inputs, "one that was read to its end gives nothing a second time"
+    assert len({id(stream) for (stream,) in read.inputs(0, 3)}) == 3
 
 
 def test_a_timed_answer_is_checked_against_the_baseline_on_the_same_input() -> None:

@@ -12,10 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
 from llama_workbench.harness.report.compare_text import MARKER
 from tests.workflow import Scratch, script, workflow
-from tests.workflow_trials import table
+from tests.workflow_trials import KEPT, table
 
 
 def test_only_the_job_that_runs_nothing_of_a_pull_request_may_write() -> None:
@@ -135,9 +136,14 @@ def test_the_table_of_trials() -> None:
         {"kind": "5 % more work", "workflow": 1, "time": 2},
         {"kind": "5 % more work", "workflow": 2, "time": 1},
     ]
-    assert table(trials).splitlines()[2:] == [
+    assert table(trials).splitlines()[2:6] == [
         "| unchanged code | time and instructions (the workflow) | 3 | 0 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
         "| unchanged code | time alone | 0 | 0 | 3 | 0 | 0 of 3: 0.0 % [0.0, 70.8] |",
         "| 5 % more work | time and instructions (the workflow) | 0 | 1 | 1 | 0 | 1 of 2: 50.0 % [1.3, 98.7] |",
         "| 5 % more work | time alone | 0 | 1 | 1 | 0 | 1 of 2: 50.0 % [1.3, 98.7] |",
     ]
+
+
+def test_the_committed_trials_are_those_of_the_page() -> None:
+    trials = [json.loads(line) for line in (ROOT / KEPT).read_text(encoding="utf-8").splitlines()]
+    assert table(trials) in (ROOT / "results" / "README.md").read_text(encoding="utf-8")

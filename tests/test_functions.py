@@ -20,6 +20,7 @@ from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.run import Options, plan_run
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.state import Worker, open_workload
+from tests.runs import Quiet
 from tests.test_cli import fails, output
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -225,17 +226,6 @@ def gated(mine: Path, request: Request) -> tuple[Measurement, Any]:
     with measurement.processes():
         measurement.pass_gates()
     return measurement, measurement.books[0]
-
-
-class Quiet:
-    def phase(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        assert 0 <= done <= 1
 
 
 @pytest.mark.parametrize(

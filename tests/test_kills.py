@@ -32,7 +32,7 @@ from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from tests import kills, runs
-from tests.test_measure import Quiet
+from tests.runs import Quiet
 
 KILL, TERM, INT = signal.SIGKILL, signal.SIGTERM, signal.SIGINT
 

@@ -31,23 +31,13 @@ from llama_workbench.harness.metrics.loading.worker import forked, prepare_loads
 from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.state import Worker
+from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
 
 ALPHA = 0.01
 METRIC = "llama_workbench.harness.metrics.loading.metric"
 EVERYTHING = [(loader, cache) for loader in [*loaders.loaders(), CONTROL] for cache in ("cold", "warm")]
-
-
-class Quiet:
-    def phase(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        assert 0 <= done <= 1
 
 
 def test_every_loader_is_measured_with_cold_and_with_warm_cache(

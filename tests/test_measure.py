@@ -32,26 +32,11 @@ from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
+from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
-
-
-class Quiet:
-    """Progress that is only remembered."""
-
-    def __init__(self):
-        self.notes = []
-
-    def phase(self, text):
-        pass
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def step(self, text, done, seconds_left):
-        assert 0 <= done <= 1
 
 
 class Capped:

@@ -51,6 +51,7 @@ from llama_workbench.variants.memory_policy import (
     served_lengths,
 )
 from llama_workbench.variants.presets import CANDLE, presets
+from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -355,20 +356,6 @@ def test_the_memory_pass_counts_the_same_bytes(tiny: Worker, name: str) -> None:
     held = memory_held(tiny, T16, name)
     assert found["cache_bytes"] == sum(held["steps"][1]["held"].values())
     assert found["parameter_bytes"] == 4 * geometries.parameter_count(geometries.get("tiny").config)
-
-
-class Quiet:
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def phase(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        assert 0 <= done <= 1
 
 
 @pytest.fixture(scope="module")

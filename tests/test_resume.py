@@ -26,7 +26,8 @@ from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
-from tests.test_measure import Capped, Quiet
+from tests.runs import Quiet
+from tests.test_measure import Capped
 
 pytestmark = pytest.mark.usefixtures("warm")
 

@@ -127,6 +127,13 @@ def test_other_answers_cannot_be_compared(repository: Path, capsys: pytest.Captu
     assert "cannot tell" in said.out
 
 
+def test_an_installed_module_does_not_stand_for_a_revision(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of("compare-revisions", "HEAD~6", "trunk", "bisect:bisect", "--call", "bench.py:texts") == 2
+    assert "the revision has no such module" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

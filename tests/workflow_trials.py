@@ -79,7 +79,14 @@ def table(known: list[dict[str, Any]]) -> str:
             rate = Rate(codes[right], codes.total())
             counts = " | ".join(str(codes[code]) for code in (0, 1, 2, NO_RUN))
             lines.append(f"| {kind} | {name} | {counts} | {rate.count} of {rate.of}: {rate} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *map(count_line, KINDS, [known] * len(KINDS))]) + "\n"
+
+
+def count_line(kind: str, known: list[dict[str, Any]]) -> str:
+    """Between what the counts of one kind differed from the baseline's, in a sentence."""
+    found = [trial["percent"]["instructions"][0] for trial in known if trial["kind"] == kind and "percent" in trial]
+    told = f"{min(found):+.3f} to {max(found):+.3f} %" if found else "nothing known"
+    return f"Counts of {kind} against the baseline's: {told}."
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ PLAIN = {int, float, str, bytes, bool, type(None)}
 
 LONGEST = 80
 
+UNKNOWN = "cannot be compared by =="
+"""Stands in what is told of two values of which nobody can say whether they are the same."""
+
 
 def difference(got: Any, expected: Any, check: Callable[[Any, Any], Any] | None = None) -> str:
     """Where the answers differ, in words; empty where they agree.
@@ -116,8 +119,8 @@ def _others(got: Any, expected: Any, where: str) -> Iterator[str]:
         if not compare(got):
             yield f"{at}the tables differ"
     elif cast(Any, type(expected).__eq__) is object.__eq__ and type(expected) is not object:
-        if not hasattr(expected, "__dict__"):
-            yield f"{at}a {type(expected).__name__} cannot be compared by ==: say how with a check of yours"
+        if not getattr(expected, "__dict__", None):  # what it holds is not to be seen, as of a stream
+            yield f"{at}a {type(expected).__name__} {UNKNOWN}: say how with a check of yours"
         elif got is not expected:
             yield from _differences(vars(got), vars(expected), where)
     else:

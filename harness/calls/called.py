@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
-from .answers import difference
+from .answers import UNKNOWN, difference
 from .payload import Arguments, Payload
 from .source import Source
 from .world import Turn, World, folders_of
@@ -52,8 +52,8 @@ class Function:
 class Called:
     """A function with its inputs, and the baseline, which gives the right answers.
 
-    payload_name: for messages. make_ns: the least time that making an input took. changes_inputs: whether a call leaves
-    its arguments changed.
+    payload_name: for messages. make_ns: the mean time that making an input took. changes_inputs: whether a call leaves
+    its arguments changed, or may have.
     """
 
     def __init__(
@@ -121,7 +121,8 @@ class Called:
             self.make_ns = max((perf_counter_ns() - begun) // TIMED_AGAIN, 1)
         except Exception as error:
             raise PayloadError(f"{name} raises {type(error).__name__}: {error}") from error
-        if random := difference(first, again):
+        random = difference(first, again)
+        if random and UNKNOWN not in random:
             told = "draw from Python's, numpy's or torch's seeded random numbers, or take a seed"
             raise PayloadError(f"{name} gives another input for the same seed ({random}): {told}")
         self.one_input = not difference(first, other)

@@ -87,7 +87,7 @@ def parse(text: str, *, option: str, folder: Path | None = None) -> Source:
         where = str(path.resolve())
     elif not all(part.isidentifier() for part in where.split(".")):
         raise SourceError(f"{told}: {where!r} is neither a .py file nor the name of a module")
-    elif PathFinder.find_spec(where.partition(".")[0], [*sys.path, str(folder)]) is None:
+    elif PathFinder.find_spec(where.partition(".")[0], [str(folder), f"{folder}/src", *sys.path]) is None:
         raise SourceError(f"{told}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
     return Source(name or function, where, function, factory, str(folder))
 
@@ -97,7 +97,7 @@ def source_of(function: Callable[..., Any], what: str) -> Source:
     name, module = getattr(function, "__qualname__", ""), sys.modules.get(getattr(function, "__module__", None) or "")
     if not name.isidentifier() or getattr(module, name, None) is not function:
         told = f"{what} {name or repr(function)}: another process must find it: define it with def at the top of a file"
-        raise SourceError(f"{told}, or write FILE:FUNCTION()  for what a factory makes")
+        raise SourceError(f"{told}, or write FILE:FUNCTION() for what a factory makes")
     assert module is not None
     file = getattr(module, "__file__", None)
     if file and file.endswith(".py") and not module.__package__:

@@ -92,9 +92,13 @@ class World:
                 self.files[source.where] = import_file(Path(source.where))
             return self.files[source.where]
         try:
-            return import_module(source.where)
+            module = import_module(source.where)
         except Exception as error:
             raise SourceError(f"{source.where}: importing it raised {type(error).__name__}: {error}") from error
+        if source.revision and not self._owns(module):  # or one installed module would stand for all revisions
+            told = f"{source.shown}: the revision has no such module in this folder, nor in its src/"
+            raise SourceError(f"{told}, and the one that is installed is of no revision: give FILE:FUNCTION@REV")
+        return module
 
 
 @contextmanager

@@ -41,6 +41,16 @@ def _by_its_metric(table: Any) -> Any:
     return model.model_validate({key: value for key, value in table.items() if key not in empty})
 
 
+Slug = Annotated[
+    str,
+    Field(
+        strict=True,
+        pattern=r"^[a-z0-9][a-z0-9.-]*$",
+        description="a name of lower-case letters, digits, dots and hyphens",
+    ),
+]
+
+
 class NamedFunction(BaseModel):
     """Any function that a claim compares, beside variants of the model: FILE:FUNCTION, from the claim's folder."""
 
@@ -55,14 +65,7 @@ class NamedCall(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Annotated[
-        str,
-        Field(
-            strict=True,
-            pattern=r"^[a-z0-9][a-z0-9.-]*$",
-            description="a name of lower-case letters, digits, dots and hyphens",
-        ),
-    ]
+    name: Slug
     payload: Annotated[Text, Field(description="FILE:FUNCTION of a function that makes the arguments")]
     check: Annotated[Text | None, Field(description="FILE:FUNCTION of a function that compares two answers")] = None
     threads: Annotated[int, Field(strict=True, ge=1, le=1024, description="a number of threads")] = 1
@@ -74,14 +77,7 @@ class Claim(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: Annotated[
-        str,
-        Field(
-            strict=True,
-            pattern=r"^[a-z0-9][a-z0-9.-]*$",
-            description="a name of lower-case letters, digits, dots and hyphens",
-        ),
-    ]
+    id: Slug
     title: Annotated[Text, Field(description="a short text")]
     who: Annotated[
         tuple[Annotated[Text, Field(description="a name")], ...],

@@ -54,7 +54,7 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
     taken = [*variants.names()]
     sources: list[Source] = []
     made_by: dict[str, tuple[Source, Source | None]] = {}
-    described: dict[str, tuple[str, int]] = {}
+    workloads: dict[str, Workload] = {}
     if request.calls:
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only for --compare A B, and there is none")
@@ -63,8 +63,8 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
         request = replace(request, compare=(sides[0].name, sides[1].name))
         check = request.check and _parsed(request.check, CHECK)
         for payload in named_apart(_parsed(text, CALL) for text in request.calls):
-            made_by[_slug(payload.name)] = (payload, check or None)
-            described[_slug(payload.name)] = (f"called with what {payload.shown} makes", request.threads or 1)
+            made_by[name := _slug(payload.name)] = (payload, check or None)
+            workloads[name] = _workload(name, *made_by[name], threads=request.threads or 1)
     elif request.check is not None:
         raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes what is called with")
     for claim in claims:
@@ -78,14 +78,10 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
             checked = call.check and parse_at(call.check, option=f"{option} check =", folder=folder)
             if made_by.setdefault(call.name, (payload, checked or None)) != (payload, checked or None):
                 raise PlanError(f"claim {claim.id}: another claim has a call {call.name!r} of its own: rename one")
-            described[call.name] = (call.description or f"called with what {payload.shown} makes", call.threads)
-    by_name = _by_name(sources, taken)
-    workloads = {
-        name: _workload(name, *made, description, threads)
-        for name, made in made_by.items()
-        for description, threads in [described[name]]
-    }
-    return request, Functions(by_name, workloads, made_by)
+            workloads[call.name] = _workload(
+                call.name, payload, checked or None, threads=call.threads, description=call.description
+            )
+    return request, Functions(_by_name(sources, taken), workloads, made_by)
 
 
 def _parsed(what: str | Source, option: str) -> Source:
@@ -102,7 +98,9 @@ def _by_name(sources: Sequence[Source], taken: Sequence[str]) -> dict[str, Sourc
     return by_name
 
 
-def _workload(name: str, payload: Source, check: Source | None, description: str, threads: int) -> Workload:
+def _workload(
+    name: str, payload: Source, check: Source | None, *, threads: int, description: str | None = None
+) -> Workload:
     return Workload(
         name=name,
         kind="call",
@@ -111,7 +109,7 @@ def _workload(name: str, payload: Source, check: Source | None, description: str
         threads=threads,
         payload=payload.shown,
         check=check.shown if check else None,
-        description=description,
+        description=description or f"called with what {payload.shown} makes",
     )
 
 

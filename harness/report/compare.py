@@ -185,7 +185,7 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
     before, today = old.workloads[key[0]], now.workloads[key[0]]
     if before.reference is None or before.reference != today.reference:
         return "no yardstick in both runs"
-    if before.reference != YARDSTICK and before.workload.get("kind") != "component":
+    if before.reference != YARDSTICK and before.workload.get("kind") not in ("component", "call"):
         return "no yardstick in either run"
     if old.times[key].clock != now.times[key].clock:
         return "one run has CPU time, the other wall time"

@@ -13,7 +13,7 @@ from .compare_revisions import Budget, CallOption, CheckOption, Slower, measured
 from .shared import AsJson, Failure, print_json, show
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.revisions import Subjects
+    from llama_workbench.harness.revisions import Inputs
 
 
 def command(
@@ -48,8 +48,11 @@ def command(
     Example:
       workbench bisect v1.2 main mypackage.text:encode --call bench.py:texts
     """
-    subjects = _subjects(subject, call, check)
-    found, named = _found(good, bad, subjects, slower, budget)
+    from llama_workbench.harness.revisions import Inputs
+
+    if call and len(call) > 1:
+        raise Failure("--call: give one; a commit is found by one number")
+    found, named = _found(good, bad, subject, Inputs(tuple(call or ()), check), slower, budget)
     if as_json:
         print_json({"format": 1, **found})
         return
@@ -60,25 +63,17 @@ def command(
     show(Text(f"{steps} comparisons; wrong with at most {found['chance_percent']:g} % probability."))
 
 
-def _subjects(subject: str, call: list[str] | None, check: str | None) -> Subjects:
-    from llama_workbench.harness.revisions import Subjects
-
-    if call and len(call) > 1:
-        raise Failure("--call: give one; a commit is found by one number")
-    return Subjects((subject,), tuple(call or ()), check)
-
-
-def _found(good: str, bad: str, subjects: Subjects, slower: float, budget: float) -> tuple[dict[str, Any], list[str]]:
+def _found(
+    good: str, bad: str, subject: str, inputs: Inputs, slower: float, budget: float
+) -> tuple[dict[str, Any], list[str]]:
     """What `bisect` found, as plain values, and the commits that are left, in words. Raises Failure."""
     from llama_workbench.harness.calls.revisions import repository_of, subject_of
     from llama_workbench.harness.calls.source import SourceError
     from llama_workbench.harness.evidence.effect import ALPHA
     from llama_workbench.harness.revisions import Step, bisect
 
-    [subject] = subjects.functions
-
     def measure(commit: str, percent: float) -> Step:
-        step: Step = _step(measured(subject, (good, commit), subjects, percent, budget), commit)
+        step: Step = _step(measured(subject, (good, commit), inputs, percent, budget), commit)
         words = {True: "slower", False: "not slower", None: "open"}[step.slow]
         typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
         return step

@@ -11,7 +11,7 @@ import typer
 from .shared import AsJson, Failure, print_json
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.revisions import Subjects
+    from llama_workbench.harness.revisions import Inputs
 
 Subject = Annotated[
     list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
@@ -61,10 +61,10 @@ def command(
       workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
     """
-    from llama_workbench.harness.revisions import Subjects
+    from llama_workbench.harness.revisions import Inputs
 
-    subjects = Subjects(tuple(subject), tuple(call or ()), check)
-    rows = [row for each in subjects.functions for row in _rows(each, (base, new), subjects, slower, budget)]
+    inputs = Inputs(tuple(call or ()), check)
+    rows = [row for each in subject for row in _rows(each, (base, new), inputs, slower, budget)]
     words = {row["verdict"] for row in rows}
     code = 1 if "slower" in words else 2 if "cannot tell" in words else 0
     if as_json:
@@ -84,7 +84,7 @@ def options_for(budget: float) -> Any:
     return Options(budget_seconds=budget)
 
 
-def measured(subject: str, revisions: tuple[str, str], subjects: Subjects, percent: float, budget: float) -> Any:
+def measured(subject: str, revisions: tuple[str, str], inputs: Inputs, percent: float, budget: float) -> Any:
     """The run that compares one function. Raises Failure; progress goes to standard error."""
     import sys
 
@@ -94,14 +94,14 @@ def measured(subject: str, revisions: tuple[str, str], subjects: Subjects, perce
     from llama_workbench.harness.run import USER_ERRORS
     from llama_workbench.harness.spec.conditions import Condition
 
-    if not subjects.payloads:
+    if not inputs.payloads:
         raise Failure(f"{subject}: say what it is called with: --call FILE:FUNCTION")
     if not 0 <= percent < float("inf"):
         raise Failure(f"--slower {percent:g}: expected a number of percent, 0 or more")
-    conditions = [Condition("maybe-slower", percent)]
+    condition = Condition("maybe-slower", percent)
     try:
         with closing(progress_on(console(sys.stderr))) as progress:
-            result = compare_revisions(subject, revisions, subjects, conditions, options_for(budget), progress)
+            result = compare_revisions(subject, revisions, inputs, condition, options_for(budget), progress)
     except USER_ERRORS as error:
         raise Failure(str(error)) from error
     if result.interrupted:
@@ -113,11 +113,11 @@ WORDS = {"supported": "slower", "refuted": "not slower"}
 
 
 def _rows(
-    subject: str, revisions: tuple[str, str], subjects: Subjects, percent: float, budget: float
+    subject: str, revisions: tuple[str, str], inputs: Inputs, percent: float, budget: float
 ) -> list[dict[str, Any]]:
     from llama_workbench.harness.spec.conditions import FAIL_IF
 
-    result = measured(subject, revisions, subjects, percent, budget)
+    result = measured(subject, revisions, inputs, percent, budget)
     effects = [effect for verdict in result.verdicts if verdict.claim == FAIL_IF for effect in verdict.effects]
     if not effects:
         excluded = result.manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]
