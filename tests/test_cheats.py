@@ -13,6 +13,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import confirmation
 from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.store.schema import Confirmed
 from tests import cheats
 from tests.test_measure import run
 
@@ -92,6 +93,23 @@ def test_the_run_goes_on_without_it(cheated, name, said):
     verdicts = {verdict.title: verdict.verdict for verdict in cheated.verdicts}
     assert verdicts[f"{name} against candle"] == "not evidence"
     assert set(cheated.folder.read_samples()["variant"].unique()) >= {"candle", "honest"}
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "held"),
+    [
+        (5.0, 4.0, True),
+        (5.0, 3.8, False),
+        (5.0, 9.0, True),  # alone it gains even more
+        (0.2, 0.25, True),  # the baseline is the faster side
+        (0.2, 0.27, False),
+        (0.097, 0.069, True),
+        (5.0, 0.9, False),
+    ],
+)
+def test_a_gain_must_be_there_from_outside(inside: float, outside: float, held: bool) -> None:
+    found = Confirmed(variant="a", baseline="b", ratio=outside, inside=inside, calls=9)
+    assert confirmation.holds(found) is held
 
 
 def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
