@@ -35,10 +35,12 @@ def test_a_quotient_holds_what_the_interval_allows_and_nothing_else(
 
 
 def test_a_quotient_says_where_it_is() -> None:
-    assert quotient(1, 0.02, 0.05).describe() == "20 to 50"
-    assert quotient(1, -0.01, 0.02).describe() == "at least 50, or at most -100"
-    assert quotient(1, 0, 0.02).describe() == "at least 50"
-    assert quotient(1, 0, 0) == Quotient(()) and quotient(1, 0, 0).describe() == "beyond all bounds"
+    assert quotient(1, 0.02, 0.05).describe() == "a factor of 20 to 50"
+    assert quotient(1, -0.01, 0.02).describe() == "a factor of at least 50, or there is no gain at all"
+    assert quotient(1, 0, 0.02).describe() == "a factor of at least 50, or there is no gain at all"
+    assert quotient(1, -0.02, -0.01).describe() == "any factor: there is no gain"
+    assert quotient(1, -math.inf, math.inf).describe() == "a factor of at least 0, or there is no gain at all"
+    assert quotient(1, 0, 0) == Quotient(()) and quotient(1, 0, 0).describe() == "any factor: there is no gain"
     assert quotient(1, 0, 0).place(0, 1e9) == "above"
     for arguments in ((0, 1, 2), (1, 2, 1), (1, math.nan, 1), (math.inf, 1, 2)):
         with pytest.raises(ValueError, match="positive numerator"):
@@ -51,9 +53,9 @@ def test_a_quotient_says_where_it_is() -> None:
         (1.045, 1.048, "supported", "20.8 to 22.2"),  # 2x: 21 to 22 times, 3x: 42 to 44
         (1.06, 1.11, "inconclusive", "9.09 to 16.7"),  # their own 6-11 %: 3x was 18 to 33 times too high
         (1.005, 1.01, "refuted", "100 to 200"),
-        (0.985, 0.995, "refuted", "-200 to -66.7"),
-        (0.99, 1.01, "refuted", "at least 100, or at most -100"),
-        (0.99, 1.03, "inconclusive", "at least 33.3, or at most -100"),
+        (0.985, 0.995, "refuted", "any factor: there is no gain"),
+        (0.99, 1.01, "refuted", "a factor of at least 100, or there is no gain at all"),
+        (0.99, 1.03, "inconclusive", "a factor of at least 33.3, or there is no gain at all"),
         (0.0, math.inf, "inconclusive", "without bound"),
         (1.07, 1.075, "depends", "13.3 to 14.3"),
         (1.3, 1.4, "refuted", "2.5 to 3.33"),

@@ -290,6 +290,7 @@ def test_how_far_a_claim_was_inflated(gain: float, verdict: str) -> None:
     found = judged(samples=rounds({"a": gain}), range=[20, 50], **asked)
     assert found.verdict == verdict, found.reason
     assert "measured gain" in found.effects[0].warnings[0]
+    assert (found.effects[0].low == math.inf) == (gain < 0) and found.effects[0].low <= found.effects[0].high
 
 
 def test_a_gain_without_rounds_is_open() -> None:

@@ -39,8 +39,18 @@ class Quotient:
         return "below" if self.pieces and 0 <= self.pieces[-1][1] < low else "above"
 
     def describe(self) -> str:
-        """In words: "12 to 34", "at least 40, or at most -300"."""
-        return ", or ".join(_piece(low, high) for low, high in reversed(self.pieces)) or "beyond all bounds"
+        """In words: "a factor of 12 to 34", "a factor of at least 40, or there is no gain at all"."""
+        low, high = self.factors()
+        if low == math.inf:
+            return "any factor: there is no gain"
+        if high < math.inf:
+            return f"a factor of {low:.3g} to {high:.3g}"
+        return f"a factor of at least {low:.3g}, or there is no gain at all"
+
+    def factors(self) -> tuple[float, float]:
+        """The least and the largest factor. Infinite: there is no gain, or a loss, which is beyond any factor."""
+        low, high = next(((low, high) for low, high in self.pieces if high > 0), (math.inf, math.inf))
+        return low, high if len(self.pieces) == 1 else math.inf
 
 
 def quotient(numerator: float, low: float, high: float) -> Quotient:
@@ -83,20 +93,12 @@ def inflation(
         case [one, other]:
             verdict = "refuted" if one == other else "depends"
     measured = f"measured gain {_percent(low - 1)} to {_percent(high - 1)}"
-    reason = "; ".join(
-        f"{ratio:g}x was too high by a factor of {end.describe()}" for ratio, end in zip(claimed, ends, strict=True)
-    )
+    reason = "; ".join(f"{ratio:g}x was too high by {end.describe()}" for ratio, end in zip(claimed, ends, strict=True))
     return verdict, f"{measured}: {reason}", ends
 
 
 def _percent(gain: float) -> str:
     return "without bound" if math.isinf(gain) else f"{gain * 100:.3g} %"
-
-
-def _piece(low: float, high: float) -> str:
-    if math.isinf(low):
-        return "anything" if math.isinf(high) else f"at most {high:.3g}"
-    return f"at least {low:.3g}" if math.isinf(high) else f"{low:.3g} to {high:.3g}"
 
 
 _AboveOne = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=1)]
@@ -157,12 +159,12 @@ def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
     """The factor on one workload, from the measured ratio."""
     assert hypothesis.range is not None
     verdict, reason, ends = inflation(hypothesis.claimed, gain.low, gain.high, hypothesis.range)
-    pieces = [piece for end in ends for piece in end.pieces]
+    least, most = zip(*(end.factors() for end in ends), strict=True)
     return replace(
         no_value(hypothesis, gain.workload, "claimed gain over measured gain"),
-        ratio=(sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio != 1 else math.inf,
-        low=min((low for low, _ in pieces), default=-math.inf),
-        high=max((high for _, high in pieces), default=math.inf),
+        ratio=(sum(hypothesis.claimed) / 2 - 1) / (gain.ratio - 1) if gain.ratio > 1 else math.inf,
+        low=min(least),
+        high=max(most),
         rounds=gain.rounds,
         seconds=gain.seconds,
         verdict=verdict,

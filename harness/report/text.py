@@ -63,12 +63,15 @@ def effect_text(effect: Json) -> str:
 
 
 def value_text(effect: Json) -> str:
-    """A value with its interval and unit: "61.2 % [60.1, 62.3]"; an exact one without: "76 lines"."""
+    """A value with its interval and unit: "61.2 % [60.1, 62.3]"; an exact one without: "76 lines"; a bound alone:
+    "at least 12 times"."""
     value, low, high, unit = effect.get("value"), effect.get("low"), effect.get("high"), effect["unit"]
     if value is None and low is None and high is None:
         return "no value"
     if value is not None and low == high == value:
         return f"{short(value)} {unit}"
+    if value is None and low is not None and high is None:
+        return f"at least {short(low)} {unit}"
     ends = f"[{'open' if low is None else short(low)}, {'open' if high is None else short(high)}]"
     return f"{'?' if value is None else short(value)} {unit} {ends}"
 
