@@ -288,14 +288,16 @@ class Session:
         self.result: Result | None = None
 
     def pytest_report_header(self) -> str:
-        plan, what = self.plan, f"{len(self.plan.claims)} claims"
+        plan = self.plan
+        claims, effects, workloads = len(plan.claims), len(plan.comparisons()), len(plan.experiments)
+        what = f"{claims} claim{'s' * (claims != 1)}"
         if plan.mode == "compare":
             what = "comparing {} with {}".format(*plan.ad_hoc[0])
         kind = "measuring" if self.options.budget_has_gates else "rounds"
         goes_on = f"going on with {self.earlier.folder.path.name}, " if self.earlier else ""
         return (
-            f"workbench: {goes_on}{what}, {len(plan.comparisons())} effects on {len(plan.experiments)} workloads, "
-            f"at most {self.options.budget_seconds:.0f} s of {kind}"
+            f"workbench: {goes_on}{what}, {effects} effect{'s' * (effects != 1)} on "
+            f"{workloads} workload{'s' * (workloads != 1)}, at most {self.options.budget_seconds:.0f} s of {kind}"
         )
 
     @pytest.hookimpl(tryfirst=True)

@@ -420,7 +420,7 @@ def test_report_fills_in_the_plan_s_form_and_applies_the_teams_rules(tmp_path: P
     assert "share of mask_create 12" in rules and "above 10 %" in rules and "not above 5 %" in rules
     assert "gain of proposal" in rules and "cannot tell" not in rules.split("EXECUTION PLAN")[0].splitlines()[-2]
     whole = output("report", run.path)
-    assert whole.startswith("# The answer\n\n**Is the rewrite ") and whole.endswith(form + rules)
+    assert whole.startswith("# The answer\n\n**Is the rewrite ") and whole.endswith(f"{form}\n{rules}")
 
 
 def test_report_says_what_it_lacks(tmp_path: Path) -> None:

@@ -94,12 +94,12 @@ def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha:
     notes = [f"{name}: {text}." for name, text in kernels.items()]
     if rows:
         notes.append(
-            "The roof is the least time that the operations and bytes of a call can take at the rates measured in the "
-            f"same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
+            "The roofline is the least time that the operations and bytes of a call can take, at the rates measured in "
+            f"the same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
         )
     notes += [f"{markdown_text(f'{row.variant} on {row.workload}')}: {row.above}." for row in rows if row.above]
     notes += [f"Not measured: {markdown_text(line)}" for line in missing]
-    title = "# What this machine can do, and what is reached of it"
+    title = "# What this machine can do, and how much of it is reached"
     return "\n\n".join([title, markdown_rows(COLUMNS, table), *notes]) + "\n"
 
 
@@ -109,7 +109,8 @@ FITS = {
     None: "may fit in a cache, whose size is not known here",
 }
 COLUMNS = (
-    "workload", "variant", "ms a call", "share of the roof, %", "rounds", "binds", "FLOP a byte", "GFLOP/s", "GB/s",
+    "workload", "variant", "ms a call", "roofline fraction, %", "rounds", "limited by", "FLOP a byte", "GFLOP/s",
+    "GB/s",
 )  # fmt: skip
 
 

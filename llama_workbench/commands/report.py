@@ -107,13 +107,14 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     verdicts, manifest = rejudge(folder)
     alpha = float(manifest.get("alpha") or 0.01)
     if everything:
-        write(f"# The answer\n\n{answer_markdown(verdicts)}")
+        write(f"# The answer\n\n{answer_markdown(verdicts)}\n")
     if peaks:
         _print_roofline(peaks, alpha)
+        write("\n" if everything else "")
     measured = everything and not table.empty
     try:
         if profiling or measured:
-            write(_profiling(table, alpha))
+            write(_profiling(table, alpha) + "\n" * everything)
         decisions = decisions_of(table, verdicts, alpha) if decision or measured else {}
     except ValueError as error:
         raise Failure(f"{folder.path / PHASES}: {error}") from error

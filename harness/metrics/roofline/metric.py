@@ -234,7 +234,7 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
         return folder.records(ROOFLINE) or None
 
     def words(self, hypothesis: RooflineHypothesis) -> str:
-        return "share of the roofline"
+        return "roofline fraction"
 
     def measured(self, effect: Effect, hypothesis: RooflineHypothesis, evidence: Evidence, alpha: float) -> Effect:
         records = evidence.passes.get("roofline")
@@ -243,7 +243,7 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
         row = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
         value, low, high = row.share
         above = (row.above,) if row.above else ()
-        effect = replace(effect, metric=f"share of the roofline ({row.binds} binds)", warnings=above)
+        effect = replace(effect, metric=f"roofline fraction (limited by {row.binds})", warnings=above)
         return replace(effect, ratio=value, low=low, high=high, rounds=row.rounds, seconds=row.seconds)
 
 
