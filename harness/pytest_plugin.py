@@ -55,6 +55,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "with --compare FILE:FUNCTION FILE:FUNCTION: compare these two, called with what this function makes"},
     "check": {"metavar": "FILE:FUNCTION", "help":
         "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)"},
+    "env": {"metavar": "NAME=PATH", "action": "append", "default": [], "help":
+        "with --call: the virtual environment in which a side runs, by the side's name (PATH alone: both sides)"},
     "fail-if": {"metavar": "WHAT:PERCENT", "action": "append", "default": [], "help":
         "with --compare, exit with 1 if B is slower:P (more than P %% slower is proven), maybe-slower:P (it is not "
         "ruled out) or not-faster:P (more than P %% faster is not proven); may be given several times"},
@@ -146,7 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
     from . import run as session
-    from .plan.selection import Request
+    from .plan.selection import Request, placed
 
     config.pluginmanager.register(Comparisons([], partial(options_of, config)))
 
@@ -165,6 +167,7 @@ def pytest_configure(config: pytest.Config) -> None:
             compare=tuple(get("compare") or ()) or None,
             calls=tuple(get("call")),
             check=get("check"),
+            environments=tuple(map(placed, get("env"))),
             fail_if=tuple(get("fail_if")),
             everything=get("all"),
             threads=get("threads"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .calls.environments import interpreter_at, label_of
 from .calls.revisions import commit_of, commits_between, parse_at, repository_of, source_at
 from .calls.source import Source, SourceError
 from .spec.conditions import Condition
@@ -24,10 +25,11 @@ WORKING_TREE = "."
 @dataclass(frozen=True)
 class Inputs:
     """What functions are called with at both revisions: today's files, whatever the revision. payloads, check:
-    FILE:FUNCTION or MODULE:FUNCTION."""
+    FILE:FUNCTION or MODULE:FUNCTION. environments: in which the sides run: none, one for both, or one for each."""
 
     payloads: tuple[str, ...]
     check: str | None = None
+    environments: tuple[str, ...] = ()
 
 
 def compare_revisions(
@@ -35,13 +37,21 @@ def compare_revisions(
 ) -> Result:
     """Measure one function at two revisions, the first as baseline. Raises what `run.USER_ERRORS` lists."""
     from . import run  # the parts that are heavy to import
-    from .plan.selection import Request
+    from .plan.selection import PlanError, Request
 
-    baseline, variant = (_at(subject, revision) for revision in revisions)
+    places = inputs.environments * (2 if len(inputs.environments) == 1 else 1)
+    if len(places) not in (0, 2):
+        raise PlanError(f"--env: given {len(places)} times; expected one for both sides, or one for each")
+    if places:
+        same = revisions[0] == revisions[1]
+        sides = _named_after([_at(subject, each, elsewhere=True, only=same) for each in revisions], places)
+    else:
+        sides = [_at(subject, revision) for revision in revisions]
     request = Request(
-        compare=(baseline, variant),
-        calls=tuple(parse_at(each, option="--call") for each in inputs.payloads),
-        check=None if inputs.check is None else parse_at(inputs.check, option="--check"),
+        compare=(sides[0], sides[1]),
+        calls=tuple(parse_at(each, option="--call", elsewhere=bool(places)) for each in inputs.payloads),
+        check=None if inputs.check is None else parse_at(inputs.check, option="--check", elsewhere=bool(places)),
+        environments=tuple((side.name, place) for side, place in zip(sides, places, strict=False)),
         fail_if=(str(condition),),
         only_conditions=True,
     )
@@ -49,10 +59,19 @@ def compare_revisions(
     return run.Run(run.plan_run(request, options), options, progress).measure()
 
 
-def _at(subject: str, revision: str) -> Source:
+def _named_after(sides: Sequence[Source], places: Sequence[str]) -> list[Source]:
+    """The sides, with the names of their environments in theirs. Raises SourceError."""
+    names = [f"{side.name}-{label_of(interpreter_at(place))}" for side, place in zip(sides, places, strict=True)]
+    if names[0] == names[1]:  # the same environment, or two folders of one name
+        names[1] = f"{names[1]}-2"
+    return [replace(side, name=name) for side, name in zip(sides, names, strict=True)]
+
+
+def _at(subject: str, revision: str, *, elsewhere: bool = False, only: bool = False) -> Source:
+    """A side. only: the other one is of the same revision, so that this need not be in its name."""
     if revision == WORKING_TREE:
-        source = parse_at(subject, option="subject")
-        return source if "=" in subject else replace(source, name=f"{source.name}-now")
+        source = parse_at(subject, option="subject", elsewhere=elsewhere)
+        return source if only or "=" in subject else replace(source, name=f"{source.name}-now")
     return source_at(subject, revision, option="subject")
 
 

@@ -19,6 +19,7 @@ from llama_workbench.datasets.synthetic_files import synthetic_folder
 from llama_workbench.variants import UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
+from .calls.environments import facts_of
 from .claims.faults import ClaimError
 from .claims.reading import load_claims
 from .evidence.effect import ALPHA
@@ -336,6 +337,7 @@ class Run:
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "fail_if": [str(condition) for condition in self.plan.conditions],
             "environment": self.environment | ({"device": measurement.device_facts} if measurement else {}),
+            "environments": facts_of(self.plan.functions.environments),
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.books] if measurement else [],
             "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
@@ -384,6 +386,9 @@ def check(request: Request, options: Options) -> None:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
     elif options.count_instructions and request.device != "cpu":
         wrong = f"--count-instructions: only the CPU's can be counted, and --device is {request.device}"
+    elif request.environments and (options.profile or options.profile_native or options.count_instructions):
+        asked = "--count-instructions" if options.count_instructions else "--profile"
+        wrong = f"{asked}: only where all sides run in one environment, and --env names another one"
     elif options.seed < 0:
         wrong = f"--seed {options.seed}: expected 0 or more"
     elif request.device != "cpu":

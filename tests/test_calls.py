@@ -54,6 +54,8 @@ SAME: list[tuple[Any, Any]] = [
     (float("nan"), float("nan")),
     (float("inf"), float("inf")),
     ([1, "a", None, 2.5], [1, "a", None, 2.5]),
+    (None, None),
+    ({"a": None}, {"a": None}),
     ((1, [NEARLY]), (1, [1.0])),
     ({"a": {1, 2}}, {"a": {2, 1}}),
     (torch.ones(3) + 1e-7, torch.ones(3)),
@@ -125,6 +127,11 @@ def test_objects_of_one_class_from_two_imports_agree(tmp_path: Path) -> None:
     one, other = (Called.imported(source, call, "", turn).make() for _ in range(2))
     assert one() != other(), "or this test says nothing"
     assert difference(one(), other()) == ""
+
+
+def test_a_check_of_one_answer_says_what_counts() -> None:
+    assert difference({"kept": 1, "seen": 2}, {"kept": 1, "seen": 3}, lambda answer: answer["kept"]) == ""
+    assert difference([1], [2], len) == "" and "2 items for 1" in difference([1, 2], [1], lambda answer: answer)
 
 
 def test_a_check_of_the_users_decides_alone() -> None:

@@ -73,11 +73,20 @@ class Server:
         )
 
     def begin(
-        self, module: str, log: IO[bytes], environment: Mapping[str, str], *, marker: int, lifeline: int
+        self,
+        module: str,
+        log: IO[bytes],
+        environment: Mapping[str, str],
+        *,
+        marker: int,
+        lifeline: int,
+        python: str = sys.executable,
     ) -> Forked:
-        """In place of `processes.begin`. Threads are set before torch is imported, so these are those of the server."""
+        """In place of `processes.begin`. Threads are set before torch is imported, so these are those of the server.
+        Of another environment it has the packages alone: they come before the server's own."""
         (in_read, in_write), (out_read, out_write), (status_read, status_write) = os.pipe(), os.pipe(), os.pipe()
-        request = {"module": module, "environment": dict(environment), "marker": marker}
+        others = [] if python == sys.executable else [*map(str, Path(python).parents[1].glob("lib/*/site-packages"))]
+        request = {"module": module, "environment": dict(environment), "marker": marker, "packages": others}
         theirs = [in_read, out_write, log.fileno(), marker, lifeline, status_write]
         with self._connected() as connection:
             socket.send_fds(connection, [json.dumps(request).encode()], theirs)
@@ -176,6 +185,7 @@ def _be_child(request: Mapping[str, Any], theirs: Sequence[int], server: int, ot
         lifelines.end_with(server)
         os.environ.clear()
         os.environ.update(request["environment"])
+        sys.path[:0] = request["packages"]
         sys.argv[:] = [request["module"]]
         module = f"llama_workbench.harness.{request['module']}"
         del sys.modules[module]  # it runs as a program, as it does where it is begun anew

@@ -22,19 +22,32 @@ UNKNOWN = "cannot be compared by =="
 """Stands in what is told of two values of which nobody can say whether they are the same."""
 
 
-def difference(got: Any, expected: Any, check: Callable[[Any, Any], Any] | None = None) -> str:
+def difference(got: Any, expected: Any, check: Callable[..., Any] | None = None) -> str:
     """Where the answers differ, in words; empty where they agree.
 
-    check: the user's own comparison, called with both. It says that they differ by False, or by raising.
+    check: the user's own comparison, called with both. It says that they differ by False, or by raising. One that takes
+    one answer gives what counts of it, and that is compared.
     """
     if lazy := _lazy(got):
         return lazy
-    if check is not None:
+    if check is not None and not gives_what_counts(check):
         return _by_check(check, got, expected)
+    if check is not None:
+        got, expected = check(got), check(expected)
     try:
         return next(_differences(got, expected, ""), "")
     except RecursionError:
         return "the answers are nested too deeply to be compared: say how with a check of yours"
+
+
+def gives_what_counts(check: Callable[..., Any]) -> bool:
+    """Whether a check takes one answer, and not two."""
+    try:
+        parameters = inspect.signature(check).parameters.values()
+    except ValueError:  # some built-in functions do not tell
+        return False
+    needed = [each for each in parameters if each.default is each.empty]
+    return len(needed) == 1 and needed[0].kind in (needed[0].POSITIONAL_ONLY, needed[0].POSITIONAL_OR_KEYWORD)
 
 
 def _lazy(got: Any) -> str:
@@ -46,7 +59,7 @@ def _lazy(got: Any) -> str:
     return ""
 
 
-def _by_check(check: Callable[[Any, Any], Any], got: Any, expected: Any) -> str:
+def _by_check(check: Callable[..., Any], got: Any, expected: Any) -> str:
     try:
         agreed = check(got, expected)
     except Exception as error:
@@ -59,6 +72,8 @@ def _differences(got: Any, expected: Any, where: str) -> Iterator[str]:
     """Every difference, each with the place in the answer where it is."""
     at = f"{where}: " if where else ""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if got is None and expected is None:
+        return
     if torch is not None and isinstance(expected, torch.Tensor):
         yield from _tensors(torch, got, expected, at)
     elif numpy is not None and isinstance(expected, (numpy.ndarray, numpy.generic)):

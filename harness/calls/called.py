@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
-from .answers import UNKNOWN, difference
+from .answers import UNKNOWN, difference, gives_what_counts
 from .payload import Arguments, Payload
 from .source import Source
 from .world import Turn, World, folders_of
@@ -110,6 +110,21 @@ class Called:
         if not found:
             return ""
         return f"{found} (input {self._payload_name}, seed {self.payload.seed(number)})"
+
+    def answers(self, seeds: Sequence[int]) -> tuple[list[Any], list[Arguments]]:
+        """Its answers to the inputs with these seeds, or what counts of them, for another process; and such inputs."""
+        self._side.enter()
+        function = self._side.make()
+        answers = [function(*self.payload.seeded(seed)) for seed in seeds]
+        if self._check is not None and gives_what_counts(self._check):
+            answers = [self._check(answer) for answer in answers]
+        return answers, [self.payload.seeded(seed) for seed in seeds]
+
+    def differs(self, got: Any, expected: Any) -> str:
+        """Where two answers, or what counts of them, differ after they went through a file; empty where they agree."""
+        self._side.enter()
+        done = self._check is not None and gives_what_counts(self._check)
+        return difference(got, expected, None if done else self._check)
 
     def _look_at_inputs(self) -> None:
         """Are inputs the same each time, and how long does one take? Raises PayloadError where they cannot be used."""

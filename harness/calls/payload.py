@@ -34,7 +34,11 @@ class Payload:
 
     def arguments(self, number: int) -> Arguments:
         """What a function is called with."""
-        return self._made(_seeded(self.seed(number)))
+        return self.seeded(self.seed(number))
+
+    def seeded(self, seed: int) -> Arguments:
+        """The same by the seed itself: the same in every process, whatever its `draw`."""
+        return self._made(_seeded(seed))
 
     def batch(self, first: int, count: int) -> list[Arguments]:
         """Arguments for so many calls: those of the last number can be made again, the others are like none before.

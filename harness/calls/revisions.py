@@ -24,14 +24,13 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 COMMIT = re.compile(r"[0-9a-f]{10,}")
 
 
-def parse_at(text: str, *, option: str, folder: Path | None = None) -> Source:
+def parse_at(text: str, *, option: str, folder: Path | None = None, elsewhere: bool = False) -> Source:
     """The source that a text names; `@REV` behind it is a revision of the repository around the current folder.
-
-    Raises SourceError.
+    elsewhere: as of `parse`. Raises SourceError.
     """
     what, at, revision = text.rpartition("@")
     if not at:
-        return parse(text, option=option, folder=folder)
+        return parse(text, option=option, folder=folder, elsewhere=elsewhere)
     return source_at(what, revision, option=option, folder=folder)
 
 

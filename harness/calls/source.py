@@ -28,7 +28,8 @@ class Source:
 
     name: what reports call it. where: an absolute path, or the name of a module. folder: where that module is looked
     for when it is not installed. factory: the function makes the one that is called, anew for each round. revision: of
-    which revision the files are, where they are no files of the working tree.
+    which revision the files are, where they are no files of the working tree. environment: the Python that
+    it runs in, where that is another one than this.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Source:
     factory: bool = False
     folder: str = ""
     revision: str = ""
+    environment: str = ""
 
     @property
     def is_file(self) -> bool:
@@ -64,10 +66,11 @@ class Source:
         return Path(self.where).stem if self.is_file else self.where.rpartition(".")[2]
 
 
-def parse(text: str, *, option: str, folder: Path | None = None) -> Source:
+def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool = False) -> Source:
     """The source that a text names. Files and modules are looked for in `folder` (the current one), and nothing is run.
 
-    option: where the text stands, for messages. Raises SourceError.
+    option: where the text stands, for messages. elsewhere: a module may be installed in another environment than this
+    one. Raises SourceError.
     """
     folder = (folder or Path.cwd()).resolve()
     name, equals, rest = text.partition("=")
@@ -87,9 +90,13 @@ def parse(text: str, *, option: str, folder: Path | None = None) -> Source:
         where = str(path.resolve())
     elif not all(part.isidentifier() for part in where.split(".")):
         raise SourceError(f"{told}: {where!r} is neither a .py file nor the name of a module")
-    elif PathFinder.find_spec(where.partition(".")[0], [str(folder), f"{folder}/src", *sys.path]) is None:
+    elif not elsewhere and not _is_found(where.partition(".")[0], folder):
         raise SourceError(f"{told}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
     return Source(name or function, where, function, factory, str(folder))
+
+
+def _is_found(module: str, folder: Path) -> bool:
+    return PathFinder.find_spec(module, [str(folder), f"{folder}/src", *sys.path]) is not None
 
 
 def source_of(function: Callable[..., Any], what: str) -> Source:

@@ -69,7 +69,7 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
     calls_ns = [call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE
-        and (book.device, book.experiment.workload.threads) == ("cpu", 1)
+        and (book.device, book.experiment.workload.threads, book.start_seconds) == ("cpu", 1, 0.0)
         and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
         and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
     )
@@ -103,10 +103,11 @@ def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> floa
     """About how long a round of many variants takes, or one of the pair: at first a build, a warm-up and samples of
     each, or the shortest block."""
     if pair is None:
-        return book.together.each(3 * sum(book.call_ns.values()) / 1e9)
+        return book.together.each(3 * sum(book.call_ns.values()) / 1e9 + 2 * book.start_seconds)
     if is_sliced(book, pair):
         return book.apart.each(1.8 * block_seconds(book, pair.sides))
-    return book.apart.each(6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9)
+    calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
+    return book.apart.each(calls_seconds + 2 * book.start_seconds)
 
 
 def block_seconds(book: ExperimentState, sides: Collection[str], pace: float = math.inf) -> float:

@@ -119,7 +119,7 @@ class Gating(Participants):
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
         for book, name in sorted(names, key=lambda entry: self.is_outside(entry[1])):
-            if not (yield from self._gating(group, book, name)):
+            if not (yield from self._gating(group.process, group, book, name)):
                 return False
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
@@ -130,21 +130,22 @@ class Gating(Participants):
         self.changed()
         return True
 
-    def _gating(self, group: Group, book: ExperimentState, name: str) -> Generator[Answer, None, bool]:
-        """Gate a variant in the group's process, and exclude it where it fails; whether the process can be kept."""
-        assert group.process is not None
+    def _gating(
+        self, process: WorkerProcess, group: Group, book: ExperimentState, name: str
+    ) -> Generator[Answer, None, bool]:
+        """Gate a variant in a process, and exclude it where it fails; whether the process can be kept."""
         if self.ahead is not None and self.ahead[0] == name:
             yield self.ahead[1]  # what is compiled there is then found on disk
         if name in book.excluded:  # by a gate beside this one, or on another workload
             return True
         try:
-            answer = self._begin_gate(group.process, group, book, name)
+            answer = self._begin_gate(process, group, book, name)
             yield answer
             result = answer.result()
         except WorkerFailed as failure:
             self.exclude(name, failure.reason, book)
             return False
-        if group.process.noise():
+        if process.noise():
             self.exclude(name, INTRUDES, book)
             return False
         if name in book.excluded:

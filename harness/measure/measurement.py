@@ -14,7 +14,8 @@ from typing import Any
 
 from ..spec.sample import Round, Sample
 from .apart import block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
-from .gating import INTRUDES, Gating
+from .crews import Crews
+from .gating import INTRUDES
 from .participants import ExperimentState, Group, MeasureError
 from .processes import WorkerFailed, WorkerProcess
 from .remaining import Open, Remaining, Stopping, Wait, WaitsFor
@@ -77,7 +78,7 @@ SLICE_SECONDS = 3.0
 """An experiment measures this long before another takes its turn."""
 
 
-class Measurement(Gating):
+class Measurement(Crews):
     """The measuring of a plan's experiments. `books` holds the state of each experiment, whatever happens."""
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
@@ -125,7 +126,7 @@ class Measurement(Gating):
         pace: float,
     ) -> None:
         """One round, or one block of a pair: measure, exclude what was wrong, keep the rest."""
-        if group.process is None:
+        if group.process is None and not group.in_environments:
             self.standing(group)
             return
         begun = time.monotonic()
@@ -133,7 +134,11 @@ class Measurement(Gating):
         try:
             sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
             seconds = block_seconds(book, active, pace if chosen.needs_precision else 0.0) if sliced else None
-            answer = self._asked(group.process, book, active, seconds)
+            answer = (
+                self.in_turns(group, book, active)
+                if group.process is None
+                else self._asked(group.process, book, active, seconds)
+            )
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):
                 raise MeasureError(f"the measuring process {failure.reason} between variants") from failure
@@ -187,7 +192,6 @@ class Measurement(Gating):
         self, group: Group, book: ExperimentState, active: Sequence[str], answer: Mapping[str, Any]
     ) -> dict[str, str]:
         """Variant → why it is excluded after a round, by the process's answer."""
-        assert group.process is not None
         bad: dict[str, str] = {}
         if answer["drawn"]:
             assert self.examination is not None and book.folder is not None
@@ -199,7 +203,7 @@ class Measurement(Gating):
                     f"the process that judges outputs {failure.reason} (see log/examiner.log)"
                 ) from failure
         foreign = [name for name in active if self.is_outside(name)]
-        for index in group.process.noise():
+        for index in group.process.noise() if group.process is not None else ():
             running = active[index] if index is not None and index < len(active) else None
             if running in foreign or len(foreign) == 1:
                 bad[running if running in foreign else foreign[0]] = INTRUDES

@@ -7,7 +7,7 @@ import secrets
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,6 +82,7 @@ class ExperimentState:
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
+    start_seconds: what starting the processes of a round takes, where each side has a fresh one (see `measure.crews`).
     sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
     earlier: what run.json counts beside these."""
 
@@ -102,6 +103,7 @@ class ExperimentState:
     pairs_apart: frozenset[Comparison] | None = None
     sliced: dict[Comparison, bool] = field(default_factory=dict)
     beside_seconds: float = math.inf
+    start_seconds: float = 0.0
     sampled_seconds: float = 0.0
     device: str = "cpu"
     confirmations: list[dict[str, Any]] = field(default_factory=list)
@@ -183,7 +185,9 @@ class ExperimentState:
 
 @dataclass
 class Group:
-    """Experiments that share a process, because they share a checkpoint."""
+    """Experiments that share a process, because they share a checkpoint.
+
+    in_environments: a side has an environment of its own, so that there is no such process (see `measure.crews`)."""
 
     folder: Path | None
     parameters: int
@@ -191,6 +195,7 @@ class Group:
     books: list[ExperimentState]
     process: WorkerProcess | None = None
     processes: int = 0
+    in_environments: bool = False
 
 
 @dataclass(eq=False)
@@ -238,9 +243,12 @@ class Participants:
         groups: dict[tuple[Any, ...], Group] = {}
         for book in self.books:
             workload = book.experiment.workload
-            key = (book.folder, workload.dtype, workload.threads)
+            apart = any(
+                name in self.functions and self.functions[name].environment for name in book.experiment.variants
+            )
+            key = (book.folder, workload.dtype, workload.threads, apart)
             size = self.parameters.get(workload.geometry, 0) if book.folder else 0
-            group = Group(book.folder, size, workload.threads, [], processes=self.last_process)
+            group = Group(book.folder, size, workload.threads, [], processes=self.last_process, in_environments=apart)
             groups.setdefault(key, group).books.append(book)
         self.groups = list(groups.values())
 
@@ -282,11 +290,12 @@ class Participants:
             raise
         return process
 
-    def _process(self, group: Group, index: int, log: str) -> WorkerProcess:
+    def _process(self, group: Group, index: int, log: str, python: str = "") -> WorkerProcess:
         functions = {name: asdict(source) for name, source in self.functions.items()}
         hello = {"process": index, "added": dict(self.added), "functions": functions, "draw": self.draw_of(index)}
         log_file = self.logs / log
-        return WorkerProcess(threads=group.threads, cache=self.cache, log=log_file, device=self.device, hello=hello)
+        where: dict[str, Any] = {"cache": self.cache, "log": log_file, "device": self.device, "python": python}
+        return WorkerProcess(threads=group.threads, hello=hello, **where)
 
     def draw_of(self, index: int) -> str:
         """Which prompts a process times."""
@@ -301,11 +310,14 @@ class Participants:
         """Whether the user named the file or module that it is in."""
         return name in self.added or name in self.functions
 
-    def _open(self, process: WorkerProcess, book: ExperimentState) -> dict[str, Any]:
-        """Let a process open a workload; what it says of the checkpoint."""
+    def _open(self, process: WorkerProcess, book: ExperimentState, side: str = "") -> dict[str, Any]:
+        """Let a process open a workload; what it says of the checkpoint. side: the one function that it runs, where it
+        runs one alone: this is then its own baseline."""
         folder = str(book.folder) if book.folder else None
         workload = book.experiment.workload.model_dump()
         call = self.calls.get(book.experiment.workload.name)
+        if call and side:
+            call = replace(call, baseline=self.functions[side.partition("@")[0]])
         what = {"workload": workload, "folder": folder, "seed": self.seed, "call": call and asdict(call)}
         return process.ask("open", OPEN_SECONDS, **what)
 

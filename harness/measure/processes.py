@@ -44,7 +44,8 @@ class WorkerFailed(Exception):
 
 
 class WorkerProcess:
-    """A measuring process and the two pipes to it. `module` runs there; `hello` is part of the first message to it."""
+    """A measuring process and the two pipes to it. `module` runs there; `hello` is part of the first message to it.
+    `python`: the interpreter of another environment."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class WorkerProcess:
         device: str = "cpu",
         module: str = "worker.main",
         hello: Mapping[str, Any] | None = None,
+        python: str = "",
     ) -> None:
         """Begin one; the first command waits until it is ready."""
         self._opened = ExitStack()  # until `close`
@@ -66,7 +68,9 @@ class WorkerProcess:
         self._opened.callback(os.close, write)  # the lifeline
         environment = worker_environment(threads, device)
         try:
-            self._process = begin(module, log_file, environment, marker=marker.fileno(), lifeline=read)
+            self._process = begin(
+                module, log_file, environment, marker=marker.fileno(), lifeline=read, python=python or sys.executable
+            )
         finally:
             os.close(read)
         self._buffer = b""
@@ -95,12 +99,15 @@ class WorkerProcess:
         self._write({"do": verb, **arguments})
         return Answer(self, verb, timeout_seconds)
 
-    def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[[], Any]:
-        """A command that first says it is ready; the returned function lets it go and waits for the answer."""
+    def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[..., Any]:
+        """A command that first says it is ready; the returned function lets it go and waits for the answer.
+
+        What the function is given is told to the command. One that has several steps is let go for each of them.
+        """
         self.ask(verb, timeout_seconds, **arguments)
 
-        def go() -> Any:
-            self._write({})
+        def go(**said: Any) -> Any:
+            self._write(said)
             return Answer(self, verb, timeout_seconds).result()
 
         return go
@@ -129,6 +136,11 @@ class WorkerProcess:
         if self._process.stdout:
             self._process.stdout.close()
         self._opened.close()
+
+    def end(self) -> None:
+        """End the process at once: it keeps nothing, and taking torch apart takes it a second."""
+        self._kill()
+        self.close()
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -208,12 +220,12 @@ class WorkerProcess:
 
 
 def begin(
-    module: str, log: IO[bytes], environment: Mapping[str, str], *, marker: int, lifeline: int
+    module: str, log: IO[bytes], environment: Mapping[str, str], *, marker: int, lifeline: int, python: str
 ) -> subprocess.Popen[bytes]:
     """A fresh process that runs a module of the harness, with pipes to it. `marker` and `lifeline`: descriptors that it
     gets under the same numbers."""
     # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
-    command = [sys.executable, "-P", "-m", f"llama_workbench.harness.{module}"]
+    command = [python, "-P", "-m", f"llama_workbench.harness.{module}"]
     return subprocess.Popen(
         tied(command, lifeline=lifeline),
         stdin=subprocess.PIPE,

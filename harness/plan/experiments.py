@@ -153,7 +153,7 @@ def experiments_of(
         looked_at.setdefault(where, []).append(variant)
     contrasts = {name: part.contrasts() for _, part in here if part.contrasts() for name in part.workload_names()}
     experiments = tuple(
-        _experiment(workload, targets[name], looked_at[name], contrasts.get(name, ()), shapes)
+        _experiment(workload, targets[name], looked_at[name], contrasts.get(name, ()), shapes, plan.functions)
         for name, workload in workloads.items()
         if targets[name] or name in contrasts or looked_at[name]
     )
@@ -261,6 +261,7 @@ def _experiment(
     looked_at: Sequence[str],
     contrasts: tuple[Contrast, ...],
     shapes: Mapping[str, Geometry],
+    functions: Functions,
 ) -> Experiment:
     names = tuple(dict.fromkeys(name for t in targets for name in (t.comparison.baseline, t.comparison.variant)))
     grid = contrasts[0].cells if contrasts else ()
@@ -269,7 +270,8 @@ def _experiment(
         return Experiment(workload, names, names[0], (), ())
     common = Counter(target.comparison.baseline for target in targets).most_common(1)
     baseline = common[0][0] if common else grid[0]
-    controls = [f"{baseline}@aa"]
+    # Between environments each round has fresh processes, so that nothing of one side can stay for a control to find.
+    controls = [] if functions.environments.keys() & {*names} else [f"{baseline}@aa"]
     if workload.has_model:
         tokens = max(workload.tokens + (workload.new_tokens or 0), workload.context)  # decode fills its context first
         parameters = parameter_count(shapes[workload.geometry].config)

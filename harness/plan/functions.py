@@ -12,22 +12,25 @@ from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
+from ..calls.environments import Environment, environments_at
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
 from ..claims.model import Claim
 from .selection import PlanError, Request
 
-CALL, CHECK = "--call", "--check"
+CALL, CHECK, ENV = "--call", "--check", "--env"
 
 
 @dataclass(frozen=True)
 class Functions:
     """sources: name → where the function is. workloads: name → what functions are called with. made_by: name of such a
-    workload → the sources of its payload and of the user's check."""
+    workload → the sources of its payload and of the user's check. environments: name → the environment that the
+    function runs in, where one is named."""
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     made_by: Mapping[str, tuple[Source, Source | None]] = field(default_factory=dict)
+    environments: Mapping[str, Environment] = field(default_factory=dict)
 
     def call(self, workload: str, baseline: str) -> Call:
         """What a measuring process must know of a workload."""
@@ -55,14 +58,22 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
     sources: list[Source] = []
     made_by: dict[str, tuple[Source, Source | None]] = {}
     workloads: dict[str, Workload] = {}
+    environments: dict[str, Environment] = {}
+    elsewhere = bool(request.environments)
+    if elsewhere and not request.calls:
+        raise PlanError(
+            f"{ENV} {request.environments[0][1]}: only with {CALL}: models have no environments of their own"
+        )
     if request.calls:
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only for --compare A B, and there is none")
-        sides = named_apart((_parsed(side, "--compare") for side in request.compare), taken)
+        found = [_parsed(side, "--compare", elsewhere) for side in request.compare]
+        sides = named_apart(_placed(found, request.environments), taken)
+        environments = _environments(sides)
         sources += sides
         request = replace(request, compare=(sides[0].name, sides[1].name))
-        check = request.check and _parsed(request.check, CHECK)
-        for payload in named_apart(_parsed(text, CALL) for text in request.calls):
+        check = request.check and _parsed(request.check, CHECK, elsewhere)
+        for payload in named_apart(_parsed(text, CALL, elsewhere) for text in request.calls):
             made_by[name := _slug(payload.name)] = (payload, check or None)
             workloads[name] = _workload(name, *made_by[name], threads=request.threads or 1)
     elif request.check is not None:
@@ -81,11 +92,34 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
             workloads[call.name] = _workload(
                 call.name, payload, checked or None, threads=call.threads, description=call.description
             )
-    return request, Functions(_by_name(sources, taken), workloads, made_by)
+    return request, Functions(_by_name(sources, taken), workloads, made_by, environments)
 
 
-def _parsed(what: str | Source, option: str) -> Source:
-    return what if isinstance(what, Source) else parse_at(what, option=option)
+def _parsed(what: str | Source, option: str, elsewhere: bool) -> Source:
+    return what if isinstance(what, Source) else parse_at(what, option=option, elsewhere=elsewhere)
+
+
+def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) -> list[Source]:
+    """The sides, each with the place of its environment as the user named it. Raises PlanError."""
+    names = [side.name for side in sides]
+    for name, place in environments:
+        if name and name not in names:
+            told = f"no side is called {name!r}; they are {' and '.join(names)}"
+            raise PlanError(f"{ENV} {name}={place}: {told} (NAME=FILE:FUNCTION gives one a name)")
+    return [
+        replace(
+            side, environment=next((place for name, place in reversed(environments) if name in ("", side.name)), "")
+        )
+        for side in sides
+    ]
+
+
+def _environments(sides: list[Source]) -> dict[str, Environment]:
+    """Name → environment, of the sides that have one; the place in the sides becomes its interpreter."""
+    found = environments_at(side.environment for side in sides if side.environment)
+    of = {side.name: found[side.environment] for side in sides if side.environment}
+    sides[:] = [replace(side, environment=of[side.name].python) if side.name in of else side for side in sides]
+    return of
 
 
 def _by_name(sources: Sequence[Source], taken: Sequence[str]) -> dict[str, Source]:

@@ -12,7 +12,7 @@ from typing import Any
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload, workloads
 
-from ..calls.source import Source
+from ..calls.source import NAME, Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.conditions import Condition
@@ -35,11 +35,18 @@ class Request:
     compare: tuple[Any, Any] | None = None  # baseline, variant; with `calls` any functions: FILE:FUNCTION, or a Source
     calls: tuple[str | Source, ...] = ()  # of payloads
     check: str | Source | None = None
+    environments: tuple[tuple[str, str], ...] = ()  # name of a side, or "" for both, and where its environment is
     fail_if: tuple[str, ...] = ()  # conditions on that comparison
     only_conditions: bool = False  # nobody waits for faster, slower or the same
     everything: bool = False  # also the parts of claims that take long
     threads: int | None = None
     device: str = "cpu"  # or "cuda"
+
+
+def placed(text: str) -> tuple[str, str]:
+    """Name of a side, or "" for both, and where its environment is, from NAME=PATH or PATH."""
+    name, equals, place = text.partition("=")
+    return (name, place) if equals and NAME.fullmatch(name) else ("", text)
 
 
 def own_workloads(request: Request) -> dict[str, Workload]:

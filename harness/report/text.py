@@ -32,6 +32,9 @@ STYLES = {
 }
 """Verdicts in the order in which they are counted, with the colour that each has beside its word."""
 
+MOST_PACKAGES = 5
+"""Packages that differ between environments, in one line."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -217,7 +220,22 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
         lines.append(
             f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}{inside}' if seconds else ''}."
         )
+    if sides := environments_text(manifest):
+        lines.append(sides)
     return lines
+
+
+def environments_text(manifest: Json) -> str:
+    """In one line, what each side of a comparison between environments ran in; empty where there was only one."""
+    parts = []
+    for side, facts in (manifest.get("environments") or {}).items():
+        differs, packages = facts.get("differs") or (), facts.get("packages") or {}
+        shown = [name for name in ("torch", "numpy") if name in packages and name not in differs]
+        names = [*list(differs)[:MOST_PACKAGES], *shown]
+        said = [f"{name} {packages.get(name) or 'not installed'}" for name in names]
+        more = [f"{len(differs) - MOST_PACKAGES} more that differ"] if len(differs) > MOST_PACKAGES else []
+        parts.append(f"{side} in Python {facts.get('python', '?')} ({', '.join([*said, *more])})")
+    return one_text_line(f"Environments: {'; '.join(parts)}.", 600) if parts else ""
 
 
 def _how_sure(verdicts: Sequence[Json], alpha: float) -> str:

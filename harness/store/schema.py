@@ -44,7 +44,7 @@ from .forms import (
     says,
     without_damaged,
 )
-from .sitting_schema import Apart, Sitting, Sources
+from .sitting_schema import Apart, SideEnvironment, Sitting, Sources
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
@@ -237,6 +237,7 @@ class Manifest(Shape):
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
     environment: Environment | None = None
+    environments: Annotated[dict[str, SideEnvironment], MAYBE, says("by side that has one of its own")] = {}
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
@@ -308,8 +309,7 @@ class Verdict:
     effects: Annotated[tuple[Effect, ...], says("the evidence")]
 
 
-Key = tuple[str, str]
-"""(workload, variant)"""
+Key = tuple[str, str]  # (workload, variant)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,14 @@ class Sources(Shape):
     harness: Annotated[Text, says("SHA-256 of the source of the measuring processes, and of what they are told")]
 
 
+class SideEnvironment(Shape):
+    """What a function ran in, where --env named an environment for it."""
+
+    python: Annotated[Text, says("version of Python")]
+    packages: Annotated[dict[str, Text | None], says("version by package; null: not installed")] = {}
+    differs: Annotated[list[Text], says("packages whose versions the environments do not share")] = []
+
+
 class Apart(Shape):
     """A pair that is measured in rounds of its own."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from . import blocks, checking, gating, loops, rounds
+from . import blocks, checking, gating, loops, rounds, turns
 from .channel import Channel, serve
 from .state import Worker, open_workload
 
@@ -41,6 +41,9 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "freeze": freeze,
     "round": rounds.measure_round,
     "block": blocks.measure_block,
+    "turns": turns.measure_in_turns,
+    "answers": turns.answers,
+    "differences_of_answers": turns.differences_of_answers,
     "loop": loops.loop,
     "stretch": loops.stretch,
     "stretch_outputs": loops.stretch_outputs,

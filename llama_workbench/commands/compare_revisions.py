@@ -23,6 +23,14 @@ CallOption = Annotated[
 CheckOption = Annotated[
     str | None, typer.Option("--check", metavar="FILE:FUNCTION", help="Compares two answers, where == is not enough.")
 ]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="PATH",
+        help="The virtual environment that the sides run in; given twice: that of REV_A, then that of REV_B.",
+    ),
+]
 Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison.")]
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
 
@@ -33,8 +41,12 @@ def command(
     subject: Subject,
     call: CallOption = None,
     check: CheckOption = None,
+    env: EnvOption = None,
     slower: Slower = 5.0,
-    budget: Budget = 60.0,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Of measuring, for each comparison (default 60; 240 with --env)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Is a function slower in one revision of a repository than in another?
@@ -43,6 +55,10 @@ def command(
     repository is not touched. Both are timed in the same rounds, or in two processes that share one core, so that
     what the machine does meets both. Their answers must agree first. What they are called with comes from today's
     files. Run it inside the repository. Compiled code of the repository is not built: it must be installed.
+
+    With --env each side runs in an environment of its own: two versions of torch, of numpy or of a package of yours,
+    with the same revision or two. The workbench must be installed there too. Each round then begins two processes
+    anew, which takes seconds. Modules in this folder come before those that an environment has installed.
 
     \b
     Exit codes:
@@ -53,25 +69,32 @@ def command(
     \b
     --json prints:
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
-       "high", "rounds", "verdict", "reason", "run"}]}
+       "high", "rounds", "verdict", "reason", "run"}], "environments": {side: {"python", "packages", "differs"}}}
       ratio: time in REV_A over time in REV_B; below 1 it became slower. verdict: slower, not slower or cannot tell.
 
     \b
     Examples:
       workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
+      workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-numpy1 --env .venv-numpy2
     """
+    from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.revisions import Inputs
 
-    inputs = Inputs(tuple(call or ()), check)
-    rows = [row for each in subject for row in _rows(each, (base, new), inputs, slower, budget)]
+    inputs = Inputs(tuple(call or ()), check, tuple(env or ()))
+    seconds = budget if budget is not None else 240.0 if env else 60.0
+    results = [(each, measured(each, (base, new), inputs, slower, seconds)) for each in subject]
+    rows = [row for each, result in results for row in _rows(each, result)]
+    environments = results[-1][1].manifest["environments"]
     words = {row["verdict"] for row in rows}
     code = 1 if "slower" in words else 2 if "cannot tell" in words else 0
     if as_json:
         head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
-        print_json(head | {"rows": rows})
+        print_json(head | {"rows": rows, "environments": environments})
     else:
         _show(rows, base, new, slower)
+        if said := environments_text({"environments": environments}):
+            typer.echo(said)
     raise typer.Exit(code)
 
 
@@ -112,12 +135,9 @@ def measured(subject: str, revisions: tuple[str, str], inputs: Inputs, percent: 
 WORDS = {"supported": "slower", "refuted": "not slower"}
 
 
-def _rows(
-    subject: str, revisions: tuple[str, str], inputs: Inputs, percent: float, budget: float
-) -> list[dict[str, Any]]:
+def _rows(subject: str, result: Any) -> list[dict[str, Any]]:
     from llama_workbench.harness.spec.conditions import FAIL_IF
 
-    result = measured(subject, revisions, inputs, percent, budget)
     effects = [effect for verdict in result.verdicts if verdict.claim == FAIL_IF for effect in verdict.effects]
     if not effects:
         excluded = result.manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]

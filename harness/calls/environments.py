@@ -1,0 +1,169 @@
+"""Another environment, in which a side of a comparison runs: its interpreter, and what is installed there.
+
+The workbench itself must be there too, in the same version: what measures must be the same on both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llama_workbench import ROOT, __version__
+from llama_workbench.variants.digests import digest_of_folders
+
+from ..machine.environment import PACKAGES, child_environment
+from ..machine.lifeline import tied
+from .source import SourceError
+
+OLDEST = (3, 11)
+
+LOOK_SECONDS = 180.0
+
+INTERPRETERS = ("bin/python", "Scripts/python.exe")
+
+MEASURES = ("calls", "machine", "spec", "worker")
+"""Folders of the harness that run in a measuring process."""
+
+LOOK = """
+import json, sys
+said = {"python": list(sys.version_info[:3])}
+sys.path[:] = [path for path in sys.path if path]
+if sys.version_info >= (3, 11):
+    from importlib.metadata import distributions
+    found = [(each.metadata["Name"], each.version) for each in distributions()]
+    said["packages"] = {name.lower().replace("_", "-"): version for name, version in reversed(found) if name}
+    try:
+        import llama_workbench
+        said["version"], said["root"] = llama_workbench.__version__, str(llama_workbench.ROOT)
+        import llama_workbench.harness.worker.main
+    except Exception as error:
+        said["missing"], said["error"] = getattr(error, "name", None), type(error).__name__ + ": " + str(error)
+print("\\n" + json.dumps(said))
+"""
+"""Run by a Python of any version. What it prints on its last line is read as JSON."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment. shown: as the user named it. python: absolute path of its interpreter. version: of Python.
+    packages: version by name of what is installed, in small letters and with "-" for "_"."""
+
+    shown: str
+    python: str
+    version: str
+    packages: Mapping[str, str]
+
+
+def environments_at(places: Iterable[str]) -> dict[str, Environment]:
+    """Place, as the user named it → the environment there; the interpreters are started, all at the same time.
+
+    A place is the folder of a virtual environment or an interpreter. Raises SourceError: there is none, its Python is
+    too old, or the workbench does not run there.
+    """
+    found = {place: interpreter_at(place) for place in dict.fromkeys(places)}
+    every = sorted(set(found.values()))
+    with ThreadPoolExecutor() as pool:
+        said = dict(zip(every, pool.map(_look, every), strict=True))
+    return {place: _checked(place, python, said[python]) for place, python in found.items()}
+
+
+def interpreter_at(place: str) -> str:
+    """The interpreter of an environment, as an absolute path. A link is not followed: it is what makes the
+    environment. Raises SourceError."""
+    path = Path(os.path.abspath(Path(place).expanduser()))
+    if path.is_dir():
+        for name in INTERPRETERS:
+            if (path / name).is_file():
+                return str(path / name)
+        told = f"is no virtual environment, for there is no {INTERPRETERS[0]} in it: python -m venv {place} makes one"
+        raise SourceError(f"--env {place}: this folder {told}")
+    if not path.is_file():
+        raise SourceError(f"--env {place}: there is no such folder; expected a virtual environment or an interpreter")
+    if not os.access(path, os.X_OK):
+        raise SourceError(f"--env {place}: this file is no interpreter; expected a virtual environment, or its python")
+    return str(path)
+
+
+def label_of(python: str) -> str:
+    """The name of an interpreter's environment in one word, for the name of a side."""
+    path = Path(python)
+    folder = path.parent.parent if path.parent.name in ("bin", "Scripts") else path
+    return re.sub(r"[^A-Za-z0-9._+-]", "-", folder.name).strip("._+-") or "env"
+
+
+def _look(python: str) -> Mapping[str, Any] | str:
+    """What the interpreter says of its environment, or why it says nothing."""
+    try:
+        done = subprocess.run(
+            tied([python, "-c", LOOK]),
+            capture_output=True,
+            text=True,
+            timeout=LOOK_SECONDS,
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        said = json.loads(done.stdout.strip().rpartition("\n")[2])
+    except subprocess.TimeoutExpired:
+        return f"its Python has not answered in {LOOK_SECONDS:.0f} s"
+    except (OSError, ValueError):
+        lines = done.stderr.strip().splitlines() or ["it printed nothing"]
+        return f"what is there does not answer as Python does ({lines[-1][:200]})"
+    return said if isinstance(said, dict) and "python" in said else "what is there does not answer as Python does"
+
+
+def _checked(place: str, python: str, said: Mapping[str, Any] | str) -> Environment:
+    """The environment that an interpreter tells of. Raises SourceError where nothing can be measured in it."""
+    if isinstance(said, str):
+        raise SourceError(f"--env {place}: {said}")
+    version = ".".join(map(str, said["python"]))
+    if tuple(said["python"]) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise SourceError(f"--env {place}: its Python is {version}, and the workbench needs {oldest} or newer")
+    install = f"{python} -m pip install llama-workbench=={__version__}"
+    if said.get("version") is None:
+        why = f"the workbench is not installed there: {install}"
+    elif said["version"] != __version__:
+        why = f"it has version {said['version']} of the workbench, and this is {__version__}: {install}"
+    elif said.get("missing"):
+        why = f"the workbench does not run there, for {said['missing']} is missing: {install}"
+    elif said.get("error"):
+        why = f"the workbench does not run there ({said['error'][:300]}): {install}"
+    elif _code(said["root"]) != _code(ROOT):
+        why = "its workbench has the same version and other code: install the same one in both environments"
+    else:
+        return Environment(place, python, version, said["packages"])
+    raise SourceError(f"--env {place}: {why}")
+
+
+def _code(root: str | Path) -> str:
+    return digest_of_folders(Path(root, "harness", name) for name in MEASURES)
+
+
+# -- what a run says of them -------------------------------------------------------------------------------------------
+
+
+def facts_of(environments: Mapping[str, Environment]) -> dict[str, dict[str, Any]]:
+    """Side → its Python, and the versions there of the packages that matter or differ between the sides.
+
+    A package that a side does not have is null there.
+    """
+    every = environments.values()
+    names = {name for each in every for name in each.packages}
+    differ = {name for name in names if len({each.packages.get(name) for each in every}) > 1}
+    shown = sorted(differ | (names & set(PACKAGES)))
+    return {
+        side: {
+            "python": each.version,
+            "packages": {name: each.packages.get(name) for name in shown},
+            "differs": sorted(differ),
+        }
+        for side, each in environments.items()
+    }
