@@ -239,7 +239,7 @@ RIGHT = {"python": [3, 12, 1], "packages": {}, "version": "0.1.0", "root": "nowh
         ("hello", "does not answer as Python does"),
         ("[1]", "does not answer as Python does"),
         (json.dumps({"python": [3, 9, 2]}), "its Python is 3.9.2, and the workbench needs 3.11 or newer"),
-        (json.dumps(RIGHT | {"version": None}), "the workbench is not installed there: .* -m pip install llama-workb"),
+        (json.dumps(RIGHT | {"version": None}), "the workbench is not installed there: .*/bin/python -m pip install "),
         (json.dumps(RIGHT | {"version": "0.0.9"}), "has version 0.0.9 of the workbench, and this is 0.1.0: .*pip inst"),
         (json.dumps(RIGHT | {"missing": "torch"}), "does not run there, for torch is missing: .* -m pip install"),
         (json.dumps(RIGHT | {"error": "OSError: no libc"}), r"does not run there \(OSError: no libc\)"),
@@ -319,7 +319,7 @@ def test_what_differs_is_said_in_a_line() -> None:
         "python": "3.12.1", "packages": {"left": None, "numpy": "2.4"}, "differs": ["left", "numpy"],
     }  # fmt: skip
     line = "Environments: a in Python 3.12.1 (left 1, numpy 1.26); b in Python 3.12.1 (left not installed, numpy 2.4)."
-    assert environments_text({"environments": facts}) == line and not environments_text({})
+    assert environments_text(facts) == line and not environments_text({})
 
 
 # -- answers that go through a file ------------------------------------------------------------------------------------

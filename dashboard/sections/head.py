@@ -10,6 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words
@@ -74,7 +75,8 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | 
 def _show_run(run: data.Run) -> None:
     """One quiet line about machine and noise; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else ""
-    blocks.caption(" · ".join(filter(None, (machine, run.noise.line))))
+    sides = environments_text({side: each.model_dump() for side, each in run.manifest.environments.items()})
+    blocks.caption(" · ".join(filter(None, (machine, run.noise.line, sides))))
     for line in run.doubts:
         icon = ":material/hourglass:" if line.startswith("This run is") else ":material/warning:"
         st.warning(words.markdown(line), icon=icon)

@@ -127,7 +127,7 @@ def _checked(place: str, python: str, said: Mapping[str, Any] | str) -> Environm
     if tuple(said["python"]) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise SourceError(f"--env {place}: its Python is {version}, and the workbench needs {oldest} or newer")
-    install = f"{python} -m pip install llama-workbench=={__version__}"
+    install = f"{python} -m pip install {_this_workbench()}"
     if said.get("version") is None:
         why = f"the workbench is not installed there: {install}"
     elif said["version"] != __version__:
@@ -141,6 +141,11 @@ def _checked(place: str, python: str, said: Mapping[str, Any] | str) -> Environm
     else:
         return Environment(place, python, version, said["packages"])
     raise SourceError(f"--env {place}: {why}")
+
+
+def _this_workbench() -> str:
+    """What pip must be told to install this very workbench."""
+    return str(ROOT) if ROOT.joinpath("pyproject.toml").is_file() else f"llama-workbench=={__version__}"
 
 
 def _code(root: str | Path) -> str:

@@ -220,15 +220,17 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
         lines.append(
             f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}{inside}' if seconds else ''}."
         )
-    if sides := environments_text(manifest):
+    if sides := environments_text(manifest.get("environments") or {}):
         lines.append(sides)
     return lines
 
 
-def environments_text(manifest: Json) -> str:
-    """In one line, what each side of a comparison between environments ran in; empty where there was only one."""
+def environments_text(environments: Mapping[str, Json]) -> str:
+    """In one line, what each side of a comparison between environments ran in; empty where there was only one.
+
+    environments: by side, as in run.json."""
     parts = []
-    for side, facts in (manifest.get("environments") or {}).items():
+    for side, facts in environments.items():
         differs, packages = facts.get("differs") or (), facts.get("packages") or {}
         shown = [name for name in ("torch", "numpy") if name in packages and name not in differs]
         names = [*list(differs)[:MOST_PACKAGES], *shown]

@@ -32,6 +32,9 @@ EnvOption = Annotated[
     ),
 ]
 Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison.")]
+BudgetOrUsual = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison (60; with --env 240).")
+]
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
 
 
@@ -43,10 +46,7 @@ def command(
     check: CheckOption = None,
     env: EnvOption = None,
     slower: Slower = 5.0,
-    budget: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Of measuring, for each comparison (default 60; 240 with --env)."),
-    ] = None,
+    budget: BudgetOrUsual = None,
     as_json: AsJson = False,
 ) -> None:
     """Is a function slower in one revision of a repository than in another?
@@ -78,13 +78,19 @@ def command(
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-numpy1 --env .venv-numpy2
     """
-    from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.revisions import Inputs
 
     inputs = Inputs(tuple(call or ()), check, tuple(env or ()))
     seconds = budget if budget is not None else 240.0 if env else 60.0
     results = [(each, measured(each, (base, new), inputs, slower, seconds)) for each in subject]
-    rows = [row for each, result in results for row in _rows(each, result)]
+    raise typer.Exit(_reported(results, base, new, slower, as_json=as_json))
+
+
+def _reported(results: list[tuple[str, Any]], base: str, new: str, slower: float, *, as_json: bool) -> int:
+    """The exit code, after all is printed. results: each subject with its run. Raises Failure."""
+    from llama_workbench.harness.report.text import environments_text
+
+    rows = [row for subject, result in results for row in _rows(subject, result)]
     environments = results[-1][1].manifest["environments"]
     words = {row["verdict"] for row in rows}
     code = 1 if "slower" in words else 2 if "cannot tell" in words else 0
@@ -93,9 +99,9 @@ def command(
         print_json(head | {"rows": rows, "environments": environments})
     else:
         _show(rows, base, new, slower)
-        if said := environments_text({"environments": environments}):
+        if said := environments_text(environments):
             typer.echo(said)
-    raise typer.Exit(code)
+    return code
 
 
 def options_for(budget: float) -> Any:
