@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 
+import llama_workbench as wb
 from conftest import Said
 from llama_workbench.harness import run as session
 from llama_workbench.harness.calls import carried, environments
@@ -157,6 +158,10 @@ def test_what_a_package_costs_more_is_found(compare: Compare, places: tuple[str,
     [experiment] = manifest["experiments"]
     assert experiment["blocks"] == 0 and not manifest["excluded"]
     assert row["rounds"] == experiment["rounds"] >= 12
+    samples = wb.open(row["run"]).samples
+    of_round = samples.groupby(["process", "round"], observed=True)
+    assert len(of_round) == samples["process"].nunique() == row["rounds"], "fresh processes in each round"
+    assert (of_round["variant"].nunique() == 2).all() and set(samples["position"]) == {0, 1}
 
 
 def test_an_environment_is_not_slower_than_itself(compare: Compare, places: tuple[str, str]) -> None:
