@@ -4,14 +4,65 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..claims.model import Claim
+from ..claims.reading import check_claim
+from ..evidence.effect import ALPHA
+from ..judge.machines import Machine, judge_machines
+from ..judge.parts import parts_of
+from ..report.stored import evidence_of
+from ..spec.conditions import Condition
+from ..store import machine_schema
+from ..store.errors import RunError
+from ..store.files import CLAIMS, MACHINES, MANIFEST, VERDICTS
+from ..store.machine_schema import OverMachines
 from ..store.schema import Verdict
+from .folder import FleetFolder
+from .kinds import labels, names
+
+
+def verdicts_of(fleet: FleetFolder) -> tuple[list[Verdict], list[OverMachines], list[machine_schema.Machine]]:
+    """Verdicts over machines, each effect over machines, and the machines with their kinds, from the machines' runs.
+
+    Each run is read as it lies there, also one that was cut off. Raises RunError, and ClaimError for claims that are
+    none.
+    """
+    manifest = fleet.run.read_manifest()
+    measured = fleet.runs()
+    if not measured:
+        raise RunError(fleet.path, "no machine of this fleet has a run", "Measure again: nothing was kept.")
+    manifests = [run.read_manifest() for _, run in measured]
+    environments = [each.get("environment") or {} for each in manifests]
+    told = zip(labels(environments), names(environments), measured, manifests, strict=True)
+    machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run), one in told]
+    parts = parts_of(
+        _claims(fleet),
+        [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],
+        [Condition.parse(text) for text in manifest.get("fail_if", [])],
+    )
+    verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
+    kinds = {each.name: machine.name for (each, _), machine in zip(measured, machines, strict=True)}
+    listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
+    return verdicts, over, listed
+
+
+def _claims(fleet: FleetFolder) -> list[Claim]:
+    path = fleet.path / CLAIMS
+    return [check_claim(table, f"{path}[{index}]") for index, table in enumerate(fleet.run.records(CLAIMS))]
 
 
 def judge_fleet(path: Path | str) -> tuple[Verdict, ...]:
     """Judge a fleet over its machines; write verdicts.json and machines.json, and name the kinds in run.json.
 
-    Each machine's run is read as it lies there, also one that was cut off. Where run.json says that the fleet is
-    "complete", "interrupted" or "failed", its files are sealed. Raises RunError, and ClaimError
-    for claims that are none.
+    Where run.json says that the fleet is "complete", "interrupted" or "failed", its files are sealed. Raises as
+    `verdicts_of` does.
     """
-    raise NotImplementedError(path)  # follows at once; the signature stands
+    fleet = FleetFolder(path)
+    verdicts, over, machines = verdicts_of(fleet)
+    manifest = fleet.run.read_manifest() | {"machines": [each.model_dump(mode="json") for each in machines]}
+    fleet.run.write_json(VERDICTS, verdicts)
+    fleet.run.write_json(MACHINES, over)
+    if manifest.get("status") == "running":
+        fleet.run.write_json(MANIFEST, manifest)
+    else:
+        fleet.run.seal(manifest)
+    return tuple(verdicts)

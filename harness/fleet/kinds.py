@@ -17,7 +17,7 @@ from ..machine.environment import device_kind
 
 Environment = Mapping[str, Any]
 
-_NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|@\s*[\d.]+\s*GHz|\b\w+-Core\b", re.IGNORECASE)
+_NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU(?= +\S)|\bProcessor\b|@\s*[\d.]+\s*GHz|\b\w+-Core\b", re.IGNORECASE)
 _TOLD_FIRST = ("amx", "avx", "sve", "asimd", "bf16", "vnni", "fma", "sse", "neon")
 """Parts of the names of instruction sets that numeric code uses: of many that differ these are named."""
 

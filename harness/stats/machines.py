@@ -4,7 +4,7 @@ Each machine gives an interval for what is true on it. What is true on another m
 interval is wide, so machines are never poured into one series of rounds. Two questions are asked:
 
 - *These machines.* The mean of what is true on each. Errors of different machines are independent, so half widths add
-  as errors do, by squares; each is that of an interval that holds at every look, so their sum by squares is wide enough.
+  as errors do, by squares; each is that of an interval that holds at every look, which makes the sum wide enough.
   How much the machines differ has no part in it (the "fixed effects" model: Rice, Higgins & Lumley 2018).
 - *Machines in general.* The measured kinds are taken for a draw from all (random effects). The variance between them is
   Paule & Mandel's, the interval of the mean Hartung & Knapp's with their factor not below 1, and that for one more kind
