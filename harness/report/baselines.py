@@ -42,7 +42,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
         under.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=under, prefix=f".{name}.") as workplace:
             copied = Path(workplace) / "new"
-            shutil.copytree(run.path, copied, ignore=_left_out)
+            shutil.copytree(run.path, copied, ignore=left_out)
             _check(RunFolder(copied))
             copied.chmod(run.path.stat().st_mode & 0o777)
             earlier = Path(workplace) / "earlier"
@@ -109,5 +109,6 @@ def _check(run: RunFolder) -> None:
         raise RunError(run.path, problem, "Save a run of whole models: pytest --benchmark")
 
 
-def _left_out(folder: str, names: Iterable[str]) -> list[str]:
+def left_out(folder: str, names: Iterable[str]) -> list[str]:
+    """Of these names in the folder of a run those that no copy gets, for `shutil.copytree`."""
     return [name for name in names if name.startswith(".") or name == "log" or (Path(folder) / name).is_symlink()]
