@@ -7,6 +7,8 @@ from typing import Any
 
 from .claims.model import Claim
 from .claims.reading import check_claim
+from .fleet.folder import FleetFolder, is_fleet
+from .fleet.judging import verdicts_of
 from .judge.verdicts import judge_claims
 from .report.stored import evidence_of
 from .spec.conditions import Condition
@@ -36,9 +38,13 @@ def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
 
 
 def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then.
+    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then; of
+    a fleet those over its machines.
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
     manifest = folder.read_manifest()
+    if is_fleet(manifest):
+        verdicts, _, machines = verdicts_of(FleetFolder(folder.path))
+        return plain(verdicts), manifest | {"machines": [each.model_dump(mode="json") for each in machines]}
     path = folder.path / CLAIMS
     claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS))]
     verdicts, noise = judge_run(manifest, claims, folder)

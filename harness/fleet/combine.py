@@ -14,7 +14,7 @@ from ..store.errors import RunError
 from ..store.files import CLAIMS
 from ..store.folder import RunFolder
 from ..store.machine_schema import Machine, Spending
-from .folder import FleetFolder, is_fleet
+from .folder import HOME, FleetFolder, is_fleet
 from .judging import judge_fleet
 from .kinds import slug
 
@@ -121,12 +121,17 @@ def _names(environments: Iterable[Mapping[str, Any]]) -> list[str]:
 def _copy(source: Path, target: Path) -> None:
     try:
         target.parent.mkdir(exist_ok=True)
-        shutil.copytree(source, target, ignore=left_out)
+        shutil.copytree(source, target, ignore=_left_out)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise RunError(target, problem, "Check the folder and the space on its disk.") from error
     for changed in RunFolder(target).changed():
         raise changed
+
+
+def _left_out(folder: str, names: Iterable[str]) -> list[str]:
+    """What no copy gets, and runs of other machines: a baseline may have some."""
+    return [*left_out(folder, names), HOME]
 
 
 # -- do they belong together? ------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def _combined(found: Found, apart: Sequence[Key]) -> tuple[str, str]:
     answers = _answers_by_machine(found)
     words = {word for told in answers.values() for word in told.values()}
     settled = words & {*SETTLED, DEPENDS}
-    if _contradict(answers) or (apart and (len(settled) != 1 or words != settled)):
+    if _differ(answers, apart):
         return DEPENDS, f"{ON_THE_MACHINE}: {_by_place(answers)}{_size(apart)}"
     if len(settled) > 1 or DEPENDS in settled:
         return DEPENDS, _by_place(answers)
@@ -153,13 +153,17 @@ def _where(effect: Effect, several: bool) -> str:
     return f"{place} against {effect.baseline}" if several else place
 
 
-def _contradict(answers: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether two machines settle the same in different ways."""
-    settled: dict[str, set[str]] = {}
+def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> bool:
+    """Whether two machines settle the same in different ways, or an effect that not all settle alike is apart."""
+    places: dict[str, set[str]] = {}
     for told in answers.values():
         for where, word in told.items():
-            settled.setdefault(where, set()).update({word} & {*SETTLED, DEPENDS})
-    return any(len(words) > 1 for words in settled.values())
+            places.setdefault(where, set()).add(word)
+    settled = {where: words & {*SETTLED, DEPENDS} for where, words in places.items()}
+    if any(len(words) > 1 for words in settled.values()):
+        return True
+    open_ = " ".join(where for where, words in places.items() if words != settled[where])
+    return any((key.workload or key.metric) in open_ for key in apart)
 
 
 def _by_place(answers: Mapping[str, Mapping[str, str]]) -> str:

@@ -26,7 +26,7 @@ def command(
     ] = False,
 ) -> None:
     """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
-    and what its controls show.
+    and what its controls show. A run of several machines (workbench combine) is judged over them.
 
     --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
     "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
@@ -45,19 +45,26 @@ def command(
       workbench judge results/baselines/main --write README.md --write VERDICTS.md
       workbench judge results/baselines/main --write README.md --check     in CI
     """
+    from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.fleet.judging import judge_fleet
     from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.further import further
+    from llama_workbench.harness.report.machines import machine_lines
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
     from llama_workbench.harness.report.terminal import verdict_report
     from llama_workbench.harness.store import schema
-    from llama_workbench.harness.store.files import JUDGED, STANDINGS, VERDICTS
+    from llama_workbench.harness.store.files import JUDGED, MACHINES, STANDINGS, VERDICTS
+    from llama_workbench.harness.store.machine_schema import MACHINES as MACHINES_FORM
 
     folder = find_run(run)
     targets = files or ([Path("README.md")] if check else [])
-    warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS))
+    warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS, MACHINES))
     verdicts, manifest = rejudge(folder)
-    if not check:
+    fleet = is_fleet(manifest)
+    if fleet and not check:
+        judge_fleet(folder.path)
+    elif not check:
         folder.write_json(VERDICTS, verdicts)
         folder.renew(VERDICTS, noise=manifest["noise"])
         if folder.finished_rounds():
@@ -68,6 +75,8 @@ def command(
         print_json(verdicts)
     elif not targets:
         show(verdict_report(verdicts, manifest))
+        if fleet and (lines := machine_lines(MACHINES_FORM.validate_python(folder.records(MACHINES)))):
+            write("".join(f"{line}\n" for line in ("", *lines)))
         if command := further(folder.path, schema.VERDICTS.validate_python(verdicts), manifest):
             write(f"go on: {command}\n")
     if targets:
