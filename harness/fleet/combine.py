@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -229,10 +230,11 @@ def _manifest(runs: Sequence[_Run]) -> dict[str, Any]:
     first = runs[0].manifest
     pairs = dict.fromkeys((base, variant) for run in runs for base, variant in run.manifest.get("ad_hoc", ()))
     measured = [name for run in runs for name in run.workloads]
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     spending: Spending = "split" if len(set(measured)) == len(measured) else "replicate"
     return {
-        "started": min(str(run.manifest.get("started") or "") for run in runs),
-        "finished": max(str(run.manifest.get("finished") or "") for run in runs) or None,
+        "started": now,  # of this run: its machines have their own times
+        "finished": now,
         "command": first.get("command", []),
         "seed": first.get("seed"),
         "alpha": first.get("alpha"),
