@@ -43,8 +43,8 @@ def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
     manifest = folder.read_manifest()
     if is_fleet(manifest):
-        verdicts, _, machines = verdicts_of(FleetFolder(folder.path))
-        return plain(verdicts), manifest | {"machines": [each.model_dump(mode="json") for each in machines]}
+        told, _, machines = verdicts_of(FleetFolder(folder.path))
+        return plain(told), manifest | {"machines": [each.model_dump(mode="json") for each in machines]}
     path = folder.path / CLAIMS
     claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS))]
     verdicts, noise = judge_run(manifest, claims, folder)

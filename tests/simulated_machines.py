@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,13 +145,14 @@ def row(machines: int, between: float, rates: Rates) -> str:
 
 
 def main(fleets: int) -> None:
-    pooling.LEAST_KINDS = 3  # type: ignore[misc]
     print("| machines | between them | wrong verdict | depends | mean of these | in general | one more kind |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for machines in MACHINES:
         for between in BETWEEN:
             rng = np.random.default_rng([machines, round(between * 100)])
-            print(row(machines, between, simulate(machines, between, fleets, rng)), flush=True)
+            with patch.object(pooling, "LEAST_KINDS", 3):
+                rates = simulate(machines, between, fleets, rng)
+            print(row(machines, between, rates), flush=True)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,6 @@ class Effect:
     variant: str = ""
     baseline: str = ""
     metric: str = ""
-    machine: str = ""  # on which of several machines
     unit: str = ""
     value: float | None = None
     low: float | None = None
@@ -96,6 +95,7 @@ class Effect:
     verdict: str = ""
     warnings: tuple[str, ...] = ()
     seconds_more: float | None = None  # that would settle it; infinite where none would, None where nobody knows
+    machine: str = ""  # on which of several
 
     @property
     def text(self) -> str:

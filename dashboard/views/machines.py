@@ -62,15 +62,18 @@ def _is_of(row: OverMachines, claim: Claim) -> bool:
 
 def _effect(row: OverMachines, heading: str, name: str, pooled: Pooled, rounds: int, verdict: str) -> Effect:
     """A row of the forest: the machine stands where workloads do, and the workload in the heading."""
-    ends = {"value": pooled.ratio, "low": pooled.low, "high": pooled.high}
-    finite = {key: end for key, end in ends.items() if math.isfinite(end) and (row.unit or end > 0)}
+    value, low, high = (
+        end if math.isfinite(end) and (row.unit or end > 0) else None for end in (pooled.ratio, pooled.low, pooled.high)
+    )
     return Effect(
         workload=name,
         variant=row.variant,
         baseline=heading,
         metric=row.metric,
         unit=row.unit,
+        value=value,
+        low=low,
+        high=high,
         rounds=rounds,
         verdict=verdict,
-        **finite,
     )

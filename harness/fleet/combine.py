@@ -165,7 +165,7 @@ def _code_differs(one: _Run, other: _Run) -> list[str]:
     """What is known of the code and the packages, where both runs know it."""
     said = []
     ours, theirs = (run.manifest.get("sources") or {} for run in (one, other))
-    commits = [(run.environment.get("commit") or {}).get("id") for run in (one, other)]
+    commits = [str((run.environment.get("commit") or {}).get("id") or "") for run in (one, other)]
     if ours and theirs:
         if ours.get("harness") != theirs.get("harness"):
             said.append("the code that measures is not the same in both")
@@ -199,13 +199,9 @@ def _work_differs(one: _Run, other: _Run) -> list[str]:
         a, b = (str(each[name].get("digest") or "") for each in (ours, theirs))
         if a and b and a != b:
             said.append(f"weights of {name}: SHA-256 {a[:12]} against {b[:12]}")
-    defined = [{each["workload"]["name"]: each["workload"] for each in _experiments(run)} for run in (one, other)]
-    shared = defined[0].keys() & defined[1].keys()
-    return said + [f"the workload {name} is not the same in both" for name in shared if _differ(*defined, name)]
-
-
-def _differ(ours: Mapping[str, Any], theirs: Mapping[str, Any], name: str) -> bool:
-    return bool(ours[name] != theirs[name])
+    work, others = ({each["workload"]["name"]: each["workload"] for each in _experiments(run)} for run in (one, other))
+    shared = work.keys() & others.keys()
+    return said + [f"the workload {name} is not the same in both" for name in shared if work[name] != others[name]]
 
 
 def _experiments(run: _Run) -> Sequence[Mapping[str, Any]]:

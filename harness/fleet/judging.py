@@ -56,7 +56,7 @@ def judge_fleet(path: Path | str) -> tuple[Verdict, ...]:
     Where run.json says that the fleet is "complete", "interrupted" or "failed", its files are sealed. Raises as
     `verdicts_of` does.
     """
-    fleet = FleetFolder(path)
+    fleet = FleetFolder(Path(path))
     verdicts, over, machines = verdicts_of(fleet)
     manifest = fleet.run.read_manifest() | {"machines": [each.model_dump(mode="json") for each in machines]}
     fleet.run.write_json(VERDICTS, verdicts)

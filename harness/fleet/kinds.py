@@ -88,7 +88,7 @@ def _name(environment: Environment, others: Sequence[Environment]) -> str:
     if not namesakes:
         return word
     own = facts(environment)
-    told = []
+    told: list[str] = []
     if any(each["instruction sets"] != own["instruction sets"] for each in namesakes):
         told.append(_sets(set(own["instruction sets"]), [set(each["instruction sets"]) for each in namesakes]))
     for what in ("cores", "architecture", "system", "torch", "libc", "threads"):
@@ -102,7 +102,7 @@ def _name(environment: Environment, others: Sequence[Environment]) -> str:
 
 def _sets(own: set[str], others: Sequence[set[str]]) -> str:
     """Instruction sets that it has, or lacks, which tell it from each of these; as few as will do, at most three."""
-    left, told = [other for other in others if other != own], []
+    left, told = [other for other in others if other != own], list[str]()
     while left and len(told) < 3:
         marks = {
             (name, name in own): sum((name in other) != (name in own) for other in left) for name in own.union(*left)

@@ -124,14 +124,33 @@ def _combined(found: Found, apart: Sequence[Key]) -> tuple[str, str]:
     if words == settled:
         [word] = settled
         where = ", ".join(dict.fromkeys(name for told in answers.values() for name in told))
-        names = ", ".join(found)
-        each = f"on each of these {len(found)} machines: {names}" if len(found) > 1 else f"on {names}"
-        return word, f"{SETTLED[word]} on {where}, {each}"
+        return word, f"{SETTLED[word]} on {where}, {_measured_by(answers)}"
     if words == {"not evidence"}:
         return "not evidence", _by_machine({name: one.reason for name, one in found.items()})
-    still = {name: one.reason for name, one in found.items() if one.verdict not in SETTLED}
+    still = {name: _why(one) for name, one in found.items() if one.verdict not in SETTLED}
     done = {name: one.verdict for name, one in found.items() if name not in still}
-    return "inconclusive", "; ".join(filter(None, (_by_machine(still), done and _listed(done, alone=""))))
+    return "inconclusive", _by_machine(still) + (f"; {_listed(done, alone='')}" if done else "")
+
+
+def _is_of_effects(judged: Judged) -> bool:
+    """Whether its verdict is what its effects come to, each being an answer."""
+    return not judged.answers and combine([*filter(_is_measured, judged.effects)])[0] == judged.verdict
+
+
+def _why(judged: Judged) -> str:
+    """Its reason, without what it says of workloads that other machines measured."""
+    return combine([*filter(_is_measured, judged.effects)])[1] if _is_of_effects(judged) else judged.reason
+
+
+def _measured_by(answers: Mapping[str, Mapping[str, str]]) -> str:
+    """ "on each of these 2 machines: A, B", or who measured what where they did not measure the same."""
+    places = {tuple(told) for told in answers.values()}
+    if len(answers) == 1:
+        return f"measured on {next(iter(answers))}"
+    if len(places) == 1:
+        return f"on each of these {len(answers)} machines: {', '.join(answers)}"
+    named = (f"{name} ({', '.join(told)})" for name, told in answers.items())
+    return f"measured on {', '.join(named)}"
 
 
 def _answers_by_machine(found: Found) -> dict[str, dict[str, str]]:
@@ -140,11 +159,11 @@ def _answers_by_machine(found: Found) -> dict[str, dict[str, str]]:
     answers: dict[str, dict[str, str]] = {}
     for name, one in found.items():
         effects = list(filter(_is_measured, one.effects))
-        if one.answers or combine(effects)[0] != one.verdict:
+        if _is_of_effects(one):
+            answers[name] = {_where(effect, several): effect.verdict for effect in effects}
+        else:
             places = dict.fromkeys(effect.workload or effect.metric for effect in effects)
             answers[name] = {", ".join(places): one.verdict}
-        else:
-            answers[name] = {_where(effect, several): effect.verdict for effect in effects}
     return answers
 
 
