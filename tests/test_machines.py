@@ -49,6 +49,7 @@ def test_intervals_that_touch_have_a_common_point() -> None:
     assert have_no_common_point([Ends(0, -1, 1), Ends(2, 1.01, 3), Ends(1, 0, 2)])
 
 
+@pytest.mark.filterwarnings("ignore:`use_t=True` requires")  # about intervals of single machines, which are not asked
 @pytest.mark.parametrize("centres", [[0.1, 0.12, 0.3], [0.0, 0.5, -0.4, 0.2, 0.1], [0.1, 0.101, 0.1005, 0.0995]])
 def test_random_effects_are_those_of_statsmodels(centres: Sequence[float]) -> None:
     from statsmodels.stats.meta_analysis import combine_effects  # takes seconds, which no other test should wait for

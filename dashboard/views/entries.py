@@ -37,6 +37,11 @@ class Entry:
         return self.name.startswith(BASELINES)
 
     @property
+    def is_fleet(self) -> bool:
+        """Whether it is of several machines. It has verdicts; samples are in the runs of its machines."""
+        return self.summary.mode == FLEET
+
+    @property
     def is_machine(self) -> bool:
         """Whether it is that of one machine of a fleet, which has an entry of its own."""
         return "/" in self.name.removeprefix(BASELINES)
@@ -99,7 +104,7 @@ class RunList:
                 summary = describe(run)
             known[run.path] = (stamp, summary)
             entries.append(Entry(name, summary))
-            if summary.mode == FLEET:
+            if entries[-1].is_fleet:
                 waiting += [(f"{name}/{each.path.name}", each) for each in run_folders(run.path / HOME)]
         if self._kept is not None and len(known) >= MANY and known != self._known:
             _keep(self._kept, known)
