@@ -43,8 +43,8 @@ def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
     manifest = folder.read_manifest()
     if is_fleet(manifest):
-        told, _, machines = verdicts_of(FleetFolder(folder.path))
-        return plain(told), manifest | {"machines": [each.model_dump(mode="json") for each in machines]}
+        judged = verdicts_of(FleetFolder(folder.path))
+        return plain(judged.verdicts), judged.manifest(manifest)
     path = folder.path / CLAIMS
     claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS))]
     verdicts, noise = judge_run(manifest, claims, folder)

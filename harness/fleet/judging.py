@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..claims.model import Claim
 from ..claims.reading import check_claim
@@ -20,8 +23,24 @@ from .folder import FleetFolder
 from .kinds import labels, names
 
 
-def verdicts_of(fleet: FleetFolder) -> tuple[list[Verdict], list[OverMachines], list[machine_schema.Machine]]:
-    """Verdicts over machines, each effect over machines, and the machines with their kinds, from the machines' runs.
+@dataclass(frozen=True)
+class Judged:
+    """What the runs of the machines come to: verdicts over machines, each effect over machines, and for run.json the
+    machines with their kinds, and what their controls show in one line."""
+
+    verdicts: list[Verdict]
+    over: list[OverMachines]
+    machines: list[machine_schema.Machine]
+    noise: str
+
+    def manifest(self, earlier: Mapping[str, Any]) -> dict[str, Any]:
+        """run.json with what was found."""
+        listed = [each.model_dump(mode="json") for each in self.machines]
+        return {**earlier, "machines": listed, "noise": {"controls": [], "line": self.noise}}
+
+
+def verdicts_of(fleet: FleetFolder) -> Judged:
+    """Judge the machines' runs over machines. Writes nothing.
 
     Each run is read as it lies there, also one that was cut off. Raises RunError, and ClaimError for claims that are
     none.
@@ -42,7 +61,15 @@ def verdicts_of(fleet: FleetFolder) -> tuple[list[Verdict], list[OverMachines], 
     verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
     kinds = {each.name: machine.name for (each, _), machine in zip(measured, machines, strict=True)}
     listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
-    return verdicts, over, listed
+    return Judged(verdicts, over, listed, _noise_line(machines))
+
+
+def _noise_line(machines: Sequence[Machine]) -> str:
+    """What the controls of all machines show together; how far each is off is in the runs."""
+    controls = [control for machine in machines for control in machine.evidence.noise.controls]
+    fired = [machine.name for machine in machines if any(each.fired for each in machine.evidence.noise.controls)]
+    count = f"{len(controls)} control{'s' * (len(controls) != 1)} on {len(machines)} machines"
+    return f"A/A noise: {count}; " + (f"fired on {', '.join(fired)}" if fired else "none fired")
 
 
 def _claims(fleet: FleetFolder) -> list[Claim]:
@@ -57,12 +84,12 @@ def judge_fleet(path: Path | str) -> tuple[Verdict, ...]:
     `verdicts_of` does.
     """
     fleet = FleetFolder(Path(path))
-    verdicts, over, machines = verdicts_of(fleet)
-    manifest = fleet.run.read_manifest() | {"machines": [each.model_dump(mode="json") for each in machines]}
-    fleet.run.write_json(VERDICTS, verdicts)
-    fleet.run.write_json(MACHINES, over)
+    judged = verdicts_of(fleet)
+    manifest = judged.manifest(fleet.run.read_manifest())
+    fleet.run.write_json(VERDICTS, judged.verdicts)
+    fleet.run.write_json(MACHINES, judged.over)
     if manifest.get("status") == "running":
         fleet.run.write_json(MANIFEST, manifest)
     else:
         fleet.run.seal(manifest)
-    return tuple(verdicts)
+    return tuple(judged.verdicts)

@@ -138,12 +138,12 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     from llama_workbench.harness.report.machines import machine_markdown
     from llama_workbench.harness.store.forms import plain
 
-    verdicts, over, machines = verdicts_of(FleetFolder(folder.path))
-    runs = [str(folder.path / each.folder) for each in machines if each.folder]
+    judged = verdicts_of(FleetFolder(folder.path))
+    runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
     if not everything:
         raise Failure(f"{folder.path}: a run of several machines; name that of one: workbench report {runs[0]}")
-    told = plain(verdicts)
-    write(f"# The answer\n\n{answer_markdown(told)}\n{machine_markdown(told, over)}")
+    told = plain(judged.verdicts)
+    write(f"# The answer\n\n{answer_markdown(told)}\n{machine_markdown(told, judged.over)}")
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
 
 
