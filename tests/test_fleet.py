@@ -66,7 +66,7 @@ def test_runs_of_three_machines_get_one_verdict_each(fleet: FleetFolder) -> None
     assert outcomes(fleet)["gpu-kernels", ""] == "not measurable here"
     described = describe(fleet.run, whole=True)
     assert (described.status, described.mode, described.problem) == ("complete", "fleet", None)
-    assert described.noise == "A/A noise: 6 controls on 3 machines; none fired"
+    assert described.noise == "A/A noise: 12 controls on 3 machines; none fired"
     assert described.machine.startswith("3 machines: Simulated CPU") and fleet.run.read_manifest()["sealed"]
     rows = fleet.run.records("machines.json")
     row = next(each for each in rows if each["claim"] == "mask-caching-6-11" and each["workload"] == ONLY[0])
@@ -75,6 +75,15 @@ def test_runs_of_three_machines_get_one_verdict_each(fleet: FleetFolder) -> None
     assert first == pytest.approx(1.10 / 1.06, rel=0.01) and second == pytest.approx(1.10 / 1.02, rel=0.01)
     assert row["mean"]["ratio"] == pytest.approx((first * second**2) ** (1 / 3), rel=0.001)
     assert row["spread"] == pytest.approx(0.022, abs=0.005)
+
+
+def test_machines_that_measured_the_same_say_what_one_says(measured: list[RunFolder], tmp_path: Path) -> None:
+    copies = [a_run(tmp_path / kind, environment={"cpu_model": kind}) for kind in ("A", "B")]
+    together = combine([measured[0], *copies], tmp_path / "fleet")
+    alone = {(each["claim"], each["part"]): each["verdict"] for each in measured[0].records("verdicts.json")}
+    assert {(each["claim"], each["part"]): each["verdict"] for each in together.run.records("verdicts.json")} == alone
+    rows = together.run.records("machines.json")
+    assert rows and all(row["spread"] == 0 and not row["apart"] and row["general"] is None for row in rows)
 
 
 def test_each_machine_stays_an_ordinary_run(fleet: FleetFolder, measured: list[RunFolder]) -> None:
@@ -189,7 +198,7 @@ def test_a_fleet_as_it_grows(tmp_path: Path) -> None:
     fleet = FleetFolder.create(tmp_path / "fleet")
     fleet.write([Machine(name="a"), Machine(name="b", reason="it swaps", status="left out")], claims=[dict(CLAIMS[0])])
     assert [(each.name, each.folder) for each in fleet.machines()] == [("a", None), ("b", None)]
-    with pytest.raises(RunError, match="no machine of this fleet has a run"):
+    with pytest.raises(RunError, match="has finished a round"):
         judge_fleet(fleet.path)
     write_run(fleet.machine("a"), only=ONLY, killed=True, rounds=30)
     fleet.write(fleet.machines(), status="running", spending="split")
@@ -202,6 +211,23 @@ def test_a_fleet_as_it_grows(tmp_path: Path) -> None:
     assert fleet.run.read_manifest()["sealed"] and not fleet.run.changed()
     left_out = fleet.machines()[1]
     assert (left_out.folder, left_out.reason, left_out.kind) == (None, "it swaps", "")
+
+
+def test_an_experiment_that_another_machine_took_over_counts_there(tmp_path: Path) -> None:
+    """One node was lost in the middle of its second experiment, another before its first round."""
+    fleet = FleetFolder.create(tmp_path / "fleet")
+    a_run(fleet.machine("lost"), rounds=14, factors={"decode-15m-c64/team005_proposal": 0.4})
+    a_run(fleet.machine("other"), 1, only=ONLY[1:])
+    nothing = a_run(fleet.machine("nothing"), 2, rounds=12)
+    (nothing.path / "samples.parquet").unlink()
+    nothing.seal(nothing.read_manifest() | {"status": "interrupted", "experiments": []})
+    listed = [Machine(name=name, experiments=list(had)) for name, had in (("lost", ONLY[:1]), ("other", ONLY[1:]))]
+    listed.append(Machine(name="nothing", status="lost"))
+    for spending, verdict, rows in (("split", "refuted", 2), ("replicate", "depends", 3)):
+        fleet.write(listed, claims=[dict(CLAIMS[0])], status="complete", spending=spending)
+        [judged] = judge_fleet(fleet.path)
+        assert (judged.verdict, len(judged.effects)) == (verdict, rows)
+    assert fleet.machines()[-1].status == "lost"
 
 
 @pytest.mark.parametrize("name", ["../up", "", "a/b", ".hidden"])

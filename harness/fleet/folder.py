@@ -76,7 +76,7 @@ class FleetFolder:
         self.run.write_json(MANIFEST, {**content, **plain(manifest), "machines": entries, "experiments": []})
 
     def _folder_of(self, name: str) -> str | None:
-        return f"{HOME}/{name}" if self.machine(name).is_dir() else None
+        return f"{HOME}/{name}" if (self.machine(name) / MANIFEST).is_file() else None
 
     def machines(self) -> list[Machine]:
         """The machines that run.json names. Raises RunError where it is no fleet's."""

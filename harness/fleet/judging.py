@@ -46,22 +46,34 @@ def verdicts_of(fleet: FleetFolder) -> Judged:
     none.
     """
     manifest = fleet.run.read_manifest()
-    measured = fleet.runs()
+    split = manifest.get("spending") == "split"
+    found = [(machine, run, _counted(machine, run.read_manifest(), split)) for machine, run in fleet.runs()]
+    # A machine that was lost before its first round says nothing, and leaves nothing open.
+    measured = [each for each in found if each[1].finished_rounds() or each[2].get("status") == "complete"]
     if not measured:
-        raise RunError(fleet.path, "no machine of this fleet has a run", "Measure again: nothing was kept.")
-    manifests = [run.read_manifest() for _, run in measured]
+        raise RunError(fleet.path, "no machine of this fleet has finished a round", "Measure again: nothing was kept.")
+    manifests = [each for *_, each in measured]
     environments = [each.get("environment") or {} for each in manifests]
-    told = zip(labels(environments), names(environments), measured, manifests, strict=True)
-    machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run), one in told]
+    told = zip(labels(environments), names(environments), measured, strict=True)
+    machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in told]
     parts = parts_of(
         _claims(fleet),
         [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],
         [Condition.parse(text) for text in manifest.get("fail_if", [])],
     )
     verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
-    kinds = {each.name: machine.name for (each, _), machine in zip(measured, machines, strict=True)}
+    kinds = {each.name: machine.name for (each, *_), machine in zip(measured, machines, strict=True)}
     listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
     return Judged(verdicts, over, listed, _noise_line(machines))
+
+
+def _counted(machine: machine_schema.Machine, manifest: Mapping[str, Any], split: bool) -> Mapping[str, Any]:
+    """The run.json of a machine with the experiments that count: where the work was split those it is listed with, for
+    an experiment that another machine took over is judged there."""
+    if not split or not machine.experiments:
+        return manifest
+    kept = [each for each in manifest.get("experiments", ()) if each["workload"]["name"] in machine.experiments]
+    return {**manifest, "experiments": kept}
 
 
 def _noise_line(machines: Sequence[Machine]) -> str:

@@ -23,7 +23,9 @@ class Machine(Shape):
     kind: Annotated[Text, MAYBE, says("what kind of machine it is, in words; empty until it is known")] = ""
     folder: Annotated[Text | None, says("its run, from the folder of the fleet; null: it measured nothing")] = None
     status: Annotated[Text, MAYBE, says('as of a run; "left out" where it was not used')] = ""
-    experiments: Annotated[list[Text], MAYBE, says("workloads that it measured")] = []
+    experiments: Annotated[
+        list[Text], MAYBE, says("workloads that it measured; where the work was split only these count")
+    ] = []
     reason: Annotated[Text, MAYBE, says("why it was left out, or what happened to it")] = ""
 
 
