@@ -145,7 +145,8 @@ def row(machines: int, between: float, rates: Rates) -> str:
 
 
 def main(fleets: int) -> None:
-    print("| machines | between them | wrong verdict | depends | mean of these | in general | one more kind |")
+    columns = ["machines", "SD between them", "wrong verdict", '"depends on the machine"', "mean of these misses"]
+    print(f"| {' | '.join([*columns, 'mean in general misses', 'one more kind misses'])} |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for machines in MACHINES:
         for between in BETWEEN:
