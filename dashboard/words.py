@@ -47,6 +47,7 @@ LOOKS: dict[str, Look] = {
     "slower": Look("Slower", "arrow_downward", "red", "triangle-left", _whole("below the margin")),
     "same": Look("Same", "drag_handle", "blue", "circle", _whole("within the margin")),
     "not asked": Look("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
+    "mean": Look("Mean of machines", "functions", "blue", "square", "the mean over the machines that measured it"),
     "passed": Look("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
     "fired": Look("Fired", "warning", "red", "cross", "a control that reports a difference between identical code"),
 }

@@ -7,15 +7,14 @@ from typing import Any
 
 from .claims.model import Claim
 from .claims.reading import check_claim
-from .evidence.evidence import evidence_from_manifest
+from .fleet.folder import FleetFolder, is_fleet
+from .fleet.judging import verdicts_of
 from .judge.verdicts import judge_claims
-from .metrics.registry import metrics
+from .report.stored import evidence_of
 from .spec.conditions import Condition
-from .store.errors import RESTORE, RunError
-from .store.files import CLAIMS, MANIFEST
+from .store.files import CLAIMS
 from .store.folder import RunFolder
-from .store.forms import Fault, plain
-from .store.parquet import NO_SAMPLES
+from .store.forms import plain
 from .store.schema import Verdict
 
 
@@ -24,14 +23,7 @@ def judge_run(
 ) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
     """Verdicts and noise of a stored run. Raises RunError where one of its files cannot be read, or the samples are
     gone that its manifest speaks of."""
-    experiments = manifest.get("experiments", ())
-    timed = bool(folder.finished_rounds()) or any(experiment.get("rounds") for experiment in experiments)
-    passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
-    samples = folder.read_samples() if timed else NO_SAMPLES
-    try:
-        evidence = evidence_from_manifest(manifest, samples, passes=passes)
-    except Fault as fault:
-        raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
+    evidence = evidence_of(folder, manifest)
     pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
     conditions = [Condition.parse(text) for text in manifest.get("fail_if", [])]
     return tuple(judge_claims(claims, evidence, ad_hoc=pairs, conditions=conditions)), plain(evidence.noise)
@@ -46,9 +38,13 @@ def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
 
 
 def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then.
+    """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then; of
+    a fleet those over its machines.
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
     manifest = folder.read_manifest()
+    if is_fleet(manifest):
+        judged = verdicts_of(FleetFolder(folder.path))
+        return plain(judged.verdicts), judged.manifest(manifest)
     path = folder.path / CLAIMS
     claims = [check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS))]
     verdicts, noise = judge_run(manifest, claims, folder)

@@ -29,7 +29,7 @@ from .results import find_run
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
 EFFECT_COLUMNS = (
     "claim", "part", "workload", "variant", "baseline", "metric", "unit", "value", "low", "high", "rounds", "seconds",
-    "verdict", "warnings",
+    "verdict", "warnings", "machine",
 )  # fmt: skip
 
 
@@ -62,7 +62,8 @@ class OpenRun:
         """One row an effect: what a part's verdict rests on.
 
         value: of a time the ratio t_baseline / t_variant (above 1 the variant is faster), else a value in `unit`.
-        low, high: its interval; infinite where it has no end. rounds: how many. seconds: of their samples.
+        low, high: its interval; infinite where it has no end. rounds: how many. seconds: of their samples. machine:
+        "" unless the run is of several.
         """
         rows = (
             {
@@ -127,7 +128,7 @@ def open_run(run: str | Path) -> OpenRun:
 
 def _frame(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame([{name: row.get(name) for name in columns} for row in rows], columns=list(columns))
-    texts = [name for name in ("part", "claimed") if name in columns]
+    texts = [name for name in ("part", "claimed", "machine") if name in columns]
     frame[texts] = frame[texts].fillna("")
     return frame
 

@@ -179,6 +179,7 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
     rows = [
         {
             "workload": effect.workload,
+            "machine": effect.machine,
             "variant": effect.variant,
             "baseline": effect.baseline,
             "verdict": words.look(effect.verdict).word,

@@ -12,7 +12,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, sides
+from llama_workbench.dashboard.sections import blocks, machines, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling, why
 from llama_workbench.harness.metrics.base import Metric
@@ -34,11 +34,15 @@ def main() -> None:
     claim = section.choose(run.claims, st.selectbox, "Claim", format_func=names.__getitem__)
     show_answer(opened, claim)
     if claim.effects:
-        section.show_forest(claim, run.floors)
+        if not machines.show(opened, claim):
+            section.show_forest(claim, run.floors)
         show_numbers(run, claim)
     show_time_and_work(opened, claim)
     show_elsewhere(opened, claim)
-    if rows := to_look_inside(claim):
+    if run.manifest.machines:
+        st.header("Machine by machine", anchor="machines")
+        machines.show_links(opened, "claim", section.link(opened.name, claim))
+    if not run.manifest.machines and (rows := to_look_inside(claim)):
         show_inside(opened, claim, rows)
     show_how(run, claim)
     show_checks(run, claim)
@@ -83,6 +87,7 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
     rows = [
         {
             "workload": effect.workload,
+            **({"machine": effect.machine} if effect.machine else {}),
             "variant": effect.variant,
             "baseline": effect.baseline,
             "verdict": words.look(effect.verdict).word,

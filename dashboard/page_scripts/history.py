@@ -64,7 +64,7 @@ def course(
 
 def main() -> None:
     st.title("History", anchor=False)
-    runs = [entry for entry in state.all_entries() if entry.summary.problem is None]
+    runs = [entry for entry in state.all_entries() if entry.summary.problem is None and not entry.is_fleet]
     if not runs:
         head.show_first_run(entries.results_folder(sys.argv[1:]))
         return

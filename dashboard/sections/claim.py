@@ -20,7 +20,7 @@ PLACES = ("claim", "part", "row")
 
 def open_claims(title: str) -> state.Opened | None:
     """The run that the URL names, if it has claims; None where there is nothing to show, and the page says why."""
-    opened = head.open_run(title)
+    opened = head.open_run(title, over_machines=True)
     if opened is not None and not opened.run.claims:
         blocks.info("This run was made without claims, so there is no verdict.")
         return None

@@ -15,11 +15,14 @@ from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words
 from ..views import data, entries
-from . import blocks
+from . import blocks, machines
 
 
-def open_run(title: str) -> state.Opened | None:
-    """The run that the page shows. Returns None where there is none; the page has then said why, and what to do."""
+def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
+    """The run that the page shows. Returns None where there is none; the page has then said why, and what to do.
+
+    over_machines: whether the page can show a run of several machines, which has verdicts and no samples.
+    """
     entry = _choose_run(title, state.all_entries())
     if entry is None:
         show_first_run(entries.results_folder(sys.argv[1:]))
@@ -40,7 +43,12 @@ def open_run(title: str) -> state.Opened | None:
             st.text(words.problem(error))
         return None
     _show_run(run)
-    return state.Opened(entry.name, run, stamp)
+    opened = state.Opened(entry.name, run, stamp)
+    if run.manifest.machines and not over_machines:
+        st.info("This run is of several machines. What this page shows is in the run of each:", icon=":material/dns:")
+        machines.show_links(opened, {"Where time goes": "breakdown"}.get(title, title.lower()))
+        return None
+    return opened
 
 
 def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | None:
@@ -74,7 +82,7 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | 
 
 def _show_run(run: data.Run) -> None:
     """One quiet line about machine and noise; loud only where something is wrong."""
-    machine = one_line(run.environment) if run.environment else ""
+    machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
     sides = environments_text({side: each.model_dump() for side, each in run.manifest.environments.items()})
     blocks.caption(" · ".join(filter(None, (machine, run.noise.line, sides))))
     for line in run.doubts:

@@ -95,6 +95,7 @@ class Effect:
     verdict: str = ""
     warnings: tuple[str, ...] = ()
     seconds_more: float | None = None  # that would settle it; infinite where none would, None where nobody knows
+    machine: str = ""  # on which of several
 
     @property
     def text(self) -> str:
@@ -119,8 +120,8 @@ class Effect:
 
     @property
     def where(self) -> str:
-        """The workload; of a value without one, what was measured."""
-        return self.workload or self.metric
+        """The workload; of a value without one, what was measured. Of several machines also the machine."""
+        return " on ".join(filter(None, (self.workload or self.metric, self.machine)))
 
     @property
     def factor(self) -> str:
@@ -384,8 +385,7 @@ def _effect(row: schema.Effect) -> Effect:
     shared = {name: value for name, value in vars(row).items() if name not in ("ratio", "low", "high", "seconds_more")}
     ends = {"value": row.ratio, "low": row.low, "high": row.high}
     finite: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end) and (row.unit or end > 0)}
-    more = None if math.isnan(row.seconds_more) else row.seconds_more
-    return Effect(**shared, **finite, seconds_more=more)
+    return Effect(**shared, **finite, seconds_more=None if math.isnan(row.seconds_more) else row.seconds_more)
 
 
 def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:

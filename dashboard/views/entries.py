@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from llama_workbench.harness.fleet.folder import FLEET, HOME
 from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.files import DATA_FILES, JOURNAL, MANIFEST, SAMPLES, STANDINGS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
@@ -34,6 +35,16 @@ class Entry:
     def is_baseline(self) -> bool:
         """Whether it was saved under a name, to compare with."""
         return self.name.startswith(BASELINES)
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether it is of several machines. It has verdicts; samples are in the runs of its machines."""
+        return self.summary.mode == FLEET
+
+    @property
+    def is_machine(self) -> bool:
+        """Whether it is that of one machine of a fleet, which has an entry of its own."""
+        return "/" in self.name.removeprefix(BASELINES)
 
 
 def stamp_of_run(path: Path) -> Stamp:
@@ -84,13 +95,17 @@ class RunList:
     def entries(self) -> list[Entry]:
         """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`."""
         entries, known = [], {}
-        for name, run in _named_folders(self._results):
+        waiting = _named_folders(self._results)
+        while waiting:
+            name, run = waiting.pop()
             stamp = _stamp((run.path, *(run.path / name for name in (MANIFEST, VERDICTS, SAMPLES))))
             before, summary = self._known.get(run.path, ((), None))
             if summary is None or before != stamp:
                 summary = describe(run)
             known[run.path] = (stamp, summary)
             entries.append(Entry(name, summary))
+            if entries[-1].is_fleet:
+                waiting += [(f"{name}/{each.path.name}", each) for each in run_folders(run.path / HOME)]
         if self._kept is not None and len(known) >= MANY and known != self._known:
             _keep(self._kept, known)
         self._known = known
@@ -131,15 +146,23 @@ def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
 
 
 def without_copies(entries: Sequence[Entry]) -> list[Entry]:
-    """The runs, each once: one that was saved as a baseline too is shown as that baseline."""
-    saved = {(entry.summary.id, entry.summary.started): entry for entry in entries if entry.is_baseline}
-    chosen = [saved.get((entry.summary.id, entry.summary.started), entry) for entry in entries]
+    """The runs, each once: one that was saved as a baseline too is shown as that baseline, and one that a fleet has a
+    copy of is shown as itself."""
+    own = {_measured(entry) for entry in entries if not entry.is_machine}
+    listed = [entry for entry in entries if not (entry.is_machine and _measured(entry) in own)]
+    saved = {_measured(entry): entry for entry in listed if entry.is_baseline and not entry.is_machine}
+    chosen = [saved.get(_measured(entry), entry) for entry in listed]
     return list({entry.name: entry for entry in chosen}.values())
+
+
+def _measured(entry: Entry) -> tuple[str, str]:
+    """What a run and its copies have in common."""
+    return entry.summary.id, entry.summary.started
 
 
 def first_shown(runs: Sequence[Entry]) -> Entry:
     """The run that a reader sees first: the newest of their own; where all are baselines, that with most verdicts."""
-    own = [entry for entry in runs if not entry.is_baseline]
+    own = [entry for entry in runs if not entry.is_baseline and not entry.is_machine]
     return own[0] if own else max(runs, key=lambda entry: sum(entry.summary.verdicts.values()))
 
 

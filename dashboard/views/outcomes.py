@@ -49,7 +49,8 @@ def look_of(claim: data.Claim) -> words.Look:
 def look(verdict: Json) -> words.Look:
     """The same for a verdict in the form of verdicts.json."""
     if verdict["verdict"] != OPEN:
-        return words.look(verdict["verdict"])
+        shown, over = words.look(verdict["verdict"]), outcomes.over_machines(verdict)
+        return replace(shown, word=f"{over[0].upper()}{over[1:]}") if over else shown
     return _open_look(outcomes.outcome(verdict), outcomes.tally(verdict))
 
 

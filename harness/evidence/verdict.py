@@ -15,6 +15,9 @@ SETTLED = {
 """Verdicts that an effect settles, the last three of a comparison without a claim, and how their reason begins."""
 
 DEPENDS = "depends"
+ON_THE_MACHINE = "depends on the machine"
+"""How the reason begins where machines differ."""
+
 GIVEN = (*SETTLED, DEPENDS)
 """Verdicts of a part that say something about what was claimed or asked, and may be wrong."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 
 from ..spec.comparison import Comparison
-from ..store.schema import Confirmed
+from ..store.gate_schema import Confirmed
 from .measurement import Measurement, measured_by
 from .participants import ExperimentState, Group
 from .processes import WorkerFailed, WorkerProcess

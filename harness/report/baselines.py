@@ -20,11 +20,12 @@ from .standings import YARDSTICK
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunFolder:
+def save(run: RunFolder, name: str, *, under: Path, force: bool = False, keeping: str = "") -> RunFolder:
     """Copy a complete, judged run to `under`/`name` and return the copy.
 
     The copy is read in full before it gets its name. Left out are links (they lead out of the folder), hidden files and
-    the workers' logs, which name paths of the machine. With `force` an earlier baseline of that name is replaced.
+    the workers' logs, which name paths of the machine. With `force` an earlier baseline of that name is replaced,
+    but for its folder `keeping`.
 
     Raises ValueError for a name that is no plain folder name, and RunError where the run cannot be read, is not
     complete or not judged, or the name is taken.
@@ -42,17 +43,21 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
         under.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=under, prefix=f".{name}.") as workplace:
             copied = Path(workplace) / "new"
-            shutil.copytree(run.path, copied, ignore=_left_out)
+            shutil.copytree(run.path, copied, ignore=left_out)
             _check(RunFolder(copied))
             copied.chmod(run.path.stat().st_mode & 0o777)
             earlier = Path(workplace) / "earlier"
             if target.exists():
                 os.rename(target, earlier)
             try:
+                if keeping and (earlier / keeping).is_dir():
+                    os.rename(earlier / keeping, copied / keeping)
                 os.rename(copied, target)
             except OSError:
-                if earlier.exists():
-                    os.rename(earlier, target)  # else it would go with the workplace
+                if earlier.exists():  # else it would go with the workplace
+                    if keeping and (copied / keeping).is_dir():
+                        os.rename(copied / keeping, earlier / keeping)
+                    os.rename(earlier, target)
                 raise
     except OSError as error:
         raise RunError(
@@ -103,11 +108,17 @@ def _check(run: RunFolder) -> None:
         raise changed
     run.records(VERDICTS)
     run.records(CLAIMS)
+    if machines := manifest.get("machines"):
+        for machine in machines:
+            if machine.get("folder"):
+                _check(RunFolder(run.path / "machines" / Path(machine["name"]).name))
+        return
     samples = run.read_samples()
     if YARDSTICK not in set(samples["variant"]):
         problem = f"the run has no samples of {YARDSTICK}, so nothing could be compared with it"
         raise RunError(run.path, problem, "Save a run of whole models: pytest --benchmark")
 
 
-def _left_out(folder: str, names: Iterable[str]) -> list[str]:
+def left_out(folder: str, names: Iterable[str]) -> list[str]:
+    """Of these names in the folder of a run those that no copy gets, for `shutil.copytree`."""
     return [name for name in names if name.startswith(".") or name == "log" or (Path(folder) / name).is_symlink()]

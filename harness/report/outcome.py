@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..evidence.numbers import duration
-from ..evidence.verdict import DAY_S, MOMENT_S
+from ..evidence.verdict import DAY_S, DEPENDS, GIVEN, MOMENT_S, ON_THE_MACHINE, SETTLED
 from ..spec.conditions import FAIL_IF
 from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, due_to, factor_of
 from .text import OPEN, Json, hull, row_text, span_text
@@ -71,12 +71,36 @@ def tally_text(counts: Mapping[str, int]) -> str:
 def outcome(verdict: Json) -> str:
     """The verdict's own word; where that is "inconclusive", which kind: "wrong on 6 of 9, rest open", "open: at most
     14 % faster"."""
+    if told := over_machines(verdict):
+        return told
     if verdict["verdict"] != OPEN:
         return str(verdict["verdict"])
     if told := settled_text(tally(verdict)):
         return told
     bound = bound_text(verdict, [effect for effect in verdict["effects"] if effect["verdict"] == OPEN])
     return f"open: {bound}" if bound else "open: no interval yet"
+
+
+def over_machines(verdict: Json) -> str:
+    """Of several machines that measured the same: "supported on these 3 machines", "depends on the machine", "refuted
+    on 2 of 3 machines, rest open". Empty where there are no two, or none of them settles anything."""
+    machines: dict[str, set[str]] = {}
+    places: dict[tuple[str, ...], set[str]] = {}
+    for effect in verdict["effects"]:
+        if name := effect.get("machine"):
+            machines.setdefault(name, set()).add(effect["verdict"])
+            key = tuple(str(effect.get(word)) for word in ("workload", "variant", "baseline", "metric"))
+            places.setdefault(key, set()).add(name)
+    if not any(len(names) > 1 for names in places.values()):
+        return ""
+    word = str(verdict["verdict"])
+    if word == DEPENDS and str(verdict.get("reason")).startswith(ON_THE_MACHINE):
+        return ON_THE_MACHINE
+    if word in GIVEN:
+        return f"{word} on these {len(machines)} machines"
+    settled = Counter(next(iter(words)) for words in machines.values() if len(words) == 1 and words <= {*SETTLED})
+    told = ", ".join(f"{each} on {count}" for each, count in settled.items())
+    return told and f"{told} of {len(machines)} machines, rest open"
 
 
 def settled_text(counts: Mapping[str, int]) -> str:

@@ -170,8 +170,9 @@ class _Row:
 
 
 def _where(effect: Json) -> str:
-    """The workload; of a value without one, what it is a value of."""
-    return str(effect["workload"] or effect["metric"])
+    """The workload; of a value without one, what it is a value of. In a fleet also the machine."""
+    place = str(effect["workload"] or effect["metric"])
+    return f"{place} on {one_text_line(effect['machine'])}" if effect.get("machine") else place
 
 
 COLUMNS: tuple[Callable[[Json], str], ...] = (

@@ -23,6 +23,9 @@ that is not there. A key with `?` is missing in some runs, mostly older ones. Re
 
 When a run has ended, `run.json` holds the SHA-256 of every other file, and a file that changed since is refused.
 Version 1 is the only one so far; a reader refuses other versions and names the fix.
+
+A fleet, which is a run of several machines, is a folder whose `machines/NAME/` is such a run each. At its top lie
+`run.json` with `"mode": "fleet"`, `claims.json`, `verdicts.json` over all machines, and `machines.json`; no samples.
 """
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from . import forms, pass_schema, schema
+from . import forms, machine_schema, pass_schema, schema
 from .errors import RESTORE, ChangedFile, RunError, as_run_error
 
 MANIFEST = "run.json"
@@ -43,6 +43,7 @@ LOADING = "loading.json"
 MEMORY_SWEEP = "memory_sweep.json"
 ROOFLINE = "roofline.json"
 INSTRUCTIONS = "instructions.json"
+MACHINES = "machines.json"
 STACKS = "profiles/**/*.folded"
 
 FORMS: Mapping[str, TypeAdapter[Any]] = {
@@ -58,6 +59,7 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
     ROOFLINE: pass_schema.ROOFLINE,
     INSTRUCTIONS: pass_schema.INSTRUCTIONS,
     PROFILES: pass_schema.PROFILES,
+    MACHINES: machine_schema.MACHINES,
 }
 """The form of each JSON file: checked when it is read."""
 
@@ -67,7 +69,7 @@ DATA_FILES = (*(name for name in FORMS if name != MANIFEST), PHASES, SAMPLES)
 JUDGED = (MANIFEST, CLAIMS, SAMPLES, JOURNAL, PHASES, LOADING, ROOFLINE, INSTRUCTIONS, FINDINGS)
 """What verdicts are computed from."""
 
-_JUDGED_ANEW = (VERDICTS, STANDINGS)
+_JUDGED_ANEW = (VERDICTS, STANDINGS, MACHINES)
 _CHANGED = "its content is not what the run wrote"
 
 _MARK = b'\n "checksums": {'  # one space: only a key of the outermost object is so far to the left

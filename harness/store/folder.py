@@ -299,10 +299,16 @@ def _of_manifest(run: RunFolder, manifest: Mapping[str, Any]) -> RunSummary:
         mode=str(manifest.get("mode", "")),
         started=str(manifest.get("started") or ""),
         workloads=tuple(str(item["workload"].get("name", "?")) for item in manifest.get("experiments", [])),
-        machine=one_line(environment) if environment else "",
+        machine=one_line(environment) if environment else _machines(manifest),
         commit=f"{commit.get('id') or ''}"[:10] + " with changes" * bool(commit.get("dirty")),
         noise=str((manifest.get("noise") or {}).get("line") or ""),
     )
+
+
+def _machines(manifest: Mapping[str, Any]) -> str:
+    """The kinds of machines of a fleet in one line."""
+    kinds = [str(each.get("kind") or each["name"]) for each in manifest.get("machines", ()) if each.get("folder")]
+    return f"{len(kinds)} machines: {', '.join(kinds)}" if kinds else ""
 
 
 def _started(run: RunFolder) -> float:

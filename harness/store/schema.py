@@ -29,7 +29,6 @@ from .forms import (
     LogValue,
     LowEnd,
     Number,
-    Ratio,
     RatioHigh,
     RatioLow,
     RatioValue,
@@ -44,55 +43,11 @@ from .forms import (
     says,
     without_damaged,
 )
+from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
+from .machine_schema import Machine, Spending
 from .sitting_schema import Apart, SideEnvironment, Sitting, Sources
 
 FORMAT = 1  # of the run folder; a reader refuses any other
-
-
-class Excluded(Shape):
-    """A variant that was excluded."""
-
-    variant: Annotated[Text, says("its name")]
-    reason: Annotated[Text, says("why the run went on without it")]
-
-
-class Gate(Shape):
-    """What the logits gate says of a variant."""
-
-    passed: Annotated[StrictBool, says("whether its outputs agree with the reference")]
-    detail: Annotated[Text | None, says("the largest difference, in words")] = None
-    cases: Annotated[Count | None, MAYBE, says("number of inputs that were compared")] = None
-    max_error: Annotated[Number | None, MAYBE, says("largest difference")] = None
-    tolerance: Annotated[Number | None, MAYBE, says("how large it may be")] = None
-
-
-class Trace(Shape):
-    """The operations of a variant."""
-
-    digest: Annotated[Text, says("SHA-256 of their list; equal lists are equal operations")]
-    ops: Annotated[Count, says("number of operations in a forward")]
-    attention_kernels: Annotated[list[Text] | None, MAYBE, says("its fused attention kernels")] = None
-    counts: Annotated[dict[str, Count] | None, MAYBE, says("how often each of them runs")] = None
-
-
-class TraceDifference(Shape):
-    """How the operations of two variants differ."""
-
-    baseline: Annotated[Text, says("one variant")]
-    variant: Annotated[Text, says("the other variant")]
-    same: Annotated[StrictBool, says("whether both do the same operations")]
-    detail: Annotated[Text | None, says("where they differ, in words")] = None
-    counts: Annotated[list[tuple[Text, Count, Count]], MAYBE, says("[operation, baseline's calls, variant's]")] = []
-
-
-class Confirmed(Shape):
-    """A ratio that was measured again in fresh processes, timed from outside."""
-
-    variant: Annotated[Text, says("the faster or slower side")]
-    baseline: Annotated[Text, says("what it is compared with")]
-    ratio: Annotated[Ratio, says("t_baseline / t_variant, timed from outside")]
-    inside: Annotated[Ratio, says("the same by the rounds")]
-    calls: Annotated[Count, says("number of calls that were timed")]
 
 
 class Workload(Shape):
@@ -226,7 +181,7 @@ class Manifest(Shape):
     started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
     finished: Annotated[Text | None, MAYBE, says("end; null until then")] = None
     status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
-    mode: Annotated[Text | None, MAYBE, says('"claims", "compare" or "gates"')] = None
+    mode: Annotated[Text | None, MAYBE, says('"claims", "compare", "gates"; "fleet": of several machines')] = None
     command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
     seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
     budget_seconds: Annotated[Amount | None, MAYBE, says("time for rounds, of all sittings, seconds")] = None
@@ -238,6 +193,8 @@ class Manifest(Shape):
     fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
     environment: Environment | None = None
     environments: Annotated[dict[str, SideEnvironment], MAYBE, says("by side that has one of its own")] = {}
+    spending: Annotated[Spending | None, MAYBE, says('of a fleet: "replicate" or "split"')] = None
+    machines: Annotated[list[Machine], MAYBE, says("of a fleet: its machines, each with a run of its own")] = []
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
@@ -258,6 +215,7 @@ class Effect:
     variant: Annotated[Text, says("the side that is asked about")]
     baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
     metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
+    machine: Annotated[Text, says("on which machine; only there in a run of several machines")] = ""
     unit: Annotated[Text, says("unit of a value; only there for a value")] = ""
     ratio: Annotated[
         Value,
@@ -277,10 +235,11 @@ class Effect:
     @model_serializer(mode="wrap")
     def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
         row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
+        absent = {unknown, not self.machine and "machine"}
         if self.unit:
-            return {"value" if key == "ratio" else key: value for key, value in row.items() if key != unknown}
+            return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
         no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
-        return {key: value for key, value in (row | no_bound).items() if key not in ("unit", unknown)}
+        return {key: value for key, value in (row | no_bound).items() if key not in {"unit", *absent}}
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ import typer
 from .shared import Failure, OutputLost, write
 
 VERBS = (
-    "claims", "variants", "workloads", "new", "check", "runs", "resume", "compare", "compare-revisions", "bisect",
-    "baseline", "judge", "report", "count", "calibrate", "doctor", "speedscope",
+    "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "compare-revisions",
+    "bisect", "baseline", "judge", "report", "count", "calibrate", "doctor", "speedscope",
 )  # fmt: skip
 """Modules beside this one (with "_" for "-"), in the order of the help."""
 
@@ -41,6 +41,7 @@ Examples:
   workbench compare-revisions main . m:f   is m:f slower now? (--call says with what it is called)
   workbench bisect v1.2 main m:f           which commit made it slower?
   workbench resume results/runs/ID         go on with a run that was cut off, or has open verdicts
+  workbench combine RUN RUN                runs of several machines: what holds on each of them?
   workbench judge results/runs/ID          judge a run again, also one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
   workbench count BASE NEW                 how many instructions a call of each executes

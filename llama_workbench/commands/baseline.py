@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,9 +24,12 @@ command = typer.Typer(
 def save_baseline(
     run: RunArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier baseline of that name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier one of this kind of machine.")] = False,
 ) -> None:
     """Keep a run as a baseline: copy its folder to results/baselines/NAME.
+
+    A name has one baseline for each kind of machine: save a run of each under the same name, and `workbench compare`
+    picks the one that was made on a machine like its own. With --force one of the same kind is replaced.
 
     The run must be complete and judged, and every file of it readable. The copy is checked before it gets its
     name. The logs of its processes are left out: they name paths of this machine.
@@ -35,13 +39,16 @@ def save_baseline(
       workbench baseline save results/runs/20260102T030405Z-1a2b main
       workbench compare main NEW
     """
-    from llama_workbench.harness.report.baselines import save
+    from llama_workbench.harness.fleet.baselines import baselines_of, save
+    from llama_workbench.harness.store.folder import RunFolder
 
     try:
         saved = save(find_run(run), name, under=BASELINES, force=force)
     except ValueError as error:
         raise Failure(str(error)) from error
-    show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW)"))
+    kinds = baselines_of(RunFolder(BASELINES / name))
+    count = f"; {len(kinds)} kinds of machines under this name" if len(kinds) > 1 else ""
+    show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW){count}"))
 
 
 @command.command("list")
@@ -62,7 +69,7 @@ def show_baseline(
 
     \b
     --json prints {"path", "id", "status", "started", "machine", "commit", "noise", "workloads",
-    "claims": [[claim, part, verdict], ..], "problem"}.
+    "claims": [[claim, part, verdict], ..], "problem", "machines": {folder: machine}}.
 
     \b
     Examples:
@@ -70,6 +77,7 @@ def show_baseline(
     """
     from dataclasses import asdict
 
+    from llama_workbench.harness.fleet.baselines import baselines_of
     from llama_workbench.harness.report.text import row_text
     from llama_workbench.harness.store.folder import describe
 
@@ -77,14 +85,20 @@ def show_baseline(
     if not run.path.is_dir():
         raise Failure(f"{name}: no such baseline or run; workbench baseline list")
     found = asdict(describe(run, whole=True))
+    also = {str(each.path): describe(each, whole=True) for each in baselines_of(run) if each.path != run.path}
+    machines = {path: each.problem or each.machine for path, each in also.items()}
     facts = ("path", "id", "status", "started", "machine", "commit", "noise", "problem")
     if as_json:
-        print_json({key: found[key] for key in (*facts, "workloads", "claims")} | {"path": str(run.path)})
+        print_json(
+            {key: found[key] for key in (*facts, "workloads", "claims")} | {"path": str(run.path), "machines": machines}
+        )
         return
     about, verdicts = table("", ""), table("claim", "part", "verdict")
     for key in facts:
         if found[key]:
             about.add_row(Text(key), Text(str(found[key])))
+    for path, text in machines.items():
+        about.add_row(Text("also"), Text(f"{Path(path).name}: {text}"))
     about.add_row(Text("workloads"), Text(", ".join(found["workloads"])))
     told = _outcomes(run)
     for claim, part, verdict in found["claims"]:

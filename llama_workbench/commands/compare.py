@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,8 +19,10 @@ HELP = """\
 Has anything become slower from BASE to NEW, or does it need more instructions, memory or other operations?
 
 Each variant's time is compared as its ratio to the frozen yardstick that both runs timed, so the two may come from
-different days. On another machine, torch or device the answer is "cannot tell" at best. Beside times stand the
-instructions (runs with --count-instructions), the memory (runs with --profile) and the operations of a call.
+different days. Where BASE has baselines of several kinds of machines (workbench baseline save), the one is taken that
+was made on a machine like NEW's; where there is none, a note says so. On another machine, torch or device the answer
+is "cannot tell" at best. Beside times stand the instructions (runs with --count-instructions), the memory (runs with
+--profile) and the operations of a call.
 
 \b
 Exit codes, by what is in the gate (time, if nothing else is said):
@@ -82,6 +85,7 @@ def command(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
 ) -> None:
     """Compare two runs and end with 0, 1 or 2 (see HELP)."""
+    from llama_workbench.harness.fleet.baselines import matching
     from llama_workbench.harness.report.compare import compare
     from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown, write_text
     from llama_workbench.harness.store.files import INSTRUCTIONS, MANIFEST, MEMORY, SAMPLES
@@ -89,11 +93,13 @@ def command(
     if threshold is not None and not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
     thresholds = _thresholds(config, gate)
-    runs = find_run(base), find_run(new)
+    matched = matching(find_run(base), find_run(new))
+    runs = matched.run, find_run(new)
     decide = [file for what, file in (("memory", MEMORY), ("instructions", INSTRUCTIONS)) if what in thresholds.gate]
     for run in runs:
         warn_changed(run, read=(MANIFEST, SAMPLES, *decide))
-    comparison = compare(*runs, thresholds=thresholds, threshold_percent=threshold)
+    found = compare(*runs, thresholds=thresholds, threshold_percent=threshold)
+    comparison = replace(found, base=matched.name, notes=(*filter(None, [matched.note]), *found.notes))
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
             try:

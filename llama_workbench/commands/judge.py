@@ -5,12 +5,38 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..results import find_run
 from .shared import AsJson, RunArgument, print_json, show, warn_changed, write
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.store.folder import RunFolder
+
+
+HELP = """\
+Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
+and what its controls show. A run of several machines (workbench combine) is judged over them.
+
+--write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
+"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
+
+\b
+Exit codes:
+  0  judged (whatever the verdicts), or the files are up to date
+  1  with --check: a file is out of date
+  2  could not
+
+--json prints the list that verdicts.json holds.
+
+\b
+Examples:
+  workbench judge results/runs/20260102T030405Z-1a2b
+  workbench judge results/baselines/main --write README.md --write VERDICTS.md
+  workbench judge results/baselines/main --write README.md --check     in CI
+"""
 
 
 def command(
@@ -25,39 +51,21 @@ def command(
         bool, typer.Option("--check", help="Write nothing; exit 1 if a file of --write (README.md) is out of date.")
     ] = False,
 ) -> None:
-    """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
-    and what its controls show.
-
-    --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
-    "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
-
-    \b
-    Exit codes:
-      0  judged (whatever the verdicts), or the files are up to date
-      1  with --check: a file is out of date
-      2  could not
-
-    --json prints the list that verdicts.json holds.
-
-    \b
-    Examples:
-      workbench judge results/runs/20260102T030405Z-1a2b
-      workbench judge results/baselines/main --write README.md --write VERDICTS.md
-      workbench judge results/baselines/main --write README.md --check     in CI
-    """
+    """Judge a run again (see HELP)."""
+    from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.fleet.judging import judge_fleet
     from llama_workbench.harness.rejudge import rejudge
-    from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
-    from llama_workbench.harness.report.terminal import verdict_report
-    from llama_workbench.harness.store import schema
-    from llama_workbench.harness.store.files import JUDGED, STANDINGS, VERDICTS
+    from llama_workbench.harness.store.files import JUDGED, MACHINES, STANDINGS, VERDICTS
 
     folder = find_run(run)
     targets = files or ([Path("README.md")] if check else [])
-    warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS))
+    warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS, MACHINES))
     verdicts, manifest = rejudge(folder)
-    if not check:
+    if is_fleet(manifest) and not check:
+        judge_fleet(folder.path)
+    elif not check:
         folder.write_json(VERDICTS, verdicts)
         folder.renew(VERDICTS, noise=manifest["noise"])
         if folder.finished_rounds():
@@ -67,11 +75,25 @@ def command(
     elif as_json:
         print_json(verdicts)
     elif not targets:
-        show(verdict_report(verdicts, manifest))
-        if command := further(folder.path, schema.VERDICTS.validate_python(verdicts), manifest):
-            write(f"go on: {command}\n")
+        _show(folder, verdicts, manifest)
     if targets:
         _update(targets, verdicts, manifest, folder.path, check)
+
+
+def _show(folder: RunFolder, verdicts: list[dict[str, Any]], manifest: dict[str, Any]) -> None:
+    """The report; of a fleet also each effect over its machines, and the command that settles what is open."""
+    from llama_workbench.harness.report.further import further
+    from llama_workbench.harness.report.machines import machine_lines
+    from llama_workbench.harness.report.terminal import verdict_report
+    from llama_workbench.harness.store import machine_schema, schema
+    from llama_workbench.harness.store.files import MACHINES
+
+    show(verdict_report(verdicts, manifest))
+    over = folder.records(MACHINES) if manifest.get("machines") else []
+    if lines := machine_lines(machine_schema.MACHINES.validate_python(over)):
+        write("".join(f"{line}\n" for line in ("", *lines)))
+    if command := further(folder.path, schema.VERDICTS.validate_python(verdicts), manifest):
+        write(f"go on: {command}\n")
 
 
 def _update(

@@ -87,6 +87,7 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 
 def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
     """Print the parts that are asked for; where none is, the answer and those parts that the run has."""
+    from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
@@ -94,6 +95,9 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
 
     warn_changed(folder, read=JUDGED)
     everything = not (profiling or decision or roofline)
+    if is_fleet(folder.read_manifest()):
+        _print_fleet(folder, everything)
+        return
     peaks = folder.records(ROOFLINE) if roofline or everything else []
     if roofline and not peaks:
         raise Failure(
@@ -124,6 +128,23 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
         raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
     elif everything and table.empty:
         write(f"Where the time goes: {no_phases}\n")
+
+
+def _print_fleet(folder: RunFolder, everything: bool) -> None:
+    """What holds over the machines. What one of them found beside verdicts is in its own run."""
+    from llama_workbench.harness.fleet.folder import FleetFolder
+    from llama_workbench.harness.fleet.judging import verdicts_of
+    from llama_workbench.harness.report.answer import answer_markdown
+    from llama_workbench.harness.report.machines import machine_markdown
+    from llama_workbench.harness.store.forms import plain
+
+    judged = verdicts_of(FleetFolder(folder.path))
+    runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
+    if not everything:
+        raise Failure(f"{folder.path}: a run of several machines; name that of one: workbench report {runs[0]}")
+    told = plain(judged.verdicts)
+    write(f"# The answer\n\n{answer_markdown(told)}\n{machine_markdown(told, judged.over)}")
+    write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
 
 
 def _print_roofline(peaks: list[dict[str, Any]], alpha: float) -> None:

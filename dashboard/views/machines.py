@@ -1,0 +1,79 @@
+"""What several machines measured, by kind of machine and over them, as pages show it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llama_workbench.harness.report.machines import general_text, machine_count, spread_text
+from llama_workbench.harness.store import machine_schema
+from llama_workbench.harness.store.files import MACHINES
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.machine_schema import OverMachines, Pooled
+
+from .data import Claim, Effect, Run
+
+MEAN = "mean"
+"""What stands in place of a verdict where a row is the mean over machines."""
+
+
+@dataclass(frozen=True)
+class ByMachine:
+    """A claim whose rows are kinds of machines and their mean, under a heading for each effect.
+
+    lines: for each effect, how much the machines differ, and what to expect of others.
+    """
+
+    claim: Claim
+    lines: tuple[str, ...]
+
+
+def read_over(run: Run) -> list[OverMachines]:
+    """machines.json; nothing where the run is of one machine. Raises RunError."""
+    folder = RunFolder(run.path)
+    if not run.manifest.machines or not folder.has(MACHINES):
+        return []
+    return machine_schema.MACHINES.validate_python(folder.read_json(MACHINES))
+
+
+def by_machine(claim: Claim, over: Sequence[OverMachines]) -> ByMachine | None:
+    """The claim by machine kind; None where no two machines measured any of it."""
+    rows = [row for row in over if _is_of(row, claim) and row.mean is not None]
+    if not rows:
+        return None
+    several = len({row.baseline for row in rows}) > 1
+    effects, lines = [], []
+    for row in rows:
+        place = row.workload or row.metric
+        heading = f"{place} against {row.baseline}" if several else place
+        effects += [_effect(row, heading, kind.kind, kind, kind.rounds, kind.verdict) for kind in row.kinds]
+        if row.mean is not None:
+            name = f"mean of these {machine_count(row)} machines"
+            effects.append(_effect(row, heading, name, row.mean, sum(kind.rounds for kind in row.kinds), MEAN))
+        lines.append("; ".join(filter(None, (f"{heading}: {spread_text(row)}", general_text(row)))))
+    return ByMachine(replace(claim, effects=tuple(effects), alpha=rows[0].alpha), tuple(lines))
+
+
+def _is_of(row: OverMachines, claim: Claim) -> bool:
+    part = claim.part or (claim.title if claim.is_comparison else "")
+    return row.claim == claim.id and (row.part or "") == part
+
+
+def _effect(row: OverMachines, heading: str, name: str, pooled: Pooled, rounds: int, verdict: str) -> Effect:
+    """A row of the forest: the machine stands where workloads do, and the workload in the heading."""
+    value, low, high = (
+        end if math.isfinite(end) and (row.unit or end > 0) else None for end in (pooled.ratio, pooled.low, pooled.high)
+    )
+    return Effect(
+        workload=name,
+        variant=row.variant,
+        baseline=heading,
+        metric=row.metric,
+        unit=row.unit,
+        value=value,
+        low=low,
+        high=high,
+        rounds=rounds,
+        verdict=verdict,
+    )

@@ -1,0 +1,1 @@
+"""Runs of several machines: one folder, the kinds of machines, and verdicts over them."""

@@ -1,0 +1,91 @@
+"""Baselines of several kinds of machines under one name, and which of them a run is compared with.
+
+The first run that is saved under a name is the baseline itself. Those of other kinds of machines lie in its folder, as
+the machines of a fleet do: `NAME/machines/KIND/`. A fleet that is saved has one for each of its machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..machine.environment import comparable
+from ..report import baselines
+from ..store.errors import RunError
+from ..store.folder import RunFolder, run_folders
+from .folder import HOME, is_fleet
+from .kinds import hardware_of, key_of, names, slug
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The baseline that a run is compared with. `name`: what it is called there; `note`: what to know of the choice."""
+
+    run: RunFolder
+    name: str
+    note: str = ""
+
+
+def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunFolder:
+    """Keep a run as the baseline of its kind of machine under `name`, and return the copy.
+
+    Beside those of other kinds, it takes the place of an earlier one of its kind only with `force`. A fleet is kept
+    whole, and takes the place of all. Raises as `report.baselines.save` does.
+    """
+    target = under / name
+    there = baselines_of(RunFolder(target)) if RunFolder(target).looks_like_a_run() else []
+    environment = _environment(run)
+    mine = next((each for each in there if hardware_of(_environment(each)) == hardware_of(environment)), None)
+    if not there or is_fleet(run.read_manifest()):
+        return baselines.save(run, name, under=under, force=force)
+    if is_fleet(RunFolder(target).read_manifest()):
+        problem = "this baseline is a run of several machines, which stays whole"
+        raise RunError(target, problem, "Choose another name, or save another such run with --force.")
+    if mine is None:
+        place = slug(environment, hardware_of(environment))
+        return baselines.save(run, place, under=target / HOME)
+    if mine.path == target:
+        return baselines.save(run, name, under=under, force=force, keeping=HOME)
+    return baselines.save(run, mine.path.name, under=target / HOME, force=force)
+
+
+def baselines_of(run: RunFolder) -> list[RunFolder]:
+    """All runs of one machine that lie under this one's name, itself first unless it is a fleet."""
+    own = [] if is_fleet(run.read_manifest()) else [run]
+    return own + sorted(
+        (each for each in run_folders(run.path / HOME) if each.looks_like_a_run()), key=lambda each: each.path.name
+    )
+
+
+def matching(base: RunFolder, new: RunFolder) -> Matched:
+    """Which of the runs under a baseline's name was made on a machine like that of `new`.
+
+    Where none was it is the one that differs least, and `note` says so. Raises RunError.
+    """
+    if is_fleet(new.read_manifest()):
+        problem = f"a run of several machines: compare that of one, such as {HOME}/{_first(new)}"
+        raise RunError(new.path, problem, f"workbench compare {base.path.name} {new.path / HOME / _first(new)}")
+    today = _environment(new)
+    known = {each: _environment(each) for each in baselines_of(base)}
+    if not known:
+        raise RunError(base.path, "no machine of it has a run", "Save another baseline: workbench baseline save")
+    nearest = min(known, key=lambda each: (len(comparable(known[each], today)), key_of(known[each]) != key_of(today)))
+    name = base.path.resolve().name
+    called = name if nearest.path == base.path else f"{name} ({nearest.path.name})"
+    if not comparable(known[nearest], today):
+        return Matched(nearest, called)
+    *have, own = names([*known.values(), today])
+    kinds = ", ".join(dict.fromkeys(have))
+    note = f"{name} has no run of this kind of machine, {own}; it has: {kinds}"
+    return Matched(nearest, called, f"{note}. Keep one: workbench baseline save {new.path.name} {name}")
+
+
+def _first(fleet: RunFolder) -> str:
+    return min((each.path.name for each in run_folders(fleet.path / HOME)), default="NAME")
+
+
+def _environment(run: RunFolder) -> Mapping[str, Any]:
+    environment: Mapping[str, Any] = run.read_manifest().get("environment") or {}
+    return environment

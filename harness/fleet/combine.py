@@ -1,0 +1,241 @@
+"""Ordinary runs, made on several machines by hand or by CI, become one fleet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..report.baselines import left_out
+from ..store.errors import RunError
+from ..store.files import CLAIMS
+from ..store.folder import RunFolder
+from ..store.machine_schema import Machine, Spending
+from .folder import HOME, FleetFolder, is_fleet
+from .judging import judge_fleet
+from .kinds import slug
+
+COMPUTING = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "candle-nn",
+    "mistralrs",
+    "llama-cpp-python",
+)
+"""Packages of which two versions are not one thing measured twice. Of torch the build for a machine may differ."""
+
+SAME = "Measure all machines with one revision, the same packages and the same claims."
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that takes part, with what is read of it."""
+
+    folder: RunFolder
+    manifest: Mapping[str, Any]
+    claims: Sequence[Mapping[str, Any]]
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.manifest.get("environment") or {}
+        return found
+
+    @property
+    def workloads(self) -> list[str]:
+        return [each["workload"]["name"] for each in self.manifest.get("experiments", ())]
+
+
+def combine(runs: Sequence[RunFolder], into: Path | None, *, under: Path = Path("results")) -> FleetFolder:
+    """Copy these runs (a fleet stands for the runs of its machines) into a new fleet at `into`, and judge it.
+
+    Logs, hidden files and links are left out. Two runs of one machine kind are two machines. Raises RunError where a
+    run cannot be read or did not end, or where claims, code, versions or weights differ: it says which.
+    """
+    found = [_read(run) for given in runs for run in _of_one_machine(given)]
+    if len(found) < 2:
+        raise RunError(runs[0].path, "this is a run of one machine", "Name the runs of two machines or more.")
+    for index, one in enumerate(found):
+        for other in found[:index]:
+            _check(other, one)
+    _check_place(into, found)
+    fleet = FleetFolder.create(into, under=under)
+    names = _names([run.environment for run in found])
+    machines = [Machine(name=name, status="waiting") for name in names]
+    manifest = _manifest(found)
+    fleet.write(machines, claims=_claims(found), status="running", **manifest)
+    for name, run in zip(names, found, strict=True):
+        _copy(run.folder.path, fleet.machine(name))
+    machines = [
+        Machine(name=name, status=str(run.manifest.get("status")), experiments=run.workloads)
+        for name, run in zip(names, found, strict=True)
+    ]
+    whole = all(run.manifest.get("status") == "complete" for run in found)
+    fleet.write(machines, status="complete" if whole else "interrupted", **manifest)
+    judge_fleet(fleet.path)
+    return fleet
+
+
+def _of_one_machine(run: RunFolder) -> list[RunFolder]:
+    """The run, or those of its machines."""
+    if is_fleet(run.read_manifest()):
+        return [each for _, each in FleetFolder(run.path).runs()]
+    return [run]
+
+
+def _read(run: RunFolder) -> _Run:
+    manifest = run.read_manifest()
+    for changed in run.changed():
+        raise changed
+    if (status := manifest.get("status")) == "running":
+        fix = "Let it end, or go on with it: workbench resume RUN"
+        raise RunError(run.path, f"the run is {status}, or was killed", fix)
+    if not run.finished_rounds():
+        raise RunError(run.path, "holds no samples", "Leave it out.")
+    return _Run(run, manifest, run.records(CLAIMS))
+
+
+def _check_place(into: Path | None, runs: Sequence[_Run]) -> None:
+    """Raise RunError where the fleet would take the place of one of its runs."""
+    for run in runs:
+        here, source = (into or Path("results/runs")).resolve(), run.folder.path.resolve()
+        if into is not None and (here == source or source in here.parents or here in source.parents):
+            raise RunError(into, f"this is where {run.folder.path} lies", "Name a folder of its own with --into.")
+
+
+def _names(environments: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A folder name for each machine."""
+    made: list[str] = []
+    for environment in environments:
+        name = slug(environment)
+        count = sum(each == name or each.startswith(f"{name}_") for each in made)
+        made.append(f"{name}_{count + 1}" if count else name)
+    return made
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        target.parent.mkdir(exist_ok=True)
+        shutil.copytree(source, target, ignore=_left_out)
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror or error})"
+        raise RunError(target, problem, "Check the folder and the space on its disk.") from error
+    for changed in RunFolder(target).changed():
+        raise changed
+
+
+def _left_out(folder: str, names: Iterable[str]) -> list[str]:
+    """What no copy gets, and runs of other machines: a baseline may have some."""
+    return [*left_out(folder, names), HOME]
+
+
+# -- do they belong together? ------------------------------------------------------------------------------------------
+
+
+def _check(one: _Run, other: _Run) -> None:
+    """Raise RunError where two runs are not the same measured on two machines."""
+    if one.folder.digest() == other.folder.digest():
+        raise RunError(other.folder.path, f"this is the same run as {one.folder.path}", "Name each run once.")
+    if said := [*_claims_differ(one, other), *_code_differs(one, other), *_work_differs(one, other)]:
+        problem = f"cannot be combined with {one.folder.path}: {'; '.join(said)}"
+        raise RunError(other.folder.path, problem, SAME)
+
+
+def _claims_differ(one: _Run, other: _Run) -> list[str]:
+    said = [
+        f"{what}: {_told(a)} against {_told(b)}"
+        for what, key in (("mode", "mode"), ("alpha", "alpha"), ("--fail-if", "fail_if"))
+        if (a := one.manifest.get(key)) != (b := other.manifest.get(key))
+    ]
+    ours = {claim.get("id"): claim for claim in one.claims}
+    return said + [
+        f"the claim {claim.get('id')} is not the same in both"
+        for claim in other.claims
+        if claim.get("id") in ours and ours[claim.get("id")] != claim
+    ]
+
+
+def _code_differs(one: _Run, other: _Run) -> list[str]:
+    """What is known of the code and the packages, where both runs know it."""
+    said = []
+    ours, theirs = (run.manifest.get("sources") or {} for run in (one, other))
+    commits = [str((run.environment.get("commit") or {}).get("id") or "") for run in (one, other)]
+    if ours and theirs:
+        if ours.get("harness") != theirs.get("harness"):
+            said.append("the code that measures is not the same in both")
+        shared = ours.get("variants", {}).keys() & theirs.get("variants", {}).keys()
+        changed = [name for name in sorted(shared) if _digest(ours, name) != _digest(theirs, name)]
+        said += [f"the code of {name} is not the same in both" for name in changed]
+    elif all(commits) and commits[0] != commits[1]:
+        said.append(f"revision: {commits[0][:10]} against {commits[1][:10]}")
+    for name in COMPUTING:
+        a, b = (_version(run.environment, name) for run in (one, other))
+        if a and b and a != b:
+            said.append(f"{name}: {a} against {b}")
+    a, b = (".".join(str(run.environment.get("python") or "").split(".")[:2]) for run in (one, other))
+    return said + ([f"Python: {a} against {b}"] if a and b and a != b else [])
+
+
+def _digest(sources: Mapping[str, Any], variant: str) -> object:
+    return sources["variants"][variant].get("digest")
+
+
+def _version(environment: Mapping[str, Any], package: str) -> str:
+    """Without the tag of a build: the same torch has one for each kind of machine."""
+    return str((environment.get("packages") or {}).get(package) or "").partition("+")[0]
+
+
+def _work_differs(one: _Run, other: _Run) -> list[str]:
+    """Weights and workloads that have one name and are not the same."""
+    said = []
+    ours, theirs = (run.manifest.get("checkpoints") or {} for run in (one, other))
+    for name in ours.keys() & theirs.keys():
+        a, b = (str(each[name].get("digest") or "") for each in (ours, theirs))
+        if a and b and a != b:
+            said.append(f"weights of {name}: SHA-256 {a[:12]} against {b[:12]}")
+    work, others = ({each["workload"]["name"]: each["workload"] for each in _experiments(run)} for run in (one, other))
+    shared = work.keys() & others.keys()
+    return said + [f"the workload {name} is not the same in both" for name in shared if work[name] != others[name]]
+
+
+def _experiments(run: _Run) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = run.manifest.get("experiments", ())
+    return found
+
+
+def _told(value: object) -> str:
+    return "nothing" if value in (None, [], "") else json.dumps(value)
+
+
+# -- what the fleet's own files hold -----------------------------------------------------------------------------------
+
+
+def _claims(runs: Sequence[_Run]) -> list[Mapping[str, Any]]:
+    """The claims of all runs, each once."""
+    return list({claim["id"]: claim for run in runs for claim in run.claims}.values())
+
+
+def _manifest(runs: Sequence[_Run]) -> dict[str, Any]:
+    """What run.json says beside the machines."""
+    first = runs[0].manifest
+    pairs = dict.fromkeys((base, variant) for run in runs for base, variant in run.manifest.get("ad_hoc", ()))
+    measured = [name for run in runs for name in run.workloads]
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    spending: Spending = "split" if len(set(measured)) == len(measured) else "replicate"
+    return {
+        "started": now,  # of this run: its machines have their own times
+        "finished": now,
+        "command": first.get("command", []),
+        "seed": first.get("seed"),
+        "alpha": first.get("alpha"),
+        "ad_hoc": [list(pair) for pair in pairs],
+        "fail_if": first.get("fail_if", []),
+        "checkpoints": {name: facts for run in runs for name, facts in (run.manifest.get("checkpoints") or {}).items()},
+        "spending": spending,
+    }

@@ -1,0 +1,107 @@
+"""Verdicts over the machines of a fleet, from what each of them measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..claims.model import Claim
+from ..claims.reading import check_claim
+from ..evidence.effect import ALPHA
+from ..judge.machines import Machine, judge_machines
+from ..judge.parts import parts_of
+from ..report.stored import evidence_of
+from ..spec.conditions import Condition
+from ..store import machine_schema
+from ..store.errors import RunError
+from ..store.files import CLAIMS, MACHINES, MANIFEST, VERDICTS
+from ..store.machine_schema import OverMachines
+from ..store.schema import Verdict
+from .folder import FleetFolder
+from .kinds import labels, names
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the runs of the machines come to: verdicts over machines, each effect over machines, and for run.json the
+    machines with their kinds, and what their controls show in one line."""
+
+    verdicts: list[Verdict]
+    over: list[OverMachines]
+    machines: list[machine_schema.Machine]
+    noise: str
+
+    def manifest(self, earlier: Mapping[str, Any]) -> dict[str, Any]:
+        """run.json with what was found."""
+        listed = [each.model_dump(mode="json") for each in self.machines]
+        return {**earlier, "machines": listed, "noise": {"controls": [], "line": self.noise}}
+
+
+def verdicts_of(fleet: FleetFolder) -> Judged:
+    """Judge the machines' runs over machines. Writes nothing.
+
+    Each run is read as it lies there, also one that was cut off. Raises RunError, and ClaimError for claims that are
+    none.
+    """
+    manifest = fleet.run.read_manifest()
+    split = manifest.get("spending") == "split"
+    found = [(machine, run, _counted(machine, run.read_manifest(), split)) for machine, run in fleet.runs()]
+    # A machine that was lost before its first round says nothing, and leaves nothing open.
+    measured = [each for each in found if each[1].finished_rounds() or each[2].get("status") == "complete"]
+    if not measured:
+        raise RunError(fleet.path, "no machine of this fleet has finished a round", "Measure again: nothing was kept.")
+    manifests = [each for *_, each in measured]
+    environments = [each.get("environment") or {} for each in manifests]
+    told = zip(labels(environments), names(environments), measured, strict=True)
+    machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in told]
+    parts = parts_of(
+        _claims(fleet),
+        [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],
+        [Condition.parse(text) for text in manifest.get("fail_if", [])],
+    )
+    verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
+    kinds = {each.name: machine.name for (each, *_), machine in zip(measured, machines, strict=True)}
+    listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
+    return Judged(verdicts, over, listed, _noise_line(machines))
+
+
+def _counted(machine: machine_schema.Machine, manifest: Mapping[str, Any], split: bool) -> Mapping[str, Any]:
+    """The run.json of a machine with the experiments that count: where the work was split those it is listed with, for
+    an experiment that another machine took over is judged there."""
+    if not split or not machine.experiments:
+        return manifest
+    kept = [each for each in manifest.get("experiments", ()) if each["workload"]["name"] in machine.experiments]
+    return {**manifest, "experiments": kept}
+
+
+def _noise_line(machines: Sequence[Machine]) -> str:
+    """What the controls of all machines show together; how far each is off is in the runs."""
+    controls = [control for machine in machines for control in machine.evidence.noise.controls]
+    fired = [machine.name for machine in machines if any(each.fired for each in machine.evidence.noise.controls)]
+    count = f"{len(controls)} control{'s' * (len(controls) != 1)} on {len(machines)} machines"
+    return f"A/A noise: {count}; " + (f"fired on {', '.join(fired)}" if fired else "none fired")
+
+
+def _claims(fleet: FleetFolder) -> list[Claim]:
+    path = fleet.path / CLAIMS
+    return [check_claim(table, f"{path}[{index}]") for index, table in enumerate(fleet.run.records(CLAIMS))]
+
+
+def judge_fleet(path: Path | str) -> tuple[Verdict, ...]:
+    """Judge a fleet over its machines; write verdicts.json and machines.json, and name the kinds in run.json.
+
+    Where run.json says that the fleet is "complete", "interrupted" or "failed", its files are sealed. Raises as
+    `verdicts_of` does.
+    """
+    fleet = FleetFolder(Path(path))
+    judged = verdicts_of(fleet)
+    manifest = judged.manifest(fleet.run.read_manifest())
+    fleet.run.write_json(VERDICTS, judged.verdicts)
+    fleet.run.write_json(MACHINES, judged.over)
+    if manifest.get("status") == "running":
+        fleet.run.write_json(MANIFEST, manifest)
+    else:
+        fleet.run.seal(manifest)
+    return tuple(judged.verdicts)

@@ -1,0 +1,173 @@
+"""What is judged: the parts of claims, pairs without a claim, and conditions on them. Pure functions.
+
+A part says what became of it in the evidence of one machine, with each interval at an alpha that it is given. How alpha
+is shared is decided by who asks: `verdicts` for one machine, `machines` for several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ..claims.model import Claim
+from ..evidence.evidence import Evidence, compare_sides
+from ..evidence.verdict import combine
+from ..metrics.base import NOT_MEASURABLE, Judged
+from ..metrics.registry import metric_of
+from ..spec.comparison import Comparison
+from ..spec.conditions import FAIL_IF, Condition
+from ..spec.hypotheses import Hypothesis
+from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
+from ..store.schema import Effect, Ends, Verdict
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that gets a verdict.
+
+    judge: what the evidence of a machine says, each interval at this alpha. verdict: the same as it is written.
+    at_once: how many intervals one answer needs, from the evidence of all machines; they share alpha. looks_once:
+    whether the number of rounds was fixed beforehand. has_confidence: whether its intervals hold with a known
+    probability.
+    """
+
+    judge: Callable[[Evidence, float], Judged]
+    verdict: Callable[[Judged, float], Verdict]
+    at_once: Callable[[Sequence[Evidence]], int] = lambda evidence: 1
+    looks_once: bool = False
+    has_confidence: bool = True
+
+
+def parts_of(
+    claims: Sequence[Claim], ad_hoc: Iterable[tuple[str, str]] = (), conditions: Sequence[Condition] = ()
+) -> list[Part]:
+    """Each part of each claim, in order, then each pair (baseline, variant) without a claim, followed by each condition
+    on it."""
+    parts = [_part_of_claim(claim, hypothesis) for claim in claims for hypothesis in claim.hypothesis]
+    for pair in ad_hoc:
+        parts.append(_pair(*pair))
+        parts += [_condition(*pair, condition) for condition in conditions]
+    return parts
+
+
+def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
+    metric = metric_of(hypothesis.metric)
+
+    def judge(evidence: Evidence, alpha: float) -> Judged:
+        if away := hypothesis.elsewhere(evidence.device):
+            return Judged(NOT_MEASURABLE, away)
+        judged: Judged = metric.judge(hypothesis, evidence, alpha=alpha)
+        return judged
+
+    def verdict(judged: Judged, alpha: float) -> Verdict:
+        return Verdict(
+            claim=claim.id,
+            part=hypothesis.part,
+            who=claim.who,
+            title=claim.title,
+            statement=claim.statement,
+            verdict=judged.verdict,
+            reason=judged.reason,
+            alpha=alpha if metric.has_confidence else math.nan,
+            claimed=hypothesis.describe() + _on_fewer(hypothesis),
+            region=Ends(**hypothesis.region.to_json()),
+            effects=judged.effects,
+        )
+
+    def at_once(evidence: Sequence[Evidence]) -> int:
+        away = all(hypothesis.elsewhere(each.device) for each in evidence)
+        return 1 if away else metric.intervals_at_once
+
+    return Part(judge, verdict, at_once, metric.looks_once, metric.has_confidence)
+
+
+def _on_fewer(hypothesis: Hypothesis) -> str:
+    """How many of its workloads the quick set measures, where these are not all."""
+    some = len(hypothesis.workload_names())
+    return f" (on {some} of its {some + hypothesis.left_out} workloads; --all has all)" if hypothesis.left_out else ""
+
+
+# -- pairs without a claim ---------------------------------------------------------------------------------------------
+
+
+def _pair(baseline: str, variant: str) -> Part:
+    """Faster, slower, or the same within a margin, on every workload that has both sides."""
+
+    def judge(evidence: Evidence, alpha: float) -> Judged:
+        pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
+        return _on_all([_answer(evidence, pair, alpha) for pair in pairs])
+
+    title, statement = f"{variant} against {baseline}", f"Is {variant} faster than {baseline}?"
+    return Part(judge, partial(_asked, "ad-hoc", None, title, statement, ANSWERS[1]))
+
+
+def _condition(baseline: str, variant: str, condition: Condition) -> Part:
+    """Whether what a condition is about is so, on every workload that has both sides."""
+
+    def pairs(evidence: Evidence) -> list[Comparison]:
+        return ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
+
+    def judge(evidence: Evidence, alpha: float) -> Judged:
+        region = condition.region
+        return _on_all([compare_sides(evidence, pair, region, "operations", alpha) for pair in pairs(evidence)])
+
+    def at_once(evidence: Sequence[Evidence]) -> int:
+        return condition.at_once(max(sum(len(pairs(each)) for each in evidence), 1))
+
+    title = f"{variant} against {baseline}"
+    statement = f"{variant} is {condition.region.describe()} than {baseline}."
+    told = partial(_asked, FAIL_IF, str(condition), title, statement, condition.region)
+    return Part(judge, told, at_once)
+
+
+def _on_all(effects: Sequence[Effect]) -> Judged:
+    """What the answers for all pairs come to."""
+    if not effects:
+        return Judged("not evidence", "this run has no workload with both variants")
+    return Judged(*combine(effects), tuple(effects))
+
+
+def _asked(
+    claim: str, part: str | None, title: str, statement: str, region: Region, judged: Judged, alpha: float
+) -> Verdict:
+    """The verdict on what was asked and not claimed."""
+    return Verdict(
+        claim=claim,
+        part=part,
+        who=(),
+        title=title,
+        statement=statement,
+        verdict=judged.verdict,
+        reason=judged.reason,
+        alpha=alpha,
+        claimed=region.describe(),
+        region=Ends(**region.to_json()),
+        effects=judged.effects,
+    )
+
+
+def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, variant: str) -> list[Comparison]:
+    """A pair without a claim, on every workload that has both sides."""
+    return [
+        Comparison(workload, variant, baseline)
+        for workload, names in measured.items()
+        if {baseline, variant} <= {*names}
+    ]
+
+
+def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
+    """Faster or slower where the interval leaves out 1, else the same where it lies within a margin."""
+    wider = Region.same_within_percent(SECOND_MARGIN_PERCENT)
+    faster, same, nearly = (compare_sides(evidence, pair, region, "operations", alpha) for region in (*ANSWERS, wider))
+    if faster.verdict in ("supported", "refuted"):
+        little = (f"by less than {MARGIN_PERCENT:g} %",) if same.verdict == "supported" else ()
+        word = "faster" if faster.verdict == "supported" else "slower"
+        return replace(faster, verdict=word, warnings=little + faster.warnings)
+    if same.verdict == "supported":
+        return replace(same, verdict="same")
+    if nearly.verdict == "supported":
+        within = f"within {SECOND_MARGIN_PERCENT:g} %, not shown to be within {MARGIN_PERCENT:g} %"
+        return replace(nearly, verdict="same", warnings=(within, *nearly.warnings))
+    return replace(faster, seconds_more=min(faster.seconds_more, same.seconds_more))

@@ -1,0 +1,55 @@
+"""What run.json keeps of the checks of variants: gates, operations, ratios measured again, and who was excluded."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import StrictBool
+
+from .forms import MAYBE, Count, Number, Ratio, Shape, Text, says
+
+
+class Excluded(Shape):
+    """A variant that was excluded."""
+
+    variant: Annotated[Text, says("its name")]
+    reason: Annotated[Text, says("why the run went on without it")]
+
+
+class Gate(Shape):
+    """What the logits gate says of a variant."""
+
+    passed: Annotated[StrictBool, says("whether its outputs agree with the reference")]
+    detail: Annotated[Text | None, says("the largest difference, in words")] = None
+    cases: Annotated[Count | None, MAYBE, says("number of inputs that were compared")] = None
+    max_error: Annotated[Number | None, MAYBE, says("largest difference")] = None
+    tolerance: Annotated[Number | None, MAYBE, says("how large it may be")] = None
+
+
+class Trace(Shape):
+    """The operations of a variant."""
+
+    digest: Annotated[Text, says("SHA-256 of their list; equal lists are equal operations")]
+    ops: Annotated[Count, says("number of operations in a forward")]
+    attention_kernels: Annotated[list[Text] | None, MAYBE, says("its fused attention kernels")] = None
+    counts: Annotated[dict[str, Count] | None, MAYBE, says("how often each of them runs")] = None
+
+
+class TraceDifference(Shape):
+    """How the operations of two variants differ."""
+
+    baseline: Annotated[Text, says("one variant")]
+    variant: Annotated[Text, says("the other variant")]
+    same: Annotated[StrictBool, says("whether both do the same operations")]
+    detail: Annotated[Text | None, says("where they differ, in words")] = None
+    counts: Annotated[list[tuple[Text, Count, Count]], MAYBE, says("[operation, baseline's calls, variant's]")] = []
+
+
+class Confirmed(Shape):
+    """A ratio that was measured again in fresh processes, timed from outside."""
+
+    variant: Annotated[Text, says("the faster or slower side")]
+    baseline: Annotated[Text, says("what it is compared with")]
+    ratio: Annotated[Ratio, says("t_baseline / t_variant, timed from outside")]
+    inside: Annotated[Ratio, says("the same by the rounds")]
+    calls: Annotated[Count, says("number of calls that were timed")]

@@ -1,0 +1,118 @@
+"""The dashboard on a run of several machines: a row a machine kind, their mean, and the way to each machine's run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.fleet.combine import combine
+from llama_workbench.harness.fleet.folder import FleetFolder
+from llama_workbench.harness.fleet.judging import judge_fleet
+from llama_workbench.harness.store.machine_schema import Machine
+from tests.dashboard_pages import alts, everything, strips
+from tests.dashboard_runs import HOSTILE, MARKUP
+from tests.runs import CLAIMS, write_run
+from tests.test_fleet import ONLY, OTHER
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.dashboard.figures import forest as figures
+from llama_workbench.dashboard.views import data, entries, machines
+
+KINDS = ("Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni)")
+PART = {"claim": "mask-caching-6-11", "part": "whole prefill"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with the runs of three machines of two kinds, and with what they were combined to."""
+    results = tmp_path_factory.mktemp("results")
+    slow = {"prefill-15m-t128/team006_after": 1.02}
+    made = [write_run(results / "runs/old", only=ONLY, rounds=30)]
+    for seed, name in enumerate(("new", "newer"), 1):
+        folder = results / "runs" / name
+        made.append(write_run(folder, seed=seed, only=ONLY, rounds=30, environment=OTHER, factors=slow))
+    combine(made, results / "runs/fleet")
+    return results
+
+
+@pytest.fixture
+def page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
+    def opened(name: str, **link: str) -> AppTest:
+        monkeypatch.setenv("WORKBENCH_RESULTS", str(home))
+        monkeypatch.setattr(sys, "argv", ["app.py"])
+        app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+        if name != "verdicts":
+            app.run().switch_page(f"page_scripts/{name}.py")
+        for key, value in link.items():
+            app.query_params[key] = value
+        app.run()
+        assert not app.exception, app.exception
+        return app
+
+    return opened
+
+
+def test_a_fleet_is_the_first_run_that_is_shown(page: Callable[..., AppTest]) -> None:
+    app = page("verdicts")
+    text = everything(app)
+    assert "3 machines: Simulated CPU (no avx_vnni), Simulated CPU (avx_vnni) #1" in text
+    assert "prefill-15m-t128 on Simulated CPU (avx_vnni) #2: 1.0" in str(strips(app)) and not app.warning
+    names = [option for option in app.selectbox[0].options if "fleet/" in option]
+    assert len(names) == 3 and "fleet" in app.selectbox[0].options[0]
+
+
+def test_the_claim_has_a_row_a_kind_of_machine_and_one_for_the_mean(page: Callable[..., AppTest]) -> None:
+    app = page("claim", run="fleet", **PART)
+    text, [alt] = everything(app), alts(app)
+    for name in (*KINDS, "mean of these 3 machines"):
+        assert f"{name} against prefill-15m-t128: 1.0" in alt
+    assert "Depends on the machine" in text and "they differ by 2." in text and "without a common point" in text
+    query = [parse_qs(link.proto.query_string) for link in app.get("page_link")]
+    runs = [each["run"][0] for each in query if each.get("run", ["fleet"])[0].startswith("fleet/")]
+    assert len(runs) == 3 and all(each["claim"] == ["mask-caching-6-11"] for each in query if "claim" in each)
+    inside = everything(page("claim", run=runs[0], **PART))
+    assert "Round by round" in inside and "Machine by machine" not in inside
+
+
+@pytest.mark.parametrize("name", ["compare", "breakdown", "attribution", "memory", "scaling", "trust"])
+def test_what_lies_with_the_machines_is_a_link_away(page: Callable[..., AppTest], name: str) -> None:
+    app = page(name, run="fleet")
+    assert "This run is of several machines" in everything(app) and not app.warning
+    here = [link for link in app.get("page_link") if "run=fleet%2F" in link.proto.query_string]
+    assert len(here) == 3 and "several machines" not in everything(page(name, run="old"))
+
+
+def test_history_shows_each_run_once(page: Callable[..., AppTest], home: Path) -> None:
+    assert not page("history").warning
+    listed = entries.RunList(home).entries()
+    assert [entry.is_machine for entry in listed].count(True) == 3 and [entry.is_fleet for entry in listed].count(
+        True
+    ) == 1
+    names = {entry.name for entry in entries.without_copies(listed)}
+    assert names == {"fleet", "old", "new", "newer"} and entries.first_shown(listed).name == "fleet"
+
+
+def test_what_machines_say_of_themselves_is_no_markup(home: Path, tmp_path: Path) -> None:
+    fleet = FleetFolder.create(tmp_path / "runs/hostile")
+    environment = {"cpu_model": f"{HOSTILE} {MARKUP}"}
+    for name in ("a", "b"):
+        write_run(fleet.machine(name), seed=ord(name), only=ONLY, rounds=12, environment=environment)
+    left_out = Machine(name="c", status="left out", reason=f"{HOSTILE} {MARKUP}")
+    listed = [Machine(name="a"), Machine(name="b"), left_out]
+    fleet.write(listed, claims=CLAIMS, status="complete")
+    judge_fleet(fleet.path)
+    run = data.read_run(fleet.path)
+    claim = next(each for each in run.claims if each.effects)
+    found = machines.by_machine(claim, machines.read_over(run))
+    assert found is not None
+    drawn = figures.forest(found.claim, {}, heading="").to_json()
+    assert "<script" not in drawn and "&lt;script" in drawn

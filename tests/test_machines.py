@@ -1,0 +1,230 @@
+"""Verdicts over machines: what is said of these, when it depends on the machine, means, spreads, and error rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.evidence.evidence import Evidence
+from llama_workbench.harness.evidence.verdict import combine
+from llama_workbench.harness.fleet.kinds import hardware_of, key_of, labels, names, slug
+from llama_workbench.harness.judge.machines import Machine, judge_machines
+from llama_workbench.harness.judge.parts import Part
+from llama_workbench.harness.metrics.base import NOT_MEASURABLE, Judged
+from llama_workbench.harness.report.machines import machine_lines
+from llama_workbench.harness.report.outcome import outcome
+from llama_workbench.harness.stats.machines import (
+    LEAST_KINDS,
+    Ends,
+    between_variance,
+    have_no_common_point,
+    mean_of,
+    random_effects,
+)
+from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.machine_schema import OverMachines
+from llama_workbench.harness.store.schema import Effect, Verdict
+from tests.runs import ENVIRONMENT
+from tests.simulated_machines import simulate, told
+
+# -- the statistics ----------------------------------------------------------------------------------------------------
+
+
+def test_the_mean_adds_half_widths_by_squares_and_keeps_their_sides() -> None:
+    found = mean_of([Ends(1.0, 0.7, 1.1), Ends(2.0, 1.6, 2.1)])
+    assert found.centre == 1.5 and found.low == pytest.approx(1.5 - math.hypot(0.3, 0.4) / 2)
+    assert found.high == pytest.approx(1.5 + math.hypot(0.1, 0.1) / 2)
+    alone = Ends(1.0, 0.7, 1.1)
+    assert vars(mean_of([alone])) == pytest.approx(vars(alone))
+    assert mean_of([alone, Ends(0.0, -math.inf, math.inf)]).high == math.inf
+
+
+def test_intervals_that_touch_have_a_common_point() -> None:
+    assert not have_no_common_point([Ends(0, -1, 1), Ends(2, 1, 3), Ends(1, 0, 2)])
+    assert have_no_common_point([Ends(0, -1, 1), Ends(2, 1.01, 3), Ends(1, 0, 2)])
+
+
+@pytest.mark.filterwarnings("ignore:`use_t=True` requires")  # about intervals of single machines, which are not asked
+@pytest.mark.parametrize("centres", [[0.1, 0.12, 0.3], [0.0, 0.5, -0.4, 0.2, 0.1], [0.1, 0.101, 0.1005, 0.0995]])
+def test_random_effects_are_those_of_statsmodels(centres: Sequence[float]) -> None:
+    from statsmodels.stats.meta_analysis import combine_effects  # takes seconds, which no other test should wait for
+
+    errors = [0.03 + 0.01 * index for index in range(len(centres))]
+    oracle = combine_effects(np.array(centres), np.square(errors), method_re="iterated", use_t=True)
+    assert between_variance(centres, errors) == pytest.approx(max(oracle.tau2, 0.0), abs=1e-6)
+    found = random_effects(centres, errors, 0.05)
+    frame = oracle.summary_frame(alpha=0.05)
+    row = frame.loc["random effect wls" if oracle.tau2 > 0 else "random effect"]  # Hartung & Knapp; factor not below 1
+    assert (found.mean.centre, found.mean.low, found.mean.high) == pytest.approx(
+        (row["eff"], row["ci_low"], row["ci_upp"]), abs=1e-5
+    )
+    assert found.one_more.low < found.mean.low and found.mean.high < found.one_more.high
+
+
+def test_two_kinds_of_machines_say_nothing_of_others() -> None:
+    with pytest.raises(ValueError, match="three kinds"):
+        random_effects([0.0, 0.1], [0.01, 0.01], ALPHA)
+    assert between_variance([0.3], [0.01]) == 0.0
+
+
+@pytest.mark.parametrize(("machines", "between"), [(2, 0.0), (3, 0.05), (5, 0.0), (5, 0.1)])
+def test_simulated_fleets_are_wrong_as_seldom_as_promised(machines: int, between: float) -> None:
+    """The whole table is METHODOLOGY's; here so many fleets that a rate of a few percent would show."""
+    fleets = 60
+    rates = simulate(machines, between, fleets, np.random.default_rng([machines, int(100 * between)]))
+    assert rates.wrong <= 3 and rates.misses["mean"] <= 3
+    assert ("general" in rates.misses) == (machines >= LEAST_KINDS)
+    assert rates.misses.get("general", 0) <= 5 and rates.misses.get("next", 0) <= 5
+    assert rates.depends <= 3 if not between else rates.depends >= fleets / 2
+
+
+# -- the words ---------------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """Stands for evidence: an interval for each workload, as wide at every alpha, or twice as wide at a small one."""
+
+    def __init__(self, intervals: dict[str, tuple[float, float]], *, bias: float = 0.0, wide: float = 1.0) -> None:
+        self.intervals, self._bias, self.wide = intervals, bias, wide
+
+    def bias(self, workload: str) -> float:
+        return self._bias
+
+
+def judge(evidence: Evidence, alpha: float) -> Judged:
+    """More than 1.1 times as fast, on every workload that the machine measured."""
+    given, effects = cast(Told, evidence), []
+    for workload, (low, high) in given.intervals.items():
+        centre = math.sqrt(low * high)
+        if alpha < ALPHA:
+            low, high = centre * (low / centre) ** given.wide, centre * (high / centre) ** given.wide
+        word = "supported" if low > 1.1 else "refuted" if high < 1.1 else "inconclusive"
+        effect = Effect(workload=workload, variant="new", baseline="old", metric="cpu time", ratio=centre, low=low,
+                        high=high, rounds=30, seconds=1.0, verdict=word, warnings=())  # fmt: skip
+        effects.append(effect)
+    return Judged(*combine(effects), tuple(effects)) if effects else Judged(NOT_MEASURABLE, "not in this run")
+
+
+def over(*machines: Told) -> tuple[Verdict, list[OverMachines]]:
+    """The verdict on machines A, B, C, ..."""
+    found = [Machine(name, f"kind {name}", cast(Any, each)) for name, each in zip("ABCDEF", machines, strict=False)]
+    [verdict], rows = judge_machines([Part(judge, told)], found, ALPHA)
+    return verdict, rows
+
+
+def test_what_holds_on_each_machine_holds_on_these_machines() -> None:
+    verdict, rows = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.15, 1.3)}), Told({"w": (1.11, 1.18)}))
+    assert (verdict.verdict, verdict.alpha) == ("supported", ALPHA)  # false only if one interval misses: not divided
+    assert verdict.reason == "inside the claimed range on w, on each of these 3 machines: A, B, C"
+    assert outcome(plain(verdict)) == "supported on these 3 machines"
+    assert [effect.machine for effect in verdict.effects] == ["A", "B", "C"]
+    assert len(rows) == 1 and not rows[0].apart and rows[0].general is None
+    assert [kind.kind for kind in rows[0].kinds] == ["kind A", "kind B", "kind C"]
+
+
+def test_machines_that_contradict_each_other() -> None:
+    verdict, rows = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.0, 1.05)}), Told({"w": (1.05, 1.2)}))
+    assert verdict.verdict == "depends" and verdict.alpha == pytest.approx(ALPHA / 3)
+    assert verdict.reason.startswith("depends on the machine: supported on A, refuted on B, open on C; how large")
+    assert outcome(plain(verdict)) == "depends on the machine"
+    assert rows[0].apart
+
+
+def test_intervals_apart_make_an_open_claim_depend_on_the_machine() -> None:
+    verdict, _ = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.115)}))
+    assert verdict.verdict == "depends" and "supported on A, open on B" in verdict.reason
+    touching, _ = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.13)}))
+    assert touching.verdict == "inconclusive" and outcome(plain(touching)) == "supported on 1 of 2 machines, rest open"
+
+
+def test_a_claim_that_is_wrong_everywhere_stays_so_however_large_the_effect_is() -> None:
+    verdict, rows = over(Told({"w": (1.0, 1.01)}), Told({"w": (1.05, 1.06)}))
+    assert verdict.verdict == "refuted" and verdict.alpha == ALPHA and rows[0].apart
+    assert verdict.reason.endswith("; how large the effect is differs between machines (w)")
+
+
+def test_apart_is_asked_at_a_level_at_which_all_intervals_hold_at_once() -> None:
+    near = Told({"w": (1.12, 1.2)}, wide=3.0), Told({"w": (1.05, 1.115)}, wide=3.0)
+    assert over(*near)[0].verdict == "inconclusive" and not over(*near)[1][0].apart
+    contradicting = Told({"w": (1.12, 1.2)}, wide=3.0), Told({"w": (1.0, 1.09)}, wide=3.0)
+    assert over(*contradicting)[0].verdict == "inconclusive"
+
+
+def test_a_control_that_fired_on_a_machine_takes_its_bias_into_account() -> None:
+    fired = Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.115)}, bias=0.05)
+    assert over(*fired)[0].verdict == "inconclusive"
+
+
+def test_workloads_that_differ_alike_on_all_machines_do_not_depend_on_the_machine() -> None:
+    both = {"a": (1.12, 1.2), "b": (1.0, 1.05)}
+    verdict, _ = over(Told(both), Told(both))
+    assert (verdict.verdict, verdict.reason) == ("depends", "a: supported on all; b: refuted on all")
+    assert outcome(plain(verdict)) == "depends on these 2 machines" and verdict.alpha == pytest.approx(ALPHA / 4)
+
+
+def test_a_split_fleet_takes_each_effect_from_where_it_was_measured() -> None:
+    verdict, rows = over(Told({"a": (1.12, 1.2)}), Told({"b": (1.15, 1.3)}), Told({}))
+    assert verdict.verdict == "supported" and outcome(plain(verdict)) == "supported"
+    assert verdict.reason == "inside the claimed range on a, b, measured on A (a), B (b)"
+    assert [(effect.workload, effect.machine) for effect in verdict.effects] == [("a", "A"), ("b", "B")]
+    assert all(row.mean is None for row in rows) and machine_lines(rows) == []
+    differ, _ = over(Told({"a": (1.12, 1.2)}), Told({"b": (1.0, 1.05)}))
+    assert (differ.verdict, differ.reason) == ("depends", "a: supported on A; b: refuted on B")
+
+
+def test_what_no_machine_measured_is_not_measurable() -> None:
+    verdict, rows = over(Told({}), Told({}))
+    assert (verdict.verdict, rows) == (NOT_MEASURABLE, [])
+    assert verdict.reason == "not in this run (on each of these 2 machines)"
+
+
+def test_five_kinds_of_machines_say_something_of_others() -> None:
+    _, [row] = over(*(Told({"w": (1.1 * 1.01**k, 1.15 * 1.01**k)}) for k in range(LEAST_KINDS)))
+    assert row.general is not None and row.mean is not None
+    assert row.general.next_low < row.general.low < row.mean.low < row.mean.high < row.general.high
+    lines = machine_lines([row, row])
+    assert len(lines) == 1 + 1 + LEAST_KINDS + 2  # a heading, and one block although two parts ask about it
+    assert "mean of these 5 machines: 1.147× [1.136, 1.159]; they differ by 1.4 %" in lines[-2]
+    assert "machines in general" in lines[-1]
+
+
+# -- kinds -------------------------------------------------------------------------------------------------------------
+
+
+def test_processors_of_one_name_are_told_apart_by_their_instruction_sets() -> None:
+    plain_, more = dict(ENVIRONMENT), {**ENVIRONMENT, "cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx_vnni", "zzz"]}
+    assert key_of(plain_) != key_of(more) and slug(plain_) != slug(more)
+    assert labels([plain_, more, more]) == [
+        "Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni) #1", "Simulated CPU (avx_vnni) #2",
+    ]  # fmt: skip
+    third = {**ENVIRONMENT, "cpu_flags": ["avx2", "rdseed", "zzz"]}
+    assert len(set(names([plain_, more, third]))) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"cpu_model": "Intel(R) Xeon(R) CPU @ 2.20GHz"}, "Intel Xeon"),
+        ({"cpu_model": "AMD EPYC 9554 64-Core Processor"}, "AMD EPYC 9554"),
+        ({"device": {"kind": "cuda", "name": "NVIDIA H100"}}, "NVIDIA H100"),
+        ({"cgroup_quota_cores": 1.5}, "Simulated CPU (1 core)"),
+        ({"machine": "aarch64"}, "Simulated CPU (aarch64)"),
+        ({"torch": "2.14.0"}, "Simulated CPU (torch 2.14.0)"),
+        ({"malloc": {}}, None),
+    ],
+)
+def test_what_makes_a_kind(change: dict[str, Any], name: str | None) -> None:
+    other = {**ENVIRONMENT, **change}
+    assert key_of(other) != key_of(ENVIRONMENT) == key_of(dict(ENVIRONMENT) | {"load_average": [9.0], "kernel": "7"})
+    first, told_ = names([ENVIRONMENT, other])
+    assert told_ != first and (name is None or told_ == name)
+    assert (hardware_of(other) == hardware_of(ENVIRONMENT)) == ("torch" in change)
+
+
+def test_what_a_machine_does_not_say_breaks_nothing() -> None:
+    assert labels([{}, {}]) == ["unknown processor #1", "unknown processor #2"] and slug({})
