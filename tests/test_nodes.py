@@ -106,7 +106,8 @@ def test_a_request_and_its_files_arrive_as_text(tmp_path: Path) -> None:
     assert "secret-place" not in text
 
     there = tmp_path / "there"
-    asked, sent = (model.model_validate(each) for model, each in zip((Asked, Files), json.loads(text), strict=True))
+    one, other = json.loads(text)
+    asked, sent = Asked.model_validate(one), Files.model_validate(other)
     sent.write(there)
     assert [claim.id for claim in load_claims(there / "claims")] == [claim.id for claim in load_claims(CLAIMS)]
     [place] = sent.added
