@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from .evidence.evidence import clocks_of
+from .fleet.folder import FleetFolder, is_fleet
 from .run import Result
 from .spec.experiments import UNABLE
 from .stats.samples import call_times_ns
+from .store.errors import RunError
 from .store.files import PROFILES
+from .store.folder import RunFolder
 
 
 def test_variant(benchmark, case):  # type: ignore[no-untyped-def]
@@ -74,8 +78,18 @@ class Case:
 
 
 def load(cases: Mapping[tuple[str, str], Case], result: Result) -> None:
-    """Give each case (by workload and variant) its samples, on the clock that counts for it, and facts about them."""
-    folder, manifest = result.folder, result.manifest
+    """Give each case (by workload and variant) its samples, on the clock that counts for it, and facts about them. In a
+    run over several machines they are those of the first that has any."""
+    if not is_fleet(result.manifest):
+        _load(cases, result.folder, result.manifest)
+        return
+    for _, run in FleetFolder(result.folder.path).runs():
+        open_ = {key: case for key, case in cases.items() if not case.seconds}
+        with suppress(RunError):  # said already; the others have theirs
+            _load(open_, run, run.read_manifest())
+
+
+def _load(cases: Mapping[tuple[str, str], Case], folder: RunFolder, manifest: Mapping[str, Any]) -> None:
     samples = folder.read_samples() if folder.finished_rounds() else None
     profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in folder.records(PROFILES)}
     clocks = clocks_of(manifest)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from .nodes.station import ProgressOfNode
 
 REPORT_SECONDS = 15.0
 """A log gets a line of progress this often."""
@@ -41,19 +44,50 @@ class LiveProgress:
     def step(self, text: str, done: float, seconds_left: float) -> None:
         self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
 
+    def of(self, name: str) -> ProgressOfNode:
+        """A bar of its own for a machine; that of the whole is gone then."""
+        self._progress.update(self._task, visible=False)
+        return _Bar(self._progress, name)
+
     def close(self) -> None:
         self._progress.stop()
+
+
+class _Bar:
+    """The bar of one machine among several."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._progress = progress
+        self._name = name
+        self._task: TaskID = progress.add_task("", total=1.0, phase=name, left="")
+
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, phase=f"{self._name}: {text}", description="", completed=0.0, left="")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(f"{self._name}: {text}", style="yellow", markup=False, emoji=False)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+
+    def close(self) -> None:
+        self._progress.remove_task(self._task)
 
 
 class LineProgress:
     """For logs: a line a phase, and one now and then."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, name: str = "workbench") -> None:
         self._console = console
+        self._name = name
         self._said = 0.0
 
+    def of(self, name: str) -> ProgressOfNode:
+        """Lines of its own for a machine, which begin with its name."""
+        return LineProgress(self._console, name)
+
     def phase(self, text: str) -> None:
-        self._console.print(f"workbench: {text}", markup=False, emoji=False)
+        self._console.print(f"{self._name}: {text}", markup=False, emoji=False)
         self._said = time.monotonic()
 
     note = phase

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from importlib import import_module
@@ -20,66 +20,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .comparisons import Comparisons
+from .pytest_options import FLAG, OPTIONS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .fleet_run import FleetRun
     from .plan.experiments import Plan
+    from .plan.selection import Request
     from .run import Options, Result
     from .store.folder import RunFolder
     from .unfinished import Unfinished
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")
 
-FLAG = {"action": "store_true"}
-NAMES = {"metavar": "NAME,NAME", "default": ""}
-
 GROUP = "workbench"
 
 NO_CASE = SimpleNamespace(params={})
-
-# fmt: off
-OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "benchmark": FLAG | {"help":
-        "measure the variants and judge the claims instead of running tests; with no other option: every claim"},
-    "claims": NAMES | {"metavar": "ID,ID", "help": "only these claims (`workbench claims` lists them)"},
-    "claims-dir": {"metavar": "FOLDER", "help": "folder of claim files (default: those that ship)"},
-    "variants": NAMES | {"help": "only these variants (`workbench variants` lists them)"},
-    "workloads": NAMES | {"help": "only these workloads (`workbench workloads` lists them)"},
-    "workloads-file": {"metavar": "FILE", "help": "workloads of yours (`workbench new workload` writes a file)"},
-    "add-variant": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
-        "a variant of yours, named after its build function; may be given several times"},
-    "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
-        "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
-    "call": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
-        "with --compare FILE:FUNCTION FILE:FUNCTION: compare these two, called with what this function makes"},
-    "check": {"metavar": "FILE:FUNCTION", "help":
-        "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)"},
-    "env": {"metavar": "NAME=PATH", "action": "append", "default": [], "help":
-        "with --call: the virtual environment in which a side runs, by the side's name (PATH alone: both sides)"},
-    "fail-if": {"metavar": "WHAT:PERCENT", "action": "append", "default": [], "help":
-        "with --compare, exit with 1 if B is slower:P (more than P %% slower is proven), maybe-slower:P (it is not "
-        "ruled out) or not-faster:P (more than P %% faster is not proven); may be given several times"},
-    "budget": {"metavar": "SECONDS", "type": float, "help":
-        "stop after this many seconds of rounds; what is open by then stays open (default 480, with --all 3600, gates "
-        "included except with --compare)"},
-    "continue": {"metavar": "RUN", "help":
-        "go on with a run that was cut off or has open verdicts: same plan, same folder, its rounds are kept"},
-    "all": FLAG | {"help": "settle the whole register: also the claims and parts of claims that take long"},
-    "threads": {"metavar": "N", "type": int, "help": "threads of each workload (default: 1, as it says)"},
-    "device": {"metavar": "KIND", "default": "cpu", "help":
-        "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)"},
-    "checkpoint": {"metavar": "PATH", "help": "a real Llama (Hugging Face folder or .gguf file) for all"},
-    "seed": {"metavar": "N", "type": int, "default": 0, "help": "seed of weights, prompts and orders (default 0)"},
-    "run-dir": {"metavar": "FOLDER", "help": "where the run is kept (default: results/runs/<time>)"},
-    "count-instructions": FLAG | {"help":
-        "then count the instructions of a call of each variant, for `workbench compare` (needs valgrind; slow calls "
-        "take minutes each)"},
-    "profile": FLAG | {"help": "then profile each variant: py-spy stacks, memray peaks"},
-    "profile-native": FLAG | {"help":
-        "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times"},
-}
-# fmt: on
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -156,6 +113,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return config.getoption(f"workbench_{name}")
 
     if _only_tests(config):
+        if get("on"):
+            raise pytest.UsageError(f"--on {get('on')}: tests compare functions on this machine; leave it out")
         return
     try:
         request = Request(
@@ -174,20 +133,37 @@ def pytest_configure(config: pytest.Config) -> None:
             device=get("device"),
         )
         options = options_of(config)
-        earlier = None
-        if get("continue"):
+        earlier, fleet = None, _fleet(config, request, options)
+        if fleet is not None:
+            plan, options = fleet.plan, fleet.options
+        elif get("continue"):
             from .resume import go_on
 
             earlier, options = go_on(_run_alone(config), options, added=request.added, budget=get("budget"))
+            plan = earlier.plan
         else:
             session.check(request, options)
-        plan = earlier.plan if earlier else session.plan_run(request, options)
+            plan = session.plan_run(request, options)
     except session.USER_ERRORS as error:
         raise pytest.UsageError(str(error)) from error
     compared = {name for pair in plan.ad_hoc for name in pair}
     named = {*request.variants, *plan.added, *plan.functions.sources, *(compared if plan.mode == "compare" else ())}
-    config.pluginmanager.register(Session(plan, options, named, earlier))
+    config.pluginmanager.register(Session(plan, options, named, earlier, fleet))
     config.args = [str(BENCHMARKS), *_paths(config)]  # this session measures; tests that are not named have their own
+
+
+def _fleet(config: pytest.Config, request: Request, options: Options) -> FleetRun | None:
+    """The run over a cluster, where `--on` names one. Raises UsageError, and what `run.USER_ERRORS` lists."""
+    on = config.getoption("workbench_on")
+    if not on and config.getoption("workbench_on_each_kind"):
+        raise pytest.UsageError("--on-each-kind: of which cluster? add --on ray or --on ray://HEAD")
+    if not on:
+        return None
+    from .fleet_session import again, spread
+
+    if config.getoption("workbench_continue"):
+        return again(_run_alone(config), request, options, on=on, budget=config.getoption("workbench_budget"))
+    return spread(request, options, on=on, on_each_kind=config.getoption("workbench_on_each_kind"))
 
 
 def options_of(config: pytest.Config) -> Options:
@@ -243,6 +219,7 @@ def _given(config: pytest.Config, name: str) -> bool:
 GOES_ON_WITH = (
     "benchmark",
     "continue",
+    "on",
     "budget",
     "add-variant",
     "checkpoint",
@@ -276,13 +253,21 @@ class _Benchmarks(pytest.Module):
 class Session:
     """The hooks of a session that measures: a test for each workload and variant, which replays what was measured."""
 
-    def __init__(self, plan: Plan, options: Options, named: Collection[str], earlier: Unfinished | None = None) -> None:
-        """named: variants that the user named. earlier: the run that goes on."""
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        named: Collection[str],
+        earlier: Unfinished | None = None,
+        fleet: FleetRun | None = None,
+    ) -> None:
+        """named: variants that the user named. earlier: the run that goes on. fleet: the run over a cluster."""
         from .benchmarks import Case
 
         self.plan = plan
         self.options = options
         self.earlier = earlier
+        self.fleet = fleet
         self.cases = {
             (experiment.workload.name, variant): Case(experiment.workload.name, variant, variant in named)
             for experiment in plan.experiments
@@ -332,13 +317,17 @@ class Session:
             for item in session.items
             if isinstance(case := getattr(item, "callspec", NO_CASE).params.get("case"), Case)
         }
-        plan = self.plan if self.earlier else self.plan.restricted(selected)
+        goes_on = self.earlier or (self.fleet and self.fleet.before)
+        plan = self.plan if goes_on else self.plan.restricted(selected)
         if self.plan.experiments and not plan.experiments:
             problem = "-k left no two variants that a claim compares; select both sides of one"
             pytest.exit(f"nothing to measure: {problem}", returncode=5)
         try:
             with closing(progress_on(_console(config))) as progress:
-                self.result = runs.Run(plan, self.options, progress, self.earlier).measure()
+                if self.fleet:
+                    self.result = self.fleet.measure(plan, progress)
+                else:
+                    self.result = runs.Run(plan, self.options, progress, self.earlier).measure()
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=3)
         if self.result.interrupted:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
-from .plan.selection import Request
+from .fleet.folder import is_fleet
+from .plan.selection import PlanError, Request
 from .run import Options, check, real_geometry
+from .store.errors import RunError
 from .store.folder import RunFolder
 from .unfinished import Unfinished
 
@@ -15,6 +18,9 @@ def go_on(
 ) -> tuple[Unfinished, Options]:
     """An earlier run to go on with, and the options with its seed. added: FILE:FUNCTION of its variants from outside.
     budget: seconds of rounds; None: as many as its last sitting had. Raises as `Unfinished.read` and `check`."""
+    with suppress(RunError):  # of a damaged run.json the reader below says what is wrong
+        if is_fleet(folder.read_manifest()):
+            raise PlanError(f"{folder.path} is a run of several machines: say which cluster goes on with it, --on ray")
     checkpoint, claims = real_geometry(options), options.claims_folder
     earlier = Unfinished.read(folder, added=added, checkpoint=checkpoint, claims_folder=claims)
     seconds = earlier.budget_seconds if budget is None else budget

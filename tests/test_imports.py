@@ -33,6 +33,7 @@ ORDER = (
     "harness.judge",
     "harness.report",
     "harness.fleet",
+    "harness.nodes",
     "harness.calibrate",
     "harness",
     "dashboard",

@@ -12,7 +12,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness import doctor
-from llama_workbench.harness.pytest_plugin import OPTIONS
+from llama_workbench.harness.pytest_options import OPTIONS
 from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 

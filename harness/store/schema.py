@@ -195,6 +195,9 @@ class Manifest(Shape):
     environments: Annotated[dict[str, SideEnvironment], MAYBE, says("by side that has one of its own")] = {}
     spending: Annotated[Spending | None, MAYBE, says('of a fleet: "replicate" or "split"')] = None
     machines: Annotated[list[Machine], MAYBE, says("of a fleet: its machines, each with a run of its own")] = []
+    request: Annotated[dict[str, Any] | None, MAYBE, says("of a fleet: what was asked for, so that it can go on")] = (
+        None
+    )
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []

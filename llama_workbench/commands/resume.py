@@ -14,7 +14,7 @@ from ..results import find_run
 from .shared import Failure, RunArgument, show, write
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.run import Result
+    from llama_workbench.harness.run import Options, Result
 
 
 def command(
@@ -32,6 +32,10 @@ def command(
     ] = None,
     claims_dir: Annotated[
         Path | None, typer.Option("--claims-dir", metavar="FOLDER", help="Where its claims are, if not those we ship.")
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="CLUSTER", help="Of a run over a cluster: ray, or ray://HEAD."),
     ] = None,
 ) -> None:
     """Go on with a run that was interrupted or killed, or ended with open verdicts.
@@ -53,18 +57,14 @@ def command(
     Examples:
       workbench resume results/runs/20260102T030405Z-1a2b --budget 60
       workbench resume my-run --add-variant ../mine.py:build_mine
+      workbench resume my-fleet --on ray
     """
     from llama_workbench.harness import run as session
-    from llama_workbench.harness.progress import progress_on
-    from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.resume import go_on
 
     options = session.Options(checkpoint=checkpoint)
     options = replace(options, claims_folder=claims_dir) if claims_dir else options
     try:
-        earlier, options = go_on(find_run(run), options, added=tuple(add_variant or ()), budget=budget)
-        with closing(progress_on(console())) as progress:
-            result = session.Run(earlier.plan, options, progress, earlier).measure()
+        result = _measured(run, options, tuple(add_variant or ()), budget, on)
     except session.USER_ERRORS as error:
         raise Failure(str(error)) from error
     _show(result)
@@ -72,6 +72,25 @@ def command(
         raise typer.Exit(130)
     if result.failed_conditions():
         raise typer.Exit(1)
+
+
+def _measured(run: str, options: Options, added: tuple[str, ...], budget: float | None, on: str | None) -> Result:
+    """Raises `run.USER_ERRORS`."""
+    from llama_workbench.harness import run as session
+    from llama_workbench.harness.plan.selection import Request
+    from llama_workbench.harness.progress import progress_on
+    from llama_workbench.harness.report.terminal import console
+    from llama_workbench.harness.resume import go_on
+
+    if on:
+        from llama_workbench.harness.fleet_session import again
+
+        fleet = again(find_run(run), Request(added=added), options, on=on, budget=budget)
+        with closing(progress_on(console())) as progress:
+            return fleet.measure(fleet.plan, progress)
+    earlier, options = go_on(find_run(run), options, added=added, budget=budget)
+    with closing(progress_on(console())) as progress:
+        return session.Run(earlier.plan, options, progress, earlier).measure()
 
 
 def _show(result: Result) -> None:

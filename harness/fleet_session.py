@@ -1,0 +1,100 @@
+"""A run over a cluster as a session asks for it: a new one, or one that goes on without what is measured already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from .fleet import kinds
+from .fleet.folder import FleetFolder, plain_claim
+from .fleet_record import Before, Spread
+from .fleet_run import FleetRun
+from .nodes.cluster import check_address
+from .nodes.order import Asked, Files
+from .plan.experiments import Plan
+from .plan.selection import PlanError, Request
+from .plan.sources import sources_of
+from .run import Options, check, plan_run
+from .store.errors import RESTORE, RunError
+from .store.files import CLAIMS, MANIFEST
+from .store.folder import RunFolder
+from .store.machine_schema import Machine
+from .unfinished import UNDO
+
+
+def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -> FleetRun:
+    """A new run over a cluster. Raises PlanError where it cannot be planned, or what it needs cannot be sent."""
+    check_address(on)
+    asked = Asked.of(request)
+    # Whether they have so many cores, and a GPU, is for the nodes to say.
+    check(replace(request, threads=None, device="cpu"), options)
+    plan = plan_run(request, options)
+    files = Files.read(options.claims_folder, plan.added, request.workloads_file)
+    return FleetRun(plan, Spread(on, on_each_kind, asked, files), options)
+
+
+def again(folder: RunFolder, given: Request, options: Options, *, on: str, budget: float | None) -> FleetRun:
+    """An earlier run that goes on. given: the files that its request needs, again. budget: seconds for the rest; None:
+    the share of its last budget that is left to do.
+
+    Raises RunError where it cannot, as it names all that changed; PlanError where nothing is left to measure.
+    """
+    check_address(on)
+    fleet = FleetFolder(folder.path)
+    machines, manifest = tuple(fleet.machines()), folder.read_manifest()
+    known = manifest.get("request") or {}
+    try:
+        asked = Asked.model_validate(known.get("asked"))
+        before, seconds = known["sources"], float(known["budget_seconds"])
+        chosen = {(name, variant) for name, names in known["select"].items() for variant in names}
+    except (ValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
+        fix = "Measure anew." if not known else RESTORE
+        raise RunError(folder.path / MANIFEST, "does not say what was asked for", fix) from error
+    request = replace(asked.request(given.added, given.workloads_file), added=given.added)
+    options = replace(
+        options, seed=int(manifest.get("seed") or 0), budget_has_gates=bool(known.get("budget_has_gates"))
+    )
+    plan = plan_run(request, options).restricted(chosen)
+    if differences := _differences(folder, plan, before):
+        raise RunError(folder.path, f"cannot go on, for it is not as it was: {'; '.join(differences)}", UNDO)
+    each_kind = manifest.get("spending") == "replicate"
+    done = _done(fleet, machines, each_kind)
+    all_ = {each.workload.name for each in plan.experiments}
+    left = [name for name in all_ if any(name not in names for names in done.values())] if done else list(all_)
+    if not left and not each_kind:
+        raise PlanError(f"{folder.path}: every experiment was measured; more rounds need a new run")
+    options = replace(options, budget_seconds=seconds * len(left) / max(len(all_), 1) if budget is None else budget)
+    files = Files.read(options.claims_folder, plan.added, given.workloads_file)
+    return FleetRun(plan, Spread(on, each_kind, asked, files), options, Before(fleet, manifest, machines, done))
+
+
+def _differences(folder: RunFolder, plan: Plan, before: dict[str, Any]) -> list[str]:
+    """What is not as it was."""
+    sources = sources_of(plan)
+    assert sources is not None
+    now = sources.model_dump(mode="json")
+    changed = [
+        f"the code of {name} changed"
+        for name, source in now["variants"].items()
+        if before.get("variants", {}).get(name, {}).get("digest") != source["digest"]
+    ]
+    if before.get("harness") != now["harness"]:
+        changed.append("the code that measures changed (another version of the workbench)")
+    if folder.records(CLAIMS) != [plain_claim(claim) for claim in plan.claims]:
+        changed.append("a claim, or which there are, changed")
+    return changed
+
+
+def _done(fleet: FleetFolder, machines: tuple[Machine, ...], each_kind: bool) -> dict[str, frozenset[str]]:
+    """Workloads that are measured, by kind of machine. "" among those of a kind stands for what needs no workload."""
+    done: dict[str, frozenset[str]] = {}
+    for machine in machines:
+        if machine.status != "complete":
+            continue
+        run = RunFolder(fleet.machine(machine.name))
+        kind = kinds.key_of(run.read_manifest().get("environment") or {}) if each_kind else ""
+        names = machine.experiments or [""]
+        done[kind] = done.get(kind, frozenset()) | set(names)
+    return done

@@ -1,0 +1,140 @@
+"""What is sent to a node: a part of a plan as text, and the files that it needs. No code objects, no pickles.
+
+A node makes the plan anew from the same request with its own copy of the workbench, which must be the same version, and
+measures the part that it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from llama_workbench.variants.digests import written_in
+
+from ..claims.model import Claim
+from ..plan.experiments import Plan
+from ..plan.selection import PlanError, Request
+
+
+class _Sent(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Asked(_Sent):
+    """A request without the paths of the machine that it comes from."""
+
+    claims: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    compare: tuple[str, str] | None = None
+    fail_if: tuple[str, ...] = ()
+    everything: bool = False
+    threads: int | None = None
+    device: str = "cpu"
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Raises PlanError for functions: what they import is not sent."""
+        if request.calls:
+            raise PlanError(f"--call {request.calls[0]}: functions are compared on one machine only; leave out --on")
+        return cls(**{name: getattr(request, name) for name in cls.model_fields})
+
+    def request(self, added: Sequence[str], workloads_file: Path | None) -> Request:
+        """The request again. added, workloads_file: where the files are on this machine."""
+        asked = {name: getattr(self, name) for name in type(self).model_fields}
+        return Request(**asked, added=tuple(added), workloads_file=workloads_file)
+
+
+class Files(_Sent):
+    """Files by their content. claims: name → text of the claim files. others: path → text, of the rest. added:
+    PATH:FUNCTION of each variant among these, and workloads: the path of the workloads."""
+
+    claims: dict[str, str]
+    others: dict[str, str] = {}
+    added: tuple[str, ...] = ()
+    workloads: str | None = None
+
+    @classmethod
+    def read(cls, claims_folder: Path, added: Mapping[str, str], workloads_file: Path | None) -> Self:
+        """added: name → FILE:FUNCTION. Raises PlanError where a file cannot be read."""
+        others: dict[str, str] = {}
+        names, homes = [], list[Path]()
+        try:
+            claims = {path.name: path.read_text("utf-8") for path in sorted(claims_folder.glob("*.toml"))}
+            for text in added.values():
+                file, _, function = text.rpartition(":")
+                home = Path(file).parent
+                homes += [home] * (home not in homes)
+                place = f"added-{homes.index(home)}"
+                beside = (each for each in written_in(Path(file), home) if each.is_relative_to(home))
+                others |= {f"{place}/{each.relative_to(home).as_posix()}": each.read_text("utf-8") for each in beside}
+                names.append(f"{place}/{Path(file).name}:{function}")
+            if workloads_file is not None:
+                others["workloads.toml"] = workloads_file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(f"cannot send a file to the nodes: {error}") from error
+        own = "workloads.toml" if workloads_file is not None else None
+        return cls(claims=claims, others=others, added=tuple(names), workloads=own)
+
+    def write(self, folder: Path) -> None:
+        """Write all below a folder of this machine. Raises ValueError for a path that leads out of it."""
+        claims = {f"claims/{name}": text for name, text in self.claims.items()}
+        for name, text in (claims | self.others).items():
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise ValueError(f"{name}: leads out of the folder")
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+
+
+class Order(_Sent):
+    """One stretch of work for a node, which becomes one run folder.
+
+    name: of the run folder. select: workload → variants that are measured there. entered: the same with controls, as
+    the sender's plan has them. rest: whether parts of claims without workloads are looked at too. sources: digests of
+    the code, by the sender. command: that of the whole run. checkpoint: a path on the node.
+    """
+
+    name: str
+    asked: Asked
+    files: Files
+    select: dict[str, list[str]]
+    entered: dict[str, list[str]]
+    rest: bool
+    sources: dict[str, Any]
+    command: list[str]
+    seed: int
+    budget_seconds: float
+    budget_has_gates: bool
+    checkpoint: str | None = None
+    profile: bool = False
+    profile_native: bool = False
+    count_instructions: bool = False
+    gates_only: bool = False
+
+
+def portion(plan: Plan, select: Mapping[str, Sequence[str]], *, rest: bool) -> Plan:
+    """The part of a plan on some workloads: their experiments, and of the claims what is about them.
+
+    rest: whether parts of claims that name no workload are among it.
+    """
+    chosen = {(workload, variant) for workload, names in select.items() for variant in names}
+    claims = (_cut(claim, select, rest) for claim in plan.claims)
+    experiments = tuple(each for each in plan.restricted(chosen).experiments if each.workload.name in select)
+    return replace(plan, experiments=experiments, claims=tuple(claim for claim in claims if claim is not None))
+
+
+def _cut(claim: Claim, select: Mapping[str, Sequence[str]], rest: bool) -> Claim | None:
+    parts = []
+    for part in claim.hypothesis:
+        if not (names := part.workload_names()):
+            parts += [part] * rest
+        elif kept := tuple(name for name in names if name in select):
+            known = part.as_a_whole().selected((), kept, named=True)
+            parts += [] if known is None else [known]
+    return claim.model_copy(update={"hypothesis": tuple(parts)}) if parts else None

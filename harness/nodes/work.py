@@ -1,0 +1,121 @@
+"""How a plan is divided over nodes: pieces, who takes the next one, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..plan.experiments import Plan
+from ..spec.experiments import Experiment
+
+PIECES_A_NODE = 3
+"""About so many, so that nodes are done at about the same time; each costs the start of a measuring process."""
+
+LEAST_SECONDS = 5.0
+"""For a piece that comes late: each experiment has some rounds."""
+
+MOST_TRIES = 3
+"""A piece that so many machines could not do is given up."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Experiments that are measured in one go on one node. weight: how much there is to settle. rest: whether what
+    needs no workload is looked at too. headline: whether a main claim waits for it."""
+
+    experiments: tuple[Experiment, ...]
+    rest: bool = False
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        return tuple(each.workload.name for each in self.experiments)
+
+    @property
+    def weight(self) -> float:
+        return float(sum(map(_weight, self.experiments))) or 0.1
+
+    @property
+    def headline(self) -> bool:
+        return any(target.headline for each in self.experiments for target in each.targets)
+
+    @property
+    def select(self) -> dict[str, list[str]]:
+        """Workload → its variants."""
+        return {each.workload.name: list(each.variants) for each in self.experiments}
+
+    @property
+    def entered(self) -> dict[str, list[str]]:
+        """Workload → its variants, and controls."""
+        return {each.workload.name: list(each.entered()) for each in self.experiments}
+
+
+def _weight(experiment: Experiment) -> int:
+    return 1 + len(experiment.targets) + len(experiment.contrasts)
+
+
+def pieces_of(plan: Plan, nodes: int, *, without: Iterable[str] = (), rest: bool = True) -> list[Piece]:
+    """Divide a plan, without the workloads that are measured already, for so many nodes; in the order in which they are
+    best begun. Experiments on one geometry stay together where that leaves enough pieces: they share weights."""
+    done = set(without)
+    groups: dict[str, list[Experiment]] = {}
+    for experiment in plan.experiments:
+        if experiment.workload.name not in done:
+            groups.setdefault(experiment.workload.geometry or experiment.workload.name, []).append(experiment)
+    pieces = [tuple(group) for group in groups.values()]
+    while len(pieces) < PIECES_A_NODE * nodes:
+        largest = max((each for each in pieces if len(each) > 1), key=_weight_of, default=None)
+        if largest is None:
+            break
+        pieces.remove(largest)
+        half = len(largest) // 2
+        pieces += [largest[:half], largest[half:]]
+    ordered = sorted(map(Piece, pieces), key=lambda each: (not each.headline, -each.weight))
+    rest = rest and any(not part.workload_names() for part in plan.hypotheses())
+    return [*ordered, *[Piece((), rest=True)] * rest]
+
+
+def _weight_of(experiments: Sequence[Experiment]) -> int:
+    return sum(map(_weight, experiments))
+
+
+@dataclass
+class Work:
+    """What is still to be measured, for one answer: everything once, or everything on one kind of machine.
+
+    waiting: pieces that nobody has. most_seconds: that a piece is measured. pool_seconds: of all nodes together, that
+    nobody was given yet. taken: pieces that a node has. tries: of those that failed. given_up: no node could.
+    """
+
+    waiting: list[Piece]
+    most_seconds: float
+    pool_seconds: float = 0.0
+    taken: list[Piece] = field(default_factory=list)
+    tries: dict[tuple[str, ...], int] = field(default_factory=dict)
+    given_up: list[Piece] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        return not self.waiting and not self.taken
+
+    def take(self) -> tuple[Piece, float]:
+        """The next piece, and for how many seconds it may be measured: its share of what is left."""
+        piece = self.waiting.pop(0)
+        self.taken.append(piece)
+        weight = piece.weight + sum(each.weight for each in self.waiting)
+        share = max(min(self.pool_seconds * piece.weight / weight, self.most_seconds), LEAST_SECONDS)
+        self.pool_seconds -= share
+        return piece, share
+
+    def done(self, piece: Piece, unspent_seconds: float) -> None:
+        """It was measured; the seconds that it did not need are there for others."""
+        self.taken.remove(piece)
+        self.pool_seconds += max(unspent_seconds, 0.0)
+
+    def failed(self, piece: Piece, unspent_seconds: float, *, counts: bool) -> None:
+        """It was not measured to its end; another node takes it next. counts: whether that may be its own fault."""
+        self.done(piece, unspent_seconds)
+        tries = self.tries[piece.workloads] = self.tries.get(piece.workloads, 0) + counts
+        if tries >= MOST_TRIES:
+            self.given_up.append(piece)
+        else:
+            self.waiting.insert(0, piece)

@@ -1,0 +1,210 @@
+"""A run over the nodes of a real Ray cluster: three raylets on this machine, one of which has another version."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from llama_workbench.harness.fleet.folder import FleetFolder
+from llama_workbench.harness.store.folder import RunFolder
+from tests.local_cluster import LocalCluster, another_version, measuring, on_one_core, raylet_of, until
+
+PYTEST = Path(sys.executable).with_name("pytest")
+
+PAIR = ("--compare", "team006_before", "fast")
+ALIKE = ("--compare", "team006_before", "team006_after", "--fail-if", "slower:0")
+"""A comparison that no time decides."""
+
+WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "prefill-tiny-t16-b3")
+
+
+class Nodes:
+    """The cluster, and its nodes that are alive and may measure."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.alive = [cluster.add(), cluster.add()]
+
+    def kill_the_one_with(self, machine: str) -> None:
+        """Kill the node that measures into this run folder."""
+        [parents] = until(lambda: measuring(machine), f"a process that measures {machine}").values()
+        [node] = [each for each in self.alive if raylet_of(each) in parents]
+        self.alive.remove(node)
+        self.cluster.kill(node)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with closing(LocalCluster()) as cluster:
+        yield Nodes(cluster)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where a user works."""
+    yield tmp_path
+    assert not until_none_is_left(), "processes were left behind"
+
+
+def until_none_is_left() -> dict[int, list[int]]:
+    until(lambda: not measuring(), "the measuring processes to end")
+    return measuring()
+
+
+def started(folder: Path, *words: str, address: str) -> subprocess.Popen[str]:
+    command = [str(PYTEST), "--benchmark", "-p", "no:cacheprovider", "-q", "--on", "ray", *words]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "RAY_ADDRESS": address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """All that it said; its exit code must be 0."""
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    return said
+
+
+def manifest(fleet: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((fleet / "run.json").read_text(encoding="utf-8"))
+    return content
+
+
+def rounds(fleet: Path, machine: str) -> int:
+    return sum(RunFolder(FleetFolder(fleet).machine(machine)).finished_rounds().values())
+
+
+def with_rounds(fleet: Path) -> str:
+    """A machine that has finished rounds and is not done; empty while there is none."""
+    journals = sorted((fleet / "machines").glob("*/samples.jsonl"))
+    return next((path.parent.name for path in journals if path.read_bytes().count(b"\n") >= 2), "")
+
+
+def effects(fleet: Path) -> dict[str, int]:
+    """Workload → rounds of its effect in the verdicts over all machines."""
+    [verdict] = json.loads((fleet / "verdicts.json").read_text(encoding="utf-8"))
+    return {each["workload"]: each["rounds"] for each in verdict["effects"]}
+
+
+def test_without_a_cluster_it_says_how_to_start_one(folder: Path) -> None:
+    process = started(folder, *PAIR, "--workloads", WORKLOADS[0], address="127.0.0.1:1")
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 3
+    assert "--on ray: no Ray cluster answers (" in said and "`ray start --head`" in said
+    assert not (folder / "results").exists()
+
+
+def test_a_node_is_killed_and_another_joins(
+    nodes: Nodes, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    old = nodes.cluster.add(PYTHONPATH=str(another_version(tmp_path_factory.mktemp("old"))))
+    fleet = folder / "fleet"
+    words = (*PAIR, "--workloads", ",".join(WORKLOADS), "--budget", "16", "--run-dir", "fleet")
+    process = started(folder, *words, address=nodes.cluster.address)
+    lost = until(lambda: with_rounds(fleet), "rounds")
+    nodes.kill_the_one_with(lost)
+    kept = rounds(fleet, lost)
+    nodes.alive.append(nodes.cluster.add())
+    said = ended(process)
+    nodes.cluster.kill(old)
+
+    machines = {each["name"]: each for each in manifest(fleet)["machines"]}
+    assert manifest(fleet)["status"] == "complete"
+    assert machines[lost]["status"] == "interrupted" and "node" in machines[lost]["reason"], said
+    assert rounds(fleet, lost) >= kept >= 1
+    assert RunFolder(FleetFolder(fleet).machine(lost)).read_manifest()["status"] == "interrupted"
+    [left_out] = [each for each in machines.values() if "version 0.0.1" in each["reason"]]
+    assert left_out["status"] == "left out" and left_out["folder"] is None
+    complete = [each for each in machines.values() if each["status"] == "complete"]
+    assert sorted(name for each in complete for name in each["experiments"]) == sorted(WORKLOADS)
+    for each in complete:
+        run = RunFolder(FleetFolder(fleet).machine(each["name"]))
+        assert run.changed() == [] and run.read_manifest()["sealed"]
+        assert {*run.finished_rounds()} == {*each["experiments"]}
+    assert {*effects(fleet)} == {*WORKLOADS} and min(effects(fleet).values()) > 0
+    assert "verdict" in said and "fast" in said
+
+
+def test_a_run_goes_on_after_its_driver_was_killed(nodes: Nodes, folder: Path) -> None:
+    fleet = folder / "fleet"
+    words = (*PAIR, "--workloads", ",".join(WORKLOADS), "--budget", "8", "--run-dir", "fleet")
+    process = started(folder, *words, address=nodes.cluster.address)
+
+    def complete() -> list[str]:
+        known = manifest(fleet)["machines"] if (fleet / "run.json").exists() else []
+        return [each["name"] for each in known if each["status"] == "complete"]
+
+    until(complete, "a machine that is done")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not until_none_is_left()
+    finished = {name: (fleet / "machines" / name / "run.json").read_bytes() for name in complete()}
+    measured = {
+        name for each in manifest(fleet)["machines"] if each["status"] == "complete" for name in each["experiments"]
+    }
+    assert measured and measured < {*WORKLOADS}
+
+    ended(started(folder, "--continue", "fleet", address=nodes.cluster.address))
+    for name, content in finished.items():
+        assert (fleet / "machines" / name / "run.json").read_bytes() == content
+    machines = manifest(fleet)["machines"]
+    done = [name for each in machines if each["status"] == "complete" for name in each["experiments"]]
+    assert sorted(done) == sorted(WORKLOADS), "each was measured to its end once"
+    assert not [each for each in machines if each["status"] == "running"]
+    assert {*effects(fleet)} == {*WORKLOADS}
+
+
+def test_everything_on_each_kind_of_machine(nodes: Nodes, folder: Path) -> None:
+    on_one_core(nodes.alive[0])
+    (folder / "mine.py").write_text(MINE, encoding="utf-8")
+    fleet = folder / "fleet"
+    words = ("--compare", "team006_before", "mine", "--add-variant", "mine.py:mine", "--workloads", WORKLOADS[0])
+    process = started(
+        folder, *words, "--on-each-kind", "--budget", "6", "--run-dir", "fleet", address=nodes.cluster.address
+    )
+    ended(process)
+    machines = manifest(fleet)["machines"]
+    assert manifest(fleet)["spending"] == "replicate"
+    assert [each["experiments"] for each in machines] == [[WORKLOADS[0]], [WORKLOADS[0]]]
+    assert len({each["kind"] for each in machines}) == 2, "one core and two are two kinds"
+    [effect, *_] = json.loads((fleet / "machines.json").read_text(encoding="utf-8"))
+    assert len(effect["kinds"]) == 2
+
+
+MINE = """
+from llama_workbench.variants.presets import presets
+
+
+def mine(config, weights, *, max_length):
+    return presets()["team006_after"].build(config, weights, max_length=max_length)
+"""
+
+
+def test_ctrl_c_keeps_what_was_measured(nodes: Nodes, folder: Path) -> None:
+    fleet = folder / "fleet"
+    words = (*ALIKE, "--workloads", WORKLOADS[0], "--budget", "300")
+    process = started(folder, *words, "--run-dir", "fleet", address=nodes.cluster.address)
+    until(lambda: with_rounds(fleet), "rounds")
+    psutil.Process(process.pid).send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, said
+    assert "what was measured is kept" in said
+    assert manifest(fleet)["status"] == "interrupted"
+    [machine] = [each for each in manifest(fleet)["machines"] if each["folder"]]
+    assert machine["status"] == "interrupted" and rounds(fleet, machine["name"]) >= 2
+    assert (fleet / "verdicts.json").exists()
