@@ -32,6 +32,7 @@ ORDER = (
     "harness.plan",
     "harness.judge",
     "harness.report",
+    "harness.remote",
     "harness.calibrate",
     "harness",
     "dashboard",
