@@ -69,7 +69,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)"},
     "checkpoint": {"metavar": "PATH", "help": "a real Llama (Hugging Face folder or .gguf file) for all"},
     "seed": {"metavar": "N", "type": int, "default": 0, "help": "seed of weights, prompts and orders (default 0)"},
-    "run-dir": {"metavar": "FOLDER", "help": "where the run is kept (default: results/runs/<time>)"},
+    "run-dir": {"metavar": "FOLDER", "help": "where the run is kept: a folder or a URL (default: results/runs/<time>)"},
     "count-instructions": FLAG | {"help":
         "then count the instructions of a call of each variant, for `workbench compare` (needs valgrind; slow calls "
         "take minutes each)"},
@@ -190,14 +190,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def options_of(config: pytest.Config) -> Options:
     """How a run is made, by the session's options."""
     from . import run as session
+    from .away import keep_at
 
     def get(name: str) -> Any:
         return config.getoption(f"workbench_{name}")
 
     budget, usual = get("budget"), session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
-    places = {"run_dir": "run_dir", "checkpoint": "checkpoint", "claims_folder": "claims_dir"}
+    places = {"checkpoint": "checkpoint", "claims_folder": "claims_dir"}
     paths: dict[str, Any] = {field: Path(get(option)) for field, option in places.items() if get(option)}
-    return session.Options(
+    options = session.Options(
         budget_seconds=usual if budget is None else budget,
         budget_has_gates=budget is None and not get("compare") and not get("continue"),
         seed=get("seed"),
@@ -207,6 +208,7 @@ def options_of(config: pytest.Config) -> Options:
         gates_only=bool(config.getoption("benchmark_disable", False)),
         **paths,
     )
+    return keep_at(options, get("run_dir")) if get("run_dir") else options
 
 
 def _paths(config: pytest.Config) -> list[str]:
@@ -252,7 +254,7 @@ GOES_ON_WITH = (
 
 def _run_alone(config: pytest.Config) -> RunFolder:
     """The run of `--continue`. Raises UsageError where other options say what to measure."""
-    from llama_workbench.results import find_run
+    from llama_workbench.results import run_to_go_on
 
     name = config.getoption("workbench_continue")
     words = [f"--{option}" for option in OPTIONS if option not in GOES_ON_WITH and _given(config, option)]
@@ -260,7 +262,7 @@ def _run_alone(config: pytest.Config) -> RunFolder:
     words += ["--benchmark-disable"] if config.getoption("benchmark_disable", False) else []
     if words:
         raise pytest.UsageError(f"--continue {name}: the run keeps its own plan; leave out {' and '.join(words)}")
-    return find_run(name)
+    return run_to_go_on(name)
 
 
 class _Benchmarks(pytest.Module):
@@ -320,6 +322,7 @@ class Session:
         config = session.config
         if config.option.collectonly or session.testsfailed:
             return
+        from . import away
         from . import run as runs
         from .benchmarks import Case, load
         from .progress import progress_on
@@ -335,7 +338,7 @@ class Session:
             pytest.exit(f"nothing to measure: {problem}", returncode=5)
         try:
             with closing(progress_on(_console(config))) as progress:
-                self.result = runs.Run(plan, self.options, progress, self.earlier).measure()
+                self.result = away.measure(plan, self.options, progress, self.earlier)
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=3)
         if self.result.interrupted:
@@ -349,6 +352,8 @@ class Session:
         _let_ctrl_c_end_it(session.config)
         if self.result.interrupted:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
+        elif self.result.trouble:
+            session.exitstatus = 3
         elif not self.options.gates_only and (not self.result.verdicts or self.result.failed_conditions()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -368,7 +373,10 @@ class Session:
         for condition in self.result.failed_conditions():
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         path, here = self.result.folder.path, Path.cwd()
-        shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+        local = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+        shown = self.result.published or local
+        if self.result.trouble:
+            terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
         if command := further(path, self.result.verdicts, self.result.manifest):
             terminalreporter.write_line(f"go on: {command}")

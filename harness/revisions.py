@@ -34,7 +34,7 @@ def compare_revisions(
     subject: str, revisions: tuple[str, str], inputs: Inputs, condition: Condition, options: Options, progress: Progress
 ) -> Result:
     """Measure one function at two revisions, the first as baseline. Raises what `run.USER_ERRORS` lists."""
-    from . import run  # the parts that are heavy to import
+    from . import away, run  # the parts that are heavy to import
     from .plan.selection import Request
 
     baseline, variant = (_at(subject, revision) for revision in revisions)
@@ -46,7 +46,7 @@ def compare_revisions(
         only_conditions=True,
     )
     run.check(request, options)
-    return run.Run(run.plan_run(request, options), options, progress).measure()
+    return away.measure(run.plan_run(request, options), options, progress)
 
 
 def _at(subject: str, revision: str) -> Source:

@@ -28,6 +28,8 @@ def command(
     """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
     and what its controls show.
 
+    Of a run at a URL nothing is rewritten: its verdicts are computed anew, and printed.
+
     --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
     "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
 
@@ -46,6 +48,7 @@ def command(
       workbench judge results/baselines/main --write README.md --check     in CI
     """
     from llama_workbench.harness.rejudge import rejudge
+    from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
@@ -53,11 +56,11 @@ def command(
     from llama_workbench.harness.store import schema
     from llama_workbench.harness.store.files import JUDGED, STANDINGS, VERDICTS
 
-    folder = find_run(run)
+    folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
-    warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS))
+    warn_changed(folder, read=JUDGED, rewritten=() if stays else (VERDICTS, STANDINGS))
     verdicts, manifest = rejudge(folder)
-    if not check:
+    if not stays:
         folder.write_json(VERDICTS, verdicts)
         folder.renew(VERDICTS, noise=manifest["noise"])
         if folder.finished_rounds():

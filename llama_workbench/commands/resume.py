@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ..results import find_run
+from ..results import run_to_go_on
 from .shared import Failure, RunArgument, show, write
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def command(
     options = session.Options(checkpoint=checkpoint)
     options = replace(options, claims_folder=claims_dir) if claims_dir else options
     try:
-        earlier, options = go_on(find_run(run), options, added=tuple(add_variant or ()), budget=budget)
+        earlier, options = go_on(run_to_go_on(run), options, added=tuple(add_variant or ()), budget=budget)
         with closing(progress_on(console())) as progress:
             result = session.Run(earlier.plan, options, progress, earlier).measure()
     except session.USER_ERRORS as error:
