@@ -56,8 +56,8 @@ class Listing:
     @cached_property
     def names(self) -> list[str]:
         """The names of all runs."""
-        whole = isinstance(self._source, pa.Table)
-        table = self._source if whole else pq.read_table(self._source, columns=["name"])
+        path = self._source if isinstance(self._source, Path) else None
+        table = self._source if path is None else pq.read_table(path, columns=["name"])
         found: list[str] = table.column("name").to_pylist()
         return found
 
