@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,10 +57,9 @@ class Listing:
     @cached_property
     def names(self) -> list[str]:
         """The names of all runs."""
-        path = self._source if isinstance(self._source, Path) else None
-        table = self._source if path is None else pq.read_table(path, columns=["name"])
-        found: list[str] = table.column("name").to_pylist()
-        return found
+        source: Any = self._source
+        table = pq.read_table(source, columns=["name"]) if isinstance(source, Path) else source
+        return [str(name) for name in table.column("name").to_pylist()]
 
     def rows(self, names: Iterable[str]) -> list[Row]:
         """The whole rows of these runs, in the order of the list."""
@@ -193,9 +193,12 @@ def _fetched(index: Place, names: Sequence[str], folder: Path) -> list[pa.Table]
 
 
 def _table(path: Path, index: Place) -> pa.Table:
-    """A file of the index in the columns of SCHEMA. Raises PlaceError where it is no such file."""
+    """A file of the index in the columns of SCHEMA. Raises PlaceError where it is no such file, or is damaged."""
     try:
-        table = pq.read_table(path)
+        content = path.read_bytes()
+        if path.stem.rpartition("-")[2] != _named_after(content):
+            raise pa.ArrowInvalid("its name is not that of its content")
+        table = pq.read_table(pa.BufferReader(content))
         return pa.table([table.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA)
     except (pa.ArrowException, KeyError, OSError, UnicodeDecodeError) as error:
         path.unlink(missing_ok=True)
@@ -227,9 +230,13 @@ def _put(index: Place, table: pa.Table) -> str:
     with tempfile.TemporaryDirectory() as aside:
         path = Path(aside) / "new.parquet"
         pq.write_table(table, path, compression="zstd")
-        name = f"{table.num_rows:06d}-{hashlib.sha256(path.read_bytes()).hexdigest()[:32]}.parquet"
+        name = f"{table.num_rows:06d}-{_named_after(path.read_bytes())}.parquet"
         index.put({name: path})
     return name
+
+
+def _named_after(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _write(table: pa.Table, path: Path) -> None:

@@ -26,9 +26,7 @@ def command(
     ] = False,
 ) -> None:
     """Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
-    and what its controls show.
-
-    Of a run at a URL nothing is rewritten: its verdicts are computed anew, and printed.
+    and what its controls show; of a run at a URL nothing is rewritten.
 
     --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
     "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
