@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from llama_workbench.cache import CacheError, cache_directory
+from llama_workbench.harness.remote.place import PlaceError
+from llama_workbench.harness.remote.transfer import fetch
 
 from . import words
 from .figures import colours as palettes
-from .views import data, entries
+from .views import data, entries, remote
 
 T = TypeVar("T")
 
@@ -38,7 +40,9 @@ class Opened:
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the list of runs …")
-def _run_list(results: Path) -> entries.RunList:
+def _run_list(results: Path | str) -> entries.RunList | remote.RemoteList:
+    if isinstance(results, str):
+        return remote.RemoteList(results)
     try:
         kept = cache_directory() / "runs.json"
     except CacheError:
@@ -48,14 +52,41 @@ def _run_list(results: Path) -> entries.RunList:
     return listed
 
 
-def all_entries() -> Sequence[entries.Entry]:
-    """Every folder that might be a run, newest first. The list itself sees what changes."""
-    return _run_list(results()).entries()
+def all_entries(most: int = remote.SHOWN) -> Sequence[entries.Entry]:
+    """Every folder that might be a run, newest first. The list itself sees what changes.
+
+    most: of the runs at a URL only so many. Where these cannot be listed the page says so, and ends.
+    """
+    listed = _run_list(results())
+    if isinstance(listed, entries.RunList):
+        return listed.entries()
+    try:
+        return listed.entries(most)
+    except PlaceError as error:
+        st.error("The runs cannot be listed.", icon=":material/error:")
+        st.text(str(error))
+        st.stop()
 
 
-def results() -> Path:
-    """The folder in which the runs lie."""
+def remote_list() -> remote.RemoteList | None:
+    """The list of the runs at a URL; None where they lie on this machine."""
+    listed = _run_list(results())
+    return listed if isinstance(listed, remote.RemoteList) else None
+
+
+def results() -> Path | str:
+    """The folder or the URL where the runs lie."""
     return entries.results_folder(sys.argv[1:])
+
+
+def folder_of(entry: entries.Entry) -> Path:
+    """The folder of a run on this machine, fetched where it lies at a URL. Raises RunError."""
+    return _fetched(entry.url, entry.digest) if entry.url else entry.summary.path
+
+
+@st.cache_resource(max_entries=256, ttl=60, show_spinner="Fetching the run …")
+def _fetched(url: str, digest: str) -> Path:
+    return fetch(url).path
 
 
 @st.cache_resource(max_entries=32, show_spinner="Reading the run …")

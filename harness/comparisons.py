@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,12 +77,11 @@ class Comparisons:
 
     def _measured(self, request: pytest.FixtureRequest, question: Any, options: Options) -> Any:
         """The run. Its progress goes to the terminal, past pytest's capture."""
+        from .away import keep_within
         from .progress import progress_on
         from .report.terminal import console
 
-        if options.run_dir is not None:  # each comparison has a folder of its own
-            name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{request.node.name}-{len(self.outcomes)}")
-            options = replace(options, run_dir=Path(options.run_dir) / name)
+        options = keep_within(options, re.sub(r"[^A-Za-z0-9.-]+", "-", f"{request.node.name}-{len(self.outcomes)}"))
         capture = request.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled():
             writer = request.config.get_terminal_writer()
@@ -92,6 +90,8 @@ class Comparisons:
                 result = question.measure(options, progress)
         if result.interrupted:
             raise KeyboardInterrupt
+        if result.trouble:
+            pytest.fail(result.trouble, pytrace=False)
         return result
 
     @pytest.hookimpl(trylast=True)

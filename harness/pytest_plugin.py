@@ -169,14 +169,15 @@ def _fleet(config: pytest.Config, request: Request, options: Options) -> FleetRu
 def options_of(config: pytest.Config) -> Options:
     """How a run is made, by the session's options."""
     from . import run as session
+    from .away import keep_at
 
     def get(name: str) -> Any:
         return config.getoption(f"workbench_{name}")
 
     budget, usual = get("budget"), session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
-    places = {"run_dir": "run_dir", "checkpoint": "checkpoint", "claims_folder": "claims_dir"}
+    places = {"checkpoint": "checkpoint", "claims_folder": "claims_dir"}
     paths: dict[str, Any] = {field: Path(get(option)) for field, option in places.items() if get(option)}
-    return session.Options(
+    options = session.Options(
         budget_seconds=usual if budget is None else budget,
         budget_has_gates=budget is None and not get("compare") and not get("continue"),
         seed=get("seed"),
@@ -186,6 +187,7 @@ def options_of(config: pytest.Config) -> Options:
         gates_only=bool(config.getoption("benchmark_disable", False)),
         **paths,
     )
+    return keep_at(options, get("run_dir")) if get("run_dir") else options
 
 
 def _paths(config: pytest.Config) -> list[str]:
@@ -232,7 +234,7 @@ GOES_ON_WITH = (
 
 def _run_alone(config: pytest.Config) -> RunFolder:
     """The run of `--continue`. Raises UsageError where other options say what to measure."""
-    from llama_workbench.results import find_run
+    from llama_workbench.results import run_to_go_on
 
     name = config.getoption("workbench_continue")
     words = [f"--{option}" for option in OPTIONS if option not in GOES_ON_WITH and _given(config, option)]
@@ -240,7 +242,7 @@ def _run_alone(config: pytest.Config) -> RunFolder:
     words += ["--benchmark-disable"] if config.getoption("benchmark_disable", False) else []
     if words:
         raise pytest.UsageError(f"--continue {name}: the run keeps its own plan; leave out {' and '.join(words)}")
-    return find_run(name)
+    return run_to_go_on(name)
 
 
 class _Benchmarks(pytest.Module):
@@ -308,6 +310,7 @@ class Session:
         config = session.config
         if config.option.collectonly or session.testsfailed:
             return
+        from . import away
         from . import run as runs
         from .benchmarks import Case, load
         from .progress import progress_on
@@ -327,7 +330,7 @@ class Session:
                 if self.fleet:
                     self.result = self.fleet.measure(plan, progress)
                 else:
-                    self.result = runs.Run(plan, self.options, progress, self.earlier).measure()
+                    self.result = away.measure(plan, self.options, progress, self.earlier)
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=3)
         if self.result.interrupted:
@@ -341,6 +344,8 @@ class Session:
         _let_ctrl_c_end_it(session.config)
         if self.result.interrupted:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
+        elif self.result.trouble:
+            session.exitstatus = 3
         elif not self.options.gates_only and (not self.result.verdicts or self.result.failed_conditions()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -360,7 +365,10 @@ class Session:
         for condition in self.result.failed_conditions():
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         path, here = self.result.folder.path, Path.cwd()
-        shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+        local = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+        shown = self.result.published or local
+        if self.result.trouble:
+            terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
         if command := further(path, self.result.verdicts, self.result.manifest):
             terminalreporter.write_line(f"go on: {command}")

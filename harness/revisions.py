@@ -36,7 +36,7 @@ def compare_revisions(
     subject: str, revisions: tuple[str, str], inputs: Inputs, condition: Condition, options: Options, progress: Progress
 ) -> Result:
     """Measure one function at two revisions, the first as baseline. Raises what `run.USER_ERRORS` lists."""
-    from . import run  # the parts that are heavy to import
+    from . import away, run  # the parts that are heavy to import
     from .plan.selection import PlanError, Request
 
     places = inputs.environments * (2 if len(inputs.environments) == 1 else 1)
@@ -56,7 +56,7 @@ def compare_revisions(
         only_conditions=True,
     )
     run.check(request, options)
-    return run.Run(run.plan_run(request, options), options, progress).measure()
+    return away.measure(run.plan_run(request, options), options, progress)
 
 
 def _named_after(sides: Sequence[Source], places: Sequence[str]) -> list[Source]:

@@ -65,6 +65,7 @@ class Options:
     budget_has_gates: bool = False  # the seconds are for gates and rounds, not for rounds alone
     seed: int = 0
     run_dir: Path | None = None
+    publish_to: str = ""  # a URL: see `away`
     checkpoint: Path | None = None
     profile: bool = False
     profile_native: bool = False  # with frames of native code
@@ -80,6 +81,8 @@ class Result:
     folder: RunFolder
     manifest: Mapping[str, Any]
     verdicts: tuple[Verdict, ...]
+    published: str = ""  # its URL
+    trouble: str = ""  # why it was to be published and is not, and the command that does it
 
     @property
     def interrupted(self) -> bool:

@@ -69,7 +69,7 @@ class Question:
 
     def measure(self, options: Options, progress: Progress) -> Result:
         """Measure in fresh processes, into a run folder. Raises what `run.USER_ERRORS` lists, and ValueError."""
-        from . import run  # the parts that are heavy to import
+        from . import away, run  # the parts that are heavy to import
         from .plan.selection import Request
 
         condition = self.condition()
@@ -82,7 +82,7 @@ class Question:
             threads=self.threads,
         )
         run.check(request, options)
-        return run.Run(run.plan_run(request, options), options, progress).measure()
+        return away.measure(run.plan_run(request, options), options, progress)
 
     def _called(self, turn: Turn) -> Called:
         """Both sides as this process has them, or imported where one is given by its name."""

@@ -1,4 +1,4 @@
-"""Where runs lie, below the folder that one stands in, and a run by its name."""
+"""Where runs lie, below the folder that one stands in, and a run by its name or by a URL."""
 
 from __future__ import annotations
 
@@ -13,8 +13,31 @@ BASELINES = Path("results/baselines")
 
 
 def find_run(name: str) -> RunFolder:
-    """A run by its folder, or by its name under results/baselines or results/runs; the first of these that is there."""
+    """A run by its folder, or by its name under results/baselines or results/runs; the first of these that is there.
+
+    The run at a URL is fetched into the cache; the folder is a copy that nobody may write to. Raises RunError.
+    """
+    from .harness.remote.place import is_url
     from .harness.store.folder import RunFolder  # loads pandas
 
+    if is_url(name):
+        from .harness.remote.transfer import fetch
+
+        return fetch(name)
+
+    return RunFolder(_folder(name))
+
+
+def run_to_go_on(name: str) -> RunFolder:
+    """The same, of a run that is to be written to. Raises RunError for a URL."""
+    from .harness.remote.place import PlaceError, is_url
+
+    if is_url(name):
+        fix = f"Copy it first: workbench publish {name} {RUNS}/NAME"
+        raise PlaceError(name, "a run goes on in a folder of this machine", fix)
+    return find_run(name)
+
+
+def _folder(name: str) -> Path:
     candidates = [Path(name), BASELINES / name, RUNS / name]
-    return RunFolder(next((folder for folder in candidates if folder.is_dir()), candidates[0]))
+    return next((folder for folder in candidates if folder.is_dir()), candidates[0])

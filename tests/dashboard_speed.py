@@ -129,9 +129,14 @@ def pages() -> list[str]:
     return sorted(f"{path.parent.name}/{path.name}" for path in (APP.parent / "page_scripts").glob("*.py"))
 
 
-def measure(results: Path, opened: Sequence[str], *, cold: int = 3, cached: int = 7) -> Iterator[Timing]:
-    """Open an empty page and each of `opened` on `results`, `cold` times with empty caches and `cached` times more."""
-    with _started_on(results), tempfile.TemporaryDirectory() as aside:
+def measure(
+    results: Path | str, opened: Sequence[str], *, cold: int = 3, cached: int = 7, cache: Path | None = None
+) -> Iterator[Timing]:
+    """Open an empty page and each of `opened` on `results`, `cold` times with empty caches and `cached` times more.
+
+    cache: where the server keeps its list of runs, beside them if nothing is said.
+    """
+    with _started_on(str(results), str(cache or Path(results) / ".cache")), tempfile.TemporaryDirectory() as aside:
         empty = Path(aside) / "empty.py"
         empty.write_text("import streamlit\n")
         yield _timing(EMPTY, empty, cold, cached)
@@ -203,10 +208,10 @@ def flamegraph_times(chromium: str, *, times: int = 7) -> dict[str, tuple[float,
 
 
 @contextmanager
-def _started_on(results: Path) -> Iterator[None]:
-    """The process looks like `streamlit run app.py` with $WORKBENCH_RESULTS, and keeps its list of runs beside them."""
+def _started_on(results: str, cache: str) -> Iterator[None]:
+    """The process looks like `streamlit run app.py` with $WORKBENCH_RESULTS and $WORKBENCH_CACHE."""
     arguments = sys.argv
-    chosen = {"WORKBENCH_RESULTS": str(results), "WORKBENCH_CACHE": str(results / ".cache")}
+    chosen = {"WORKBENCH_RESULTS": results, "WORKBENCH_CACHE": cache}
     before = {name: os.environ.get(name) for name in chosen}
     sys.argv = [str(APP)]
     os.environ.update(chosen)

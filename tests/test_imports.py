@@ -34,6 +34,7 @@ ORDER = (
     "harness.report",
     "harness.fleet",
     "harness.nodes",
+    "harness.remote",
     "harness.calibrate",
     "harness",
     "dashboard",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
@@ -66,7 +67,8 @@ def show_calibration() -> None:
     st.header("How often verdicts are wrong", anchor="calibration")
     st.caption("By measurement on this machine. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
     try:
-        read = calibration.read(state.results())
+        where = state.results()
+        read = calibration.read(where) if isinstance(where, Path) else None
     except CalibrationError as error:
         blocks.warn(str(error))
         return

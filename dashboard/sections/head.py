@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
 
 from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import MANIFEST
 
 from .. import state, words
 from ..views import data, entries
@@ -25,11 +26,12 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
     """
     entry = _choose_run(title, state.all_entries())
     if entry is None:
-        show_first_run(entries.results_folder(sys.argv[1:]))
+        show_first_run(state.results())
         return None
     path = entry.summary.path
-    stamp = entries.stamp_of_run(path)
     try:
+        path = state.folder_of(entry)
+        stamp = entries.stamp_of_run(path)
         run = state.read_run(path, stamp)
     except RunError as error:
         if error.path.name == "verdicts.json" and not error.path.exists():
@@ -37,11 +39,13 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
                 "This run has no verdicts: it still goes on, or was killed. This command judges what it finished:",
                 icon=":material/hourglass:",
             )
-            blocks.command(shlex.join(["workbench", "judge", str(path)]))
+            blocks.command(shlex.join(["workbench", "judge", entry.url or str(path)]))
         else:
             st.error("This run cannot be read.", icon=":material/error:")
             st.text(words.problem(error))
         return None
+    if entry.url:
+        _show_list(entry, path)
     _show_run(run)
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
@@ -59,6 +63,9 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | 
     if not by_name:
         return None
     wanted = st.query_params.get("run") or st.session_state.get(state.REMEMBERED)
+    remote = state.remote_list()
+    if remote and wanted and wanted not in by_name and (older := remote.entry(wanted)) and not older.summary.problem:
+        by_name[wanted] = older
     if wanted is not None and wanted not in by_name:
         problem = next((entry.summary.problem for entry in listed if entry.name == wanted), "there is no such run")
         blocks.warn(f"Run {wanted} cannot be shown: {problem}. Below is another one.")
@@ -80,6 +87,20 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | 
     return by_name.get(name, shown)
 
 
+def _show_list(entry: entries.Entry, folder: Path) -> None:
+    """What to know of the list of runs at a URL: shown is always the run itself."""
+    show_note()
+    if digest_of(folder / MANIFEST) != entry.digest:
+        blocks.warn("The index has another state of this run, and so has the list of runs. Write the index anew:")
+        blocks.command(shlex.join(["workbench", "index", entry.url.rpartition("/")[0]]))
+
+
+def show_note() -> None:
+    """What to know of the list of runs at a URL, where something is not as it should be."""
+    if (listed := state.remote_list()) and listed.note:
+        blocks.info(listed.note)
+
+
 def _show_run(run: data.Run) -> None:
     """One quiet line about machine and noise; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
@@ -90,7 +111,7 @@ def _show_run(run: data.Run) -> None:
         st.warning(words.markdown(line), icon=icon)
 
 
-def show_first_run(results: Path) -> None:
+def show_first_run(results: Path | str) -> None:
     """An empty results folder shows how to make the first run."""
     blocks.say("There is no run to show yet. Make the first one (about ten minutes on two cores):")
     blocks.command("make bench")

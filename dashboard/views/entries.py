@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from llama_workbench.harness.fleet.folder import FLEET, HOME
+from llama_workbench.harness.remote.place import is_url
 from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.files import DATA_FILES, JOURNAL, MANIFEST, SAMPLES, STANDINGS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
@@ -26,10 +27,15 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """A run in the list of runs, under the name it has in links."""
+    """A run in the list of runs, under the name it has in links.
+
+    url: where it lies, if not on this machine. digest: SHA-256 of its run.json, of a run at a URL.
+    """
 
     name: str
     summary: RunSummary
+    url: str = ""
+    digest: str = ""
 
     @property
     def is_baseline(self) -> bool:
@@ -66,12 +72,13 @@ def _stamp(paths: Iterable[Path]) -> Stamp:
     return tuple(found)
 
 
-def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the runs lie: `--results PATH`, else $WORKBENCH_RESULTS, else ./results."""
+def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path | str:
+    """Where the runs lie: `--results PATH`, else $WORKBENCH_RESULTS, else ./results. A URL is a text."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--results", nargs="?")  # with nothing behind it, it counts as not given
     chosen = parser.parse_known_args(list(arguments))[0].results
-    return Path(chosen or environment.get("WORKBENCH_RESULTS") or "results")
+    where = chosen or environment.get("WORKBENCH_RESULTS") or "results"
+    return where if is_url(where) else Path(where)
 
 
 Known = dict[Path, tuple[Stamp, RunSummary]]

@@ -31,7 +31,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False, keeping
     complete or not judged, or the name is taken.
     """
     _check_name(name)
-    _check(run)
+    check(run)
     target = under / name
     if target.resolve() == run.path.resolve():
         raise RunError(target, "this is the run itself", "Choose another name.")
@@ -44,7 +44,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False, keeping
         with tempfile.TemporaryDirectory(dir=under, prefix=f".{name}.") as workplace:
             copied = Path(workplace) / "new"
             shutil.copytree(run.path, copied, ignore=left_out)
-            _check(RunFolder(copied))
+            check(RunFolder(copied))
             copied.chmod(run.path.stat().st_mode & 0o777)
             earlier = Path(workplace) / "earlier"
             if target.exists():
@@ -98,7 +98,7 @@ def _check_name(name: str) -> None:
         raise ValueError(f'"{name}" cannot be the name of a baseline: {expected}')
 
 
-def _check(run: RunFolder) -> None:
+def check(run: RunFolder) -> None:
     """Raise RunError where a run is no baseline: unfinished, unjudged, without a yardstick, or unreadable."""
     manifest = run.read_manifest()
     if (status := manifest.get("status")) != "complete":
@@ -111,7 +111,7 @@ def _check(run: RunFolder) -> None:
     if machines := manifest.get("machines"):
         for machine in machines:
             if machine.get("folder"):
-                _check(RunFolder(run.path / "machines" / Path(machine["name"]).name))
+                check(RunFolder(run.path / "machines" / Path(machine["name"]).name))
         return
     samples = run.read_samples()
     if YARDSTICK not in set(samples["variant"]):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..spec.sample import Column, PhaseTime, Sample, columns, sample_columns
-from . import files
+from . import files, index_schema
 
 INTRODUCTION = """\
 # The files of a run
@@ -29,6 +29,18 @@ A fleet, which is a run of several machines, is a folder whose `machines/NAME/` 
 """
 
 
+INDEX_INTRODUCTION = """\
+# The index of a folder of runs
+
+Beside the runs at a URL lies `.index/`, Parquet files with one row a run, so that lists and histories need not open
+each folder. A file is named by its number of rows and the SHA-256 of its content, and is never changed: publishing or
+removing a run adds one. Of two rows of a run the later one counts. More than 32 files become one. `workbench index URL`
+writes it anew from the runs. In a list of records an open end of an interval is null.
+
+| column | type | what |
+|---|---|---|"""
+
+
 def document() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
@@ -46,7 +58,9 @@ def document() -> str:
         f"and `crc`. A sample is a list: {fields}. `crc` is the CRC-32 of the line before it, with a closing brace.\n",
         f"## {files.PHASES}\n\n{PhaseTime.__doc__}\n",
         _columns(columns(PhaseTime)),
-        f"## {files.STACKS}\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.",
+        f"## {files.STACKS}\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.\n",
+        INDEX_INTRODUCTION,
+        *_index_columns(),
     ]
     return "\n".join(parts) + "\n"
 
@@ -118,6 +132,21 @@ def _type(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
 def _columns(table: Mapping[str, Column]) -> str:
     rows = [f"| `{name}` | {'text' if kind == 'name' else kind} | {says} |" for name, (kind, says) in table.items()]
     return "\n".join(["| column | type | what |", "|---|---|---|", *rows, ""])
+
+
+def _index_columns() -> Iterator[str]:
+    for name, (kind, says) in index_schema.COLUMNS.items():
+        yield f"| `{name}` | {_kind(kind)} | {says} |"
+
+
+def _kind(kind: Any) -> str:
+    """A type of Arrow in words."""
+    text = str(kind)
+    if text.startswith("list<"):
+        inner = kind.value_type
+        keys = ", ".join(f"`{field.name}`" for field in inner) if str(inner).startswith("struct<") else ""
+        return f"list of records: {keys}" if keys else f"list of {_kind(inner)}"
+    return {"string": "text", "bool": "true or false"}.get(text, text)
 
 
 if __name__ == "__main__":

@@ -182,6 +182,11 @@ class RunFiles:
         known = self._sums()
         return self._sums_of((MANIFEST, JOURNAL, SAMPLES)) | ({MANIFEST: known.own} if known else {})
 
+    def sealed(self) -> dict[str, str] | None:
+        """SHA-256 of every file as run.json has it, its own as in `digest`; None where it has no checksums."""
+        known = self._sums()
+        return None if known is None else {**known.files, MANIFEST: known.own}
+
     def changed(self, besides: Collection[str] = ()) -> list[ChangedFile]:
         """The files of this run that are not what it wrote; none where it has no checksums. Reads all but `besides`.
 

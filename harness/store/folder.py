@@ -260,10 +260,11 @@ def run_folders(folder: Path | str) -> list[RunFolder]:
         return [RunFolder(root / each.name) for each in entries if not each.name.startswith(".") and each.is_dir()]
 
 
-def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
+def describe(run: RunFolder, *, whole: bool = False, light: bool = False) -> RunSummary:
     """What a folder is. Never raises for what lies in it: damage and foreign files go into `problem`.
 
-    Checked are the files that the summary is made of; with `whole` every file that has a checksum, by reading it.
+    Checked are the files that the summary is made of; with `whole` every file that has a checksum, by reading it; with
+    `light` no samples, which need not be there.
     """
     name = run.path.name
     try:
@@ -282,7 +283,7 @@ def describe(run: RunFolder, *, whole: bool = False) -> RunSummary:
             summary = replace(summary, claims=claims, verdicts=Counter(verdict for _, _, verdict in claims))
         changed = run.changed() if whole else []
         problem = "; ".join(error.brief for error in changed)
-        if not run.has(JOURNAL) and run.has(SAMPLES):
+        if not light and not run.has(JOURNAL) and run.has(SAMPLES):
             parquet.open_parquet(run.path / SAMPLES).close()  # cheap: reads no rows
     except RunError as error:
         problem = problem or error.brief

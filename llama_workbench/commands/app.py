@@ -22,7 +22,7 @@ from .shared import Failure, OutputLost, write
 
 VERBS = (
     "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "compare-revisions",
-    "bisect", "baseline", "judge", "report", "count", "calibrate", "doctor", "speedscope",
+    "bisect", "baseline", "publish", "index", "judge", "report", "count", "calibrate", "doctor", "speedscope",
 )  # fmt: skip
 """Modules beside this one (with "_" for "-"), in the order of the help."""
 
@@ -48,6 +48,8 @@ Examples:
   workbench calibrate                      how often verdicts are wrong on this machine
   workbench runs                           the runs on this disk
   workbench baseline save RUN main         keep a run to compare with
+  workbench publish RUN s3://bucket/runs/ID copy a run to where others read it
+  workbench index s3://bucket/runs         list anew the runs that lie there
   workbench doctor                         is this machine fit to measure?
   workbench speedscope                     install the viewer for raw profiles
 

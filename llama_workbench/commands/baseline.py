@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from llama_workbench.harness.store.folder import RunFolder
 
 command = typer.Typer(
-    help="Keep runs to compare with, under results/baselines.", no_args_is_help=True, rich_markup_mode=None
+    help="Keep runs to compare with, under results/baselines or at a URL.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @command.command("save")
 def save_baseline(
     run: RunArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or the URL that it gets.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier one of this kind of machine.")] = False,
 ) -> None:
     """Keep a run as a baseline: copy its folder to results/baselines/NAME.
@@ -32,16 +32,24 @@ def save_baseline(
     picks the one that was made on a machine like its own. With --force one of the same kind is replaced.
 
     The run must be complete and judged, and every file of it readable. The copy is checked before it gets its
-    name. The logs of its processes are left out: they name paths of this machine.
+    name. The logs of its processes are left out: they name paths of this machine. With a URL (s3, gs, az, sftp, ..) it
+    is kept there, for other machines.
 
     \b
     Examples:
       workbench baseline save results/runs/20260102T030405Z-1a2b main
       workbench compare main NEW
+      workbench baseline save RUN s3://bucket/baselines/main
     """
     from llama_workbench.harness.fleet.baselines import baselines_of, save
+    from llama_workbench.harness.remote import publish
+    from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.store.folder import RunFolder
 
+    if is_url(name):
+        kept = publish.save(find_run(run), name, force=force)
+        show(Text(f"{kept.url} (compare with it: workbench compare {kept.url} NEW)"))
+        return
     try:
         saved = save(find_run(run), name, under=BASELINES, force=force)
     except ValueError as error:
@@ -52,17 +60,20 @@ def save_baseline(
 
 
 @command.command("list")
-def list_baselines(as_json: AsJson = False) -> None:
+def list_baselines(
+    folder: Annotated[str, typer.Argument(help="Folder that holds them, or its URL.")] = str(BASELINES),
+    as_json: AsJson = False,
+) -> None:
     """List the baselines, newest first; damaged ones with what is wrong.
 
     --json prints a list as `workbench runs --json` does.
     """
-    show_runs(BASELINES, "No baselines in {}. Keep a run: workbench baseline save RUN NAME", as_json)
+    show_runs(folder, "No baselines in {}. Keep a run: workbench baseline save RUN NAME", as_json)
 
 
 @command.command("show")
 def show_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or of any run.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or any run.")],
     as_json: AsJson = False,
 ) -> None:
     """Show what a baseline is: when and where it was measured, its noise, its workloads and its verdicts.
@@ -123,7 +134,7 @@ def _outcomes(run: RunFolder) -> dict[tuple[str, str], str]:
 
 @command.command("rm")
 def remove_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or its URL.")],
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do it; without, it is only said what would be done.")
     ] = False,
@@ -134,8 +145,16 @@ def remove_baseline(
     Examples:
       workbench baseline rm main --yes
     """
+    from llama_workbench.harness.remote.place import is_url
+    from llama_workbench.harness.remote.publish import unpublish
     from llama_workbench.harness.report.baselines import kept, remove
 
+    if is_url(name):
+        if not yes:
+            raise Failure(f"{name} would go with all its files; if it shall: workbench baseline rm {name} --yes")
+        unpublish(name)
+        show(Text(f"{name} is removed"))
+        return
     try:
         run = kept(name, under=BASELINES)
         if not yes:

@@ -68,8 +68,12 @@ Examples:
 
 
 def command(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="Folder of the earlier run, or its name under results/.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Folder of the run to check, or its name under results/.")],
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="Folder or URL of the earlier run, or its name under results/.")
+    ],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="Folder or URL of the run to check, or its name under results/.")
+    ],
     threshold: Annotated[
         float | None,
         typer.Option(metavar="PERCENT", help="More time than this is a regression, of all variants. [default: 5]"),

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 HELP = """\
 Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
-and what its controls show. A run of several machines (workbench combine) is judged over them.
+and what its controls show. A run of several machines (workbench combine) is judged over them. Of a run at a URL
+nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
 "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
@@ -55,17 +56,18 @@ def command(
     from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.fleet.judging import judge_fleet
     from llama_workbench.harness.rejudge import rejudge
+    from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
     from llama_workbench.harness.store.files import JUDGED, MACHINES, STANDINGS, VERDICTS
 
-    folder = find_run(run)
+    folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
-    warn_changed(folder, read=JUDGED, rewritten=() if check else (VERDICTS, STANDINGS, MACHINES))
+    warn_changed(folder, read=JUDGED, rewritten=() if stays else (VERDICTS, STANDINGS, MACHINES))
     verdicts, manifest = rejudge(folder)
-    if is_fleet(manifest) and not check:
+    if is_fleet(manifest) and not stays:
         judge_fleet(folder.path)
-    elif not check:
+    elif not stays:
         folder.write_json(VERDICTS, verdicts)
         folder.renew(VERDICTS, noise=manifest["noise"])
         if folder.finished_rounds():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ..results import find_run
+from ..results import run_to_go_on
 from .shared import Failure, RunArgument, show, write
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def _measured(run: str, options: Options, added: tuple[str, ...], budget: float 
     if on:
         from llama_workbench.harness.fleet_session import again
 
-        fleet = again(find_run(run), Request(added=added), options, on=on, budget=budget)
+        fleet = again(run_to_go_on(run), Request(added=added), options, on=on, budget=budget)
         with closing(progress_on(console())) as progress:
             return fleet.measure(fleet.plan, progress)
-    earlier, options = go_on(find_run(run), options, added=added, budget=budget)
+    earlier, options = go_on(run_to_go_on(run), options, added=added, budget=budget)
     with closing(progress_on(console())) as progress:
         return session.Run(earlier.plan, options, progress, earlier).measure()
 

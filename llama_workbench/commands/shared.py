@@ -18,10 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.store.folder import RunFolder
+    from llama_workbench.harness.store.folder import RunFolder, RunSummary
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name under results/.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, its name under results/, or a URL.")]
 
 
 class Failure(Exception):
@@ -50,15 +50,20 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
             warnings.warn(text, RunWarning, stacklevel=2)
 
 
-def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
-    """Print the runs in a folder, newest first. `if_none`: what to say of a `{}` without runs."""
+def show_runs(folder: Path | str, if_none: str, as_json: bool) -> None:
+    """Print the runs in a folder or at a URL, newest first. `if_none`: what to say of a `{}` without runs."""
+    from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.text import row_text
     from llama_workbench.harness.store.folder import describe, list_runs
 
-    summaries = [describe(run, whole=True) for run in list_runs(folder)]
+    there = is_url(folder)
+    summaries = _runs_at(str(folder)) if there else [describe(run, whole=True) for run in list_runs(folder)]
     if as_json:
         keys = ("path", "id", "status", "mode", "started", "workloads", "verdicts", "problem")
-        print_json([{key: getattr(each, key) for key in keys} | {"path": str(each.path)} for each in summaries])
+        where = f"{str(folder).rstrip('/')}/{{}}" if there else "{}"
+        print_json(
+            [{key: getattr(each, key) for key in keys} | {"path": where.format(each.path)} for each in summaries]
+        )
         return
     if not summaries:
         show(Text(if_none.format(folder)))
@@ -69,6 +74,17 @@ def show_runs(folder: Path, if_none: str, as_json: bool) -> None:
         started = each.started[:16].replace("T", " ")
         rows.add_row(Text(each.path.name), Text(started), Text(each.status), Text(text))
     show(rows)
+
+
+def _runs_at(url: str) -> list[RunSummary]:
+    """The runs in the folder at a URL, as its index has them; what is to know of that goes to stderr."""
+    from llama_workbench.harness.remote.publish import listed
+    from llama_workbench.harness.remote.rows import summary_of
+
+    found, note = listed(url.rstrip("/"))
+    if note:
+        sys.stderr.write(f"{note}\n")
+    return [summary_of(row, Path(row["name"])) for row in found.newest(len(found))]
 
 
 def table(*headings: str) -> Table:
