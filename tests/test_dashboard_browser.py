@@ -211,6 +211,27 @@ def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> No
     page.locator(".strips details[open]", has_text="single file faster").wait_for()
 
 
+def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others(visit: Visit) -> None:
+    chosen = {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
+    page = visit("claim?run=plain&claim=mask-caching-6-11&part=whole+prefill")
+    page.locator('[data-testid="stTopNavLink"]', has_text="Compare").click()
+    page.wait_for_url("**/compare?**")
+    settled(page)
+    assert parse_qs(urlsplit(page.url).query) == chosen
+    page.locator('[data-testid="stTopNavLink"]', has_text="Claim").click()
+    page.wait_for_url("**/claim?**")
+    settled(page)
+    assert parse_qs(urlsplit(page.url).query) == chosen
+    told = '[data-testid="stMain"] h2'
+    page.locator(told, has_text="mask caching 6 11").wait_for()
+    address = urlsplit(page.url)
+    other = visit(f"{address.path.lstrip('/')}?{address.query}")
+    other.locator(told, has_text="mask caching 6 11").wait_for()
+    assert other.locator(told).all_inner_texts() == page.locator(told).all_inner_texts()
+    page.go_back()
+    page.wait_for_url("**/compare?**")
+
+
 def test_names_that_are_markup_stay_text(visit: Visit) -> None:
     page = visit("claim?run=hostile&claim=mask-caching-helps", height=3600)
     main = page.locator('[data-testid="stMain"]')

@@ -9,7 +9,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import attribution as figures
 from llama_workbench.dashboard.figures import forest
-from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.views import attribution, data, samples
 from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERCENT
@@ -29,7 +29,7 @@ def main() -> None:
     for sentence in attribution.headline(claims[0]):
         st.markdown(f"**{words.markdown(sentence)}**")
     workloads = list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects))
-    workload = state.choose("Workload", workloads, "workload")
+    workload = named.choose_workload(opened.run, workloads)
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)

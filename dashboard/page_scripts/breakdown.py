@@ -10,7 +10,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import breakdown as figures
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, head, published
+from llama_workbench.dashboard.sections import blocks, head, named, published
 from llama_workbench.dashboard.sections.sides import PHASES_COMMAND
 from llama_workbench.dashboard.views import breakdown, data
 from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
@@ -73,19 +73,28 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
 
 
 def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
-    """Variant, geometry and denominator of the URL."""
+    """Variant, geometry and denominator of the URL; where it has none of these, those that have its workload."""
     geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
+    wanted = st.query_params.get("workload")
+    having = [name for workload, name in phases.measured if workload == wanted]
+    usual = SHARES_OF if SHARES_OF in having or not having else having[0]
     left, middle, right = st.columns(3)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))
-        variant = state.choose("Variant", variants, "variant", default=SHARES_OF)
+        variant = state.choose("Variant", variants, "variant", default=usual, also=_other)
     with middle:
         first = next((geometry for name, geometry in geometries if name == variant), None)
+        first = breakdown.geometry(run, wanted) if wanted and variant in having else first
         names = list(dict.fromkeys(geometry for _, geometry in geometries))
-        geometry = state.choose("Geometry", names, "geometry", default=first)
+        geometry = state.choose("Geometry", names, "geometry", default=first, also=_other)
     with right:
         of = state.choose("Share of", {name: breakdown.WHOLES[name] for name in DENOMINATORS}, "of")
     return variant, geometry, of
+
+
+def _other(_: str) -> dict[str, str]:
+    """Another variant or geometry has other workloads."""
+    return {"workload": ""}
 
 
 def show_workload(
@@ -93,12 +102,10 @@ def show_workload(
 ) -> None:
     """One length in numbers, checked by sampling, beside the dispute's table and rules, and its flamegraph."""
     run = opened.run
-    names = {one.workload: f"{label} ({one.workload})" for label, one in rows}
-    if st.query_params.get("workload") in {workload for workload, _ in phases.measured} - names.keys():
-        st.query_params.pop("workload")  # of another variant or geometry, chosen before
+    names = [one.workload for _, one in rows]
     profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
     theirs = next((one.workload for label, one in rows if label == "T = 128"), None)  # of the dispute's table
-    workload = state.choose("Look inside", names, "workload", default=profiled or theirs)
+    workload = named.choose_workload(run, names, "Look inside", default=profiled or theirs)
     chosen = next(one for _, one in rows if one.workload == workload)
     show_table(chosen, run.alpha)
     published.show_shares(opened, phases, chosen)

@@ -38,33 +38,41 @@ def main() -> None:
         show_numbers(run, claim)
     show_time_and_work(opened, claim)
     show_elsewhere(opened, claim)
-    if rows := to_look_inside(claim):
+    if rows := to_look_inside(run, claim):
         show_inside(opened, claim, rows)
     show_how(run, claim)
     show_checks(run, claim)
 
 
-def to_look_inside(claim: data.Claim) -> list[data.Effect]:
+def to_look_inside(run: data.Run, claim: data.Claim) -> list[data.Effect]:
     """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
     inside = claim.metric.inside if claim.metric else "effects"
     if inside == "workloads":  # its one row spans several workloads, and each of them was timed
         asked = claim.hypothesis
         sides = (asked.variant, ", ".join(asked.baseline))
-        return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads]
+        return [
+            data.Effect(workload, *sides, metric="cpu time", named=run.named(workload)) for workload in asked.workloads
+        ]
     if inside == "nothing":
         return []
     return [effect for effect in claim.effects if effect.workload]
 
 
 def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
-    """The row of `?row=` (from 1), else the first of which there is a profile, else the first."""
+    """The row of `?row=` (from 1), else the first on `?workload=`, else the first with a profile, else the first."""
     if len(rows) == 1:
         return rows[0]
     numbered = {str(number): effect for number, effect in enumerate(rows, 1)}
     labels = {number: f"{effect.where}: {effect.sides}" for number, effect in numbered.items()}
     profiled = {key for key, row in run.profiles.items() if row.path}
-    known = (number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled)
-    return numbered[state.choose("Look inside", labels, "row", default=next(known, None))]
+    wanted = st.query_params.get("workload")
+    known = [number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled]
+    here = [number for number, effect in numbered.items() if effect.workload == wanted]
+    default = next(iter([*here, *known]), None)
+    chosen = state.choose(
+        "Look inside", labels, "row", default=default, also=lambda number: {"workload": numbered[number].workload}
+    )
+    return numbered[chosen]
 
 
 def show_answer(opened: state.Opened, claim: data.Claim) -> None:
@@ -155,8 +163,8 @@ def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Eff
     if effect.baseline and effect.variant:
         st.subheader("Round by round", anchor="rounds")
         sides.show_rounds_of_claim(opened, claim, effect)
-        query = {"run": opened.name, "baseline": effect.baseline, "variant": effect.variant}
-        blocks.link("compare", "Compare the two on every workload", "compare_arrows", query)
+        query = {"baseline": effect.baseline, "variant": effect.variant, "workload": effect.workload}
+        blocks.link("compare", "Compare the two on every workload", "compare_arrows", {"run": opened.name} | query)
         st.subheader("Operations of both sides", anchor="operations")
         sides.show_operations(run, effect.workload, effect.baseline, effect.variant)
     if variants:
@@ -195,7 +203,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:
-    if timed := [effect for effect in to_look_inside(claim) if effect.variant]:
+    if timed := [effect for effect in to_look_inside(run, claim) if effect.variant]:
         st.caption("Checks before timing: a side counts only if its logits match the library's")
         blocks.table(
             [gates.row(run, effect) for effect in timed],

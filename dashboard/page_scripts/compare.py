@@ -9,7 +9,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, claim, head, sides
+from llama_workbench.dashboard.sections import blocks, claim, head, named, sides
 from llama_workbench.dashboard.views import data, gates, outcomes, samples
 from llama_workbench.harness.stats.samples import tokens_per_second
 
@@ -56,7 +56,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     claim.show_forest(compared, run.floors)
     show_table(run, versus)
     st.header("Inside one workload", anchor="inside")
-    workload = state.choose("Workload", [effect.workload for effect in compared.effects], "workload")
+    workload = named.choose_workload(run, [effect.workload for effect in compared.effects])
     [effect] = [effect for effect in compared.effects if effect.workload == workload]
     st.subheader("Round by round", anchor="rounds")
     sides.show_rounds(versus.rounds[workload], compared, effect)

@@ -11,7 +11,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import memory as figures
-from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.views import data, forest, memory, samples
 from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.store.errors import RunError
@@ -32,7 +32,7 @@ def main() -> None:
     policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
     profiled = [workload for workload, _ in opened.run.memory]
     workloads = list(dict.fromkeys([*profiled, *(one.row.workload for one in policies)]))
-    workload = state.choose("Workload", workloads, "workload") if workloads else ""
+    workload = named.choose_workload(opened.run, workloads) if workloads else ""
     st.header("Time against memory", anchor="tradeoff")
     if workload in profiled:
         show_tradeoff(opened, workload)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.dashboard import words
+from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import section as strips
 from llama_workbench.dashboard.views import data, outcomes
@@ -44,7 +44,11 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         label_visibility="collapsed",
     )
     counts = count(claims)
-    st.session_state["verdict"] = [kind for kind in counts if kind in st.query_params.get_all("verdict")]
+    asked = st.query_params.get_all("verdict")
+    for kind in asked:
+        if kind not in counts:
+            state.unknown("Verdict", kind, list(counts), "all" if {*asked}.isdisjoint(counts) else "")
+    st.session_state["verdict"] = [kind for kind in counts if kind in asked]
     chosen = st.pills(
         "Verdict",
         list(counts),

@@ -43,26 +43,22 @@ def open_run(title: str) -> state.Opened | None:
 
 
 def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | None:
-    """The run of `?run=`, else the one chosen on another page, else `entries.first_shown`; None where there is none."""
+    """The run of `?run=`, else `entries.first_shown`; None where there is none."""
     head, box = st.columns([4, 7], gap="large", vertical_alignment="bottom")
     head.title(title, anchor=False)
     by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
     if not by_name:
         return None
-    wanted = st.query_params.get("run") or st.session_state.get(state.REMEMBERED)
+    wanted = st.query_params.get("run") or None
+    shown = entries.first_shown(list(by_name.values()))
     if wanted is not None and wanted not in by_name:
         problem = next((entry.summary.problem for entry in listed if entry.name == wanted), "there is no such run")
-        blocks.warn(f"Run {wanted} cannot be shown: {problem}. Below is another one.")
+        there = words.some([*by_name])
+        blocks.warn(f"Run {wanted} cannot be shown: {problem}. There is: {there}. Shown instead: {shown.name}.")
         wanted = None
-    shown = entries.first_shown(list(by_name.values()))
     st.session_state["run"] = wanted or shown.name
-    if wanted is not None:
-        st.session_state[state.REMEMBERED] = wanted
-        if st.query_params.get("run") != wanted:
-            st.query_params["run"] = wanted
 
     def follow() -> None:
-        st.session_state[state.REMEMBERED] = st.session_state["run"]
         st.query_params.from_dict({"run": st.session_state["run"]})  # claims and rows of another run mean nothing
 
     name = box.selectbox(

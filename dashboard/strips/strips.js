@@ -24,7 +24,7 @@ export default function (component) {
     app.root.replaceChildren(...(data.kind === "answer" ? answer(app, data) : claims(app, data)));
     app.open = null;
   }
-  if (data.kind === "claims" && data.open !== app.open) unfold(app, data.open);
+  if (data.kind === "claims" && data.open !== app.open) unfold(app, data.open, data.scroll);
   return () => apps.delete(parentElement);
 }
 
@@ -202,11 +202,11 @@ function fill(app, made, row) {
   }
 }
 
-function unfold(app, index) {
+function unfold(app, index, scroll) {
   app.open = index;
   const made = app.rows.get(index);
   for (const each of app.root.querySelectorAll("details[open]")) if (each !== made) each.open = false;
   if (!made) return;
   made.open = true;
-  made.scrollIntoView({ block: "start" });
+  if (scroll) made.scrollIntoView({ block: "start" });
 }

@@ -108,13 +108,13 @@ def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
             where[LONGEST_LIST - 1 :] = [f"{len(where) - LONGEST_LIST + 1} more"]
         if where:
             places.append(f"{word} {words.listing(where)}")
-    return ", ".join(places)
+    return "; ".join(places)
 
 
 def _how_much(claim: data.Claim) -> str:
     if claim.is_factorial:
         sides = (effect for effect in claim.effects if effect.factor in SIDES[:2])
-        return "; ".join(f"{effect.factor} on {effect.workload}: {effect.text}" for effect in sides) + "."
+        return "; ".join(f"{effect.factor} on {effect.where}: {effect.text}" for effect in sides) + "."
     known = sorted((effect for effect in claim.effects if effect.value is not None), key=lambda one: one.value or 0)
     if not known:
         return "Nothing was measured, so there is no number."
@@ -125,7 +125,7 @@ def _how_much(claim: data.Claim) -> str:
     if first.unit:
         subject = f"{first.metric} of {first.variant}" if first.variant else first.metric
     if len(known) == 1:
-        place = f" on {first.workload}" if first.workload else ""
+        place = f" on {first.where}" if first.workload else ""
         gain = f", that is {gain}" if (gain := _gain(first)) else ""
         return f"{subject}{place}: {first.text}{gain}.{claimed}"
     same = len({effect.sides for effect in known}) == 1

@@ -68,7 +68,9 @@ def rows(claim: Claim, workload: str) -> Claim:
         claimed=f"no effect (±{MARGIN_PERCENT:g} %)",
         low=1 / margin,
         high=margin,
-        effects=tuple(replace(each, workload=each.factor, variant="", baseline=_group(each)) for each in chosen),
+        effects=tuple(
+            replace(each, workload=each.factor, named="", variant="", baseline=_group(each)) for each in chosen
+        ),
     )
 
 
@@ -89,7 +91,7 @@ def headline(claim: Claim) -> list[str]:
         for effect in claim.effects:
             if effect.factor == side:
                 state = STATES.get(effect.verdict, "open")
-                by_state.setdefault(state, []).append(f"{_change(effect)} on {effect.workload}")
+                by_state.setdefault(state, []).append(f"{_change(effect)} on {effect.where}")
         if by_state:
             parts = (f"{words.listing(where)} ({state})" for state, where in by_state.items())
             lines.append(f"{side.capitalize()}: {'; '.join(parts)}.")

@@ -35,6 +35,7 @@ def record(claim: data.Claim) -> Json:
 
 def _effect(effect: data.Effect) -> dict[str, Any]:
     row = asdict(effect)
+    del row["named"]
     if not effect.unit:
         row["ratio"] = row.pop("value")
     more = row.pop("seconds_more")
@@ -84,6 +85,13 @@ def rows_of(parts: Sequence[data.Claim]) -> dict[str, int]:
 def answer_of(run: data.Run) -> answers.Answer:
     """The headline of the run and the lines below it."""
     return answers.answer(map(record, run.claims))
+
+
+def main_claim(claims: Sequence[data.Claim]) -> int:
+    """Which claim the headline is about; the first where it is about none alone."""
+    lines = answers.answer(map(record, claims)).lines
+    first = (lines[0].verdict["claim"], lines[0].verdict["part"] or "") if lines else None
+    return next((place for place, each in enumerate(claims) if (each.id, each.part) == first), 0)
 
 
 def cost(claim: data.Claim) -> str:

@@ -70,7 +70,7 @@ def _bound(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
         return ""
     low, high = min(share.low for share in found.values()), max(share.high for share in found.values())
     where = max(found, key=lambda place: found[place].high)
-    place = f", most on {where}" if len(found) > 1 else f" on {where}"
+    place = f"{', most' if len(found) > 1 else ''} on {run.named(where)}"
     several = len(touched) > 1
     named = words.listing([SAID.get(phase, phase) for phase in touched])
     text = (
@@ -101,7 +101,7 @@ def _saved(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
             before.high - after.low / effect.high,
         ]
         named = words.listing([SAID.get(phase, phase) for phase in touched])
-        told.append(f"On {effect.workload} a call became {_percent(total)} shorter; {named} saved {_percent(part)}.")
+        told.append(f"On {effect.where} a call became {_percent(total)} shorter; {named} saved {_percent(part)}.")
     return told
 
 
