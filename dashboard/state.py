@@ -80,7 +80,13 @@ def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable, _g
     return compute(opened.run, *_given, *arguments)
 
 
-_KEPT, _PAGE, _BROUGHT = "kept choices", "page shown", "choices brought along"  # in the session
+_KEPT, _PAGE, _BROUGHT, _CHANGED, _HEADINGS = (  # in the session
+    "kept choices",
+    "page shown",
+    "choices brought along",
+    "what was changed last",
+    "headings",
+)
 
 
 def keep_thread(page: str) -> None:
@@ -95,7 +101,29 @@ def keep_thread(page: str) -> None:
         own = {*here, "part"} if "claim" in here else {*here}
         brought = {name: value for name, value in kept.items() if name not in own}
         st.query_params.update(brought)
-    st.session_state.update({_KEPT: here | brought, _PAGE: page, _BROUGHT: tuple(brought)})
+    st.session_state.update({_KEPT: here | brought, _PAGE: page, _BROUGHT: tuple(brought), _HEADINGS: {}})
+
+
+def add_heading(title: str, anchor: str) -> None:
+    """Remember a heading of the page that is drawn."""
+    st.session_state.setdefault(_HEADINGS, {})[anchor] = title
+
+
+def headings() -> Mapping[str, str]:
+    """The headings of the page so far, by anchor."""
+    return dict(st.session_state.get(_HEADINGS, {}))
+
+
+def mark_changed(key: str) -> None:
+    """Remember which widget the reader has changed: a small screen then goes there."""
+    count = st.session_state.get(_CHANGED, ("", 0))[1]
+    st.session_state[_CHANGED] = (key, count + 1)
+
+
+def changed() -> tuple[str, int]:
+    """The widget that was changed last, and how many changes there were."""
+    last: tuple[str, int] = st.session_state.get(_CHANGED, ("", 0))
+    return last
 
 
 def was_brought(key: str) -> bool:
@@ -146,6 +174,7 @@ def choose(
         kept = {name: st.query_params.get_all(name) for name in st.query_params}
         new = {**kept, key: chosen, **also(chosen)}
         st.query_params.from_dict({name: value for name, value in new.items() if value})  # one step of the way back
+        mark_changed(key)
 
     name = widget(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow)
     return name if name in shown else first

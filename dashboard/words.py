@@ -131,7 +131,7 @@ def listing(names: Sequence[str]) -> str:
     """Names as in a sentence: "a, b and c"; with semicolons between names that have commas."""
     if len(names) < 2:
         return names[0] if names else "none"
-    if any("," in name for name in names):
+    if any(", " in name for name in names):
         return f"{'; '.join(names[:-1])}; and {names[-1]}"
     return f"{', '.join(names[:-1])} and {names[-1]}"
 

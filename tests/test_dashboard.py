@@ -569,7 +569,9 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def shown_text(markdown: str) -> str:
-    return re.sub(rf"\\|{words.WORD_JOINER}", "", markdown)
+    """What is read of it, without the icon in front and without colours."""
+    without_icon = re.sub(r"^:[a-z]+\[:material/\w+:\] ", "", markdown)
+    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", re.sub(rf"\\|{words.WORD_JOINER}", "", without_icon))
 
 
 def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:

@@ -227,6 +227,7 @@ def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others
     address = urlsplit(page.url)
     other = visit(f"{address.path.lstrip('/')}?{address.query}")
     other.locator(told, has_text="mask caching 6 11").wait_for()
+    assert other.title().endswith(": mask caching 6 11 (whole prefill) · Llama workbench"), "its verdict in front"
     assert other.locator(told).all_inner_texts() == page.locator(told).all_inner_texts()
     page.go_back()
     page.wait_for_url("**/compare?**")

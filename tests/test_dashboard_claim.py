@@ -239,8 +239,8 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
         told["Who was right"]
         == "TEAM-005 was not right: on both workloads what was measured lies outside what they said (2-3x)."
     )
-    assert "0.900× [0.800, 0.950] (b; 5.3 to 25 % slower)" in told["By how much"]
-    assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told["By how much"]
+    assert "Least (b): 0.900× [0.800, 0.950], that is 5.3 to 25 % slower." in told["By how much"]
+    assert "Most (a): 1.020× [1.010, 1.030], that is 1 to 3 % faster. Claimed was: 2-3x." in told["By how much"]
     assert "Each interval holds with 99 % confidence" in told["How sure"] and "Rounds: 84 to 90" in told["How sure"]
     assert "On these workloads identical code came out within 2 % of 1." in told["How sure"]
     assert told["Why"] == "On every workload the whole interval lies outside the claimed range (2-3x)."

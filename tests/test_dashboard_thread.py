@@ -154,6 +154,24 @@ def test_an_unknown_value_is_named_with_what_there_is(
         assert (one.key, one.value) == (other.key, other.value), "the default is shown"
 
 
+@pytest.mark.parametrize("page", ["verdicts", "claim", "compare"])
+def test_the_answer_is_the_same_box_under_a_title_with_its_verdict(reader: Opener, page: str) -> None:
+    app = reader(page, run="older")
+    title = next(each.value for each in app.header if each.value.startswith(":"))
+    assert re.match(r":(red|green|gray|violet|blue)\[:material/\w+:", title)
+    told = [re.sub(rf"\\|{WORD_JOINER}", "", each.value) for each in app.markdown]
+    for question in ("By how much", "How sure"):
+        assert sum(line.startswith(f":gray[{question}:]") for line in told) == 1
+
+
+def test_long_pages_begin_with_links_to_their_parts(reader: Opener) -> None:
+    app = reader("claim", **CHOSEN)
+    [contents] = [each.value for each in app.markdown if each.value.startswith("On this page:")]
+    anchors = re.findall(r"\(#(\w+)\)", contents)
+    assert {*anchors} <= {each.proto.anchor for each in [*app.header, *app.subheader]}
+    assert {"answer", "rounds", "operations", "memory", "how"} <= {*anchors}
+
+
 def test_an_unknown_verdict_of_the_filter_is_named(reader: Opener, home: Path) -> None:
     run = RunFolder(home / "runs" / "newer")
     verdicts = run.records("verdicts.json")

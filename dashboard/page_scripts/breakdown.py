@@ -39,7 +39,7 @@ def main() -> None:
         show_phases(opened, phases)
     else:
         blocks.missing("shares of the time by phase", PHASES_COMMAND)
-    st.header("What the machine could do", anchor="roof")
+    blocks.header("What the machine could do", anchor="roof")
     show_roofline(opened)
     published.show_times(opened)
 
@@ -111,7 +111,7 @@ def show_workload(
     published.show_shares(opened, phases, chosen)
     show_agreement(opened, phases, chosen)
     published.show_decisions(opened, phases, workload)
-    st.header("Flamegraph", anchor="flamegraph")
+    blocks.header("Flamegraph", anchor="flamegraph")
     flames.show(opened, workload, [chosen.variant], chosen.variant)
 
 
@@ -145,7 +145,7 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
 
 
 def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
-    st.header("Checked by sampling", anchor="sampling")
+    blocks.header("Checked by sampling", anchor="sampling")
     asked = chosen.workload, chosen.variant, opened.run.alpha
     agreements = state.computed(opened, breakdown.agreements, *asked, _given=(phases,))
     if isinstance(agreements, str):

@@ -12,7 +12,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, sides
+from llama_workbench.dashboard.sections import answer, blocks, named, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling, why
 from llama_workbench.harness.metrics.base import Metric
@@ -77,13 +77,9 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
 
 def show_answer(opened: state.Opened, claim: data.Claim) -> None:
     section.show_headline(claim)
-    causes = state.computed(opened, why.explain_part, claim.id, claim.part)
-    who, *others = answers.answer(opened.run, claim, causes).items()
-    with st.container(border=True, gap="xsmall"):
-        st.markdown(f"{blocks.verdict_word(outcomes.look_of(claim))} {words.markdown(who[1])}")
-        for question, text in others:
-            if text:
-                st.markdown(f":gray[{question}:] {words.markdown(text)}")
+    answer.show(opened.run, claim, state.computed(opened, why.explain_part, claim.id, claim.part))
+    asked = [name for effect in claim.effects if not effect.factor for name in (effect.variant, effect.baseline)]
+    named.show_cards(opened.run, asked, [effect.workload for effect in claim.effects])
 
 
 def show_numbers(run: data.Run, claim: data.Claim) -> None:
@@ -115,7 +111,7 @@ def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
     found = beside.parts(opened.run.claims, claim)
     if not found:
         return
-    st.header("Time and work", anchor="work")
+    blocks.header("Time and work", anchor="work")
     st.markdown(f"**{words.markdown(beside.sentence(found))}**")
     st.caption("Work: the instructions that a call executes. No other program changes their number; they are no time.")
     rows = [
@@ -136,7 +132,7 @@ def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
     """Of a claim that is not about two times: what was measured, and which page shows it."""
     if claim.metric is None or not claim.metric.about:
         return
-    st.header("What was measured", anchor="read")
+    blocks.header("What was measured", anchor="read")
     blocks.say(claim.metric.about)
     show_exact_results(opened, claim)
     if page := claim.metric.page:
@@ -157,26 +153,26 @@ def place_elsewhere(run: data.Run, claim: data.Claim, metric: Metric) -> dict[st
 
 def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Effect]) -> None:
     run = opened.run
-    st.header("Inside one comparison" if rows[0].baseline else "Inside one value", anchor="inside")
+    blocks.header("Inside one comparison" if rows[0].baseline else "Inside one value", anchor="inside")
     effect = choose_row(run, rows)
     variants = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
     if effect.baseline and effect.variant:
-        st.subheader("Round by round", anchor="rounds")
+        blocks.subheader("Round by round", anchor="rounds")
         sides.show_rounds_of_claim(opened, claim, effect)
         query = {"baseline": effect.baseline, "variant": effect.variant, "workload": effect.workload}
         blocks.link("compare", "Compare the two on every workload", "compare_arrows", {"run": opened.name} | query)
-        st.subheader("Operations of both sides", anchor="operations")
+        blocks.subheader("Operations of both sides", anchor="operations")
         sides.show_operations(run, effect.workload, effect.baseline, effect.variant)
     if variants:
-        st.subheader("Where the time goes", anchor="time")
+        blocks.subheader("Where the time goes", anchor="time")
         sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
         flames.show(opened, effect.workload, variants, effect.baseline)
-        st.subheader("Memory", anchor="memory")
+        blocks.subheader("Memory", anchor="memory")
         sides.show_memory(run, effect.workload, variants, effect.baseline)
 
 
 def show_how(run: data.Run, claim: data.Claim) -> None:
-    st.header("How it was measured", anchor="how")
+    blocks.header("How it was measured", anchor="how")
     left, right = st.columns(2, gap="large")
     with left:
         st.caption("Measure this claim again")

@@ -9,8 +9,8 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, claim, head, named, sides
-from llama_workbench.dashboard.views import data, gates, outcomes, samples
+from llama_workbench.dashboard.sections import answer, blocks, claim, head, named, sides
+from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples, why
 from llama_workbench.harness.stats.samples import tokens_per_second
 
 
@@ -52,23 +52,29 @@ def main() -> None:
 
 def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:
     run, compared = opened.run, versus.claim
+    look = outcomes.look_of(compared)
+    st.header(answer.title(look, f"{variant} against {baseline}"), anchor="answer")
+    answer.name_tab(f"{look.word}: {variant} against {baseline}")
+    state.add_heading("Answer", "answer")
+    answer.show(run, compared, why.explain(run, compared, state.computed(opened, breakdown.read)))
+    named.show_cards(run, [baseline, variant], [effect.workload for effect in compared.effects])
     show_worth(compared)
     claim.show_forest(compared, run.floors)
     show_table(run, versus)
-    st.header("Inside one workload", anchor="inside")
+    blocks.header("Inside one workload", anchor="inside")
     workload = named.choose_workload(run, [effect.workload for effect in compared.effects])
     [effect] = [effect for effect in compared.effects if effect.workload == workload]
-    st.subheader("Round by round", anchor="rounds")
+    blocks.subheader("Round by round", anchor="rounds")
     sides.show_rounds(versus.rounds[workload], compared, effect)
-    st.subheader("Operations of both sides", anchor="operations")
+    blocks.subheader("Operations of both sides", anchor="operations")
     sides.show_operations(run, workload, baseline, variant)
     checked = gates.row(run, effect)
     blocks.caption(f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}")
-    st.subheader("Where the time goes", anchor="time")
+    blocks.subheader("Where the time goes", anchor="time")
     flames.show(opened, workload, [baseline, variant], baseline)
-    st.subheader("Memory", anchor="memory")
+    blocks.subheader("Memory", anchor="memory")
     sides.show_memory(run, workload, [baseline, variant], baseline)
-    st.header("Measure these two again", anchor="again")
+    blocks.header("Measure these two again", anchor="again")
     blocks.command(outcomes.reproduce(run, compared))
 
 

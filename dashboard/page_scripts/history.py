@@ -157,7 +157,7 @@ def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
 
 
 def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
-    st.header("Changes between comparable runs", anchor="changes")
+    blocks.header("Changes between comparable runs", anchor="changes")
     if table.empty:
         st.text("No two runs with this workload are of one machine configuration, so there is no change to tell yet.")
         return
@@ -179,7 +179,7 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
 
 def show_claim(runs: Sequence[Entry]) -> None:
     claims = {claim for entry in runs for claim, _, _ in entry.summary.claims if claim}
-    st.header("Verdicts of a claim", anchor="claim")
+    blocks.header("Verdicts of a claim", anchor="claim")
     if not claims:
         st.text("None of these runs judged a claim. This command makes one that does:")
         st.code("pytest --benchmark", language="bash")
@@ -212,7 +212,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
 
 
 def show_runs(runs: Sequence[Entry]) -> None:
-    st.header("Runs", anchor="runs")
+    blocks.header("Runs", anchor="runs")
     kinds = list(dict.fromkeys(word for entry in runs for word in entry.summary.verdicts))
     kinds.sort(key=[*words.LOOKS, *kinds].index)
     rows = [

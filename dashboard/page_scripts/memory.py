@@ -33,18 +33,18 @@ def main() -> None:
     profiled = [workload for workload, _ in opened.run.memory]
     workloads = list(dict.fromkeys([*profiled, *(one.row.workload for one in policies)]))
     workload = named.choose_workload(opened.run, workloads) if workloads else ""
-    st.header("Time against memory", anchor="tradeoff")
+    blocks.header("Time against memory", anchor="tradeoff")
     if workload in profiled:
         show_tradeoff(opened, workload)
     else:
         where = f" --workloads {shlex.quote(workload)}" if workload else ""
         blocks.missing("memory of single calls here", state.PROFILE_COMMAND + where)
-    st.header("What caching policies hold", anchor="policies")
+    blocks.header("What caching policies hold", anchor="policies")
     if here := [one for one in policies if one.row.workload == workload]:
         show_policies(here)
     else:
         blocks.missing("sweep over the number of lengths here", "pytest --benchmark --claims mask-memory")
-    st.header("Loading the weights", anchor="loading")
+    blocks.header("Loading the weights", anchor="loading")
     show_loading(opened)
 
 

@@ -53,7 +53,7 @@ def main() -> None:
     show_traces(run)
     blocks.notes("Excluded from this run", run.left_out)
     show_warnings(run)
-    st.header("Environment", anchor="environment")
+    blocks.header("Environment", anchor="environment")
     facts = {title: words.one_line(run.environment.get(key)) for key, title in FACTS.items()}
     if isinstance(memory := run.environment.get("memory_bytes"), int | float):
         facts["memory"] = words.size(memory)
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def show_calibration() -> None:
-    st.header("How often verdicts are wrong", anchor="calibration")
+    blocks.header("How often verdicts are wrong", anchor="calibration")
     st.caption("By measurement on this machine. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
     try:
         read = calibration.read(state.results())
@@ -104,7 +104,7 @@ def show_controls(run: data.Run) -> None:
         blocks.say(f"{same.capitalize()}. {noise.could_see(rows)}" if same else noise.could_see(rows))
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     not_drawn = f"Not drawn, too few rounds: {words.markdown(words.listing(unbounded))}." if unbounded else ""
-    st.header("Identical code against itself", anchor="controls")
+    blocks.header("Identical code against itself", anchor="controls")
     shown = noise.as_claim(run)
     blocks.plot(forest_figures.forest(shown, {}, state.colours(), heading=""), forest.in_words(shown, {}), "controls")
     st.caption(
@@ -134,7 +134,7 @@ def show_controls(run: data.Run) -> None:
 
 
 def show_drift(run: data.Run, measured: noise.Noise) -> None:
-    st.header("Noise over the run", anchor="noise")
+    blocks.header("Noise over the run", anchor="noise")
     baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
     frame = noise.drift(measured, baselines)
     if frame.empty:
@@ -153,7 +153,7 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
 def show_places(measured: noise.Noise) -> None:
     if not measured.places:
         return
-    st.header("Places and page faults", anchor="places")
+    blocks.header("Places and page faults", anchor="places")
     apart = [
         name
         for name, spans in measured.places.items()
@@ -192,7 +192,7 @@ def ratio(span: noise.Span) -> str:
 
 
 def show_gates(run: data.Run) -> None:
-    st.header("Logits gates", anchor="gates")
+    blocks.header("Logits gates", anchor="gates")
     worst = gates.worst(run)
     if worst.empty:
         blocks.missing("gates", CONTROLS_COMMAND)
@@ -214,7 +214,7 @@ def show_gates(run: data.Run) -> None:
 
 
 def show_traces(run: data.Run) -> None:
-    st.header("Operation traces", anchor="traces")
+    blocks.header("Operation traces", anchor="traces")
     rows = [
         {
             "workload": experiment.workload.name,
@@ -237,7 +237,7 @@ def show_traces(run: data.Run) -> None:
 
 
 def show_warnings(run: data.Run) -> None:
-    st.header("Notes on the effects", anchor="notes")
+    blocks.header("Notes on the effects", anchor="notes")
     groups: dict[str, list[tuple[str, data.Effect]]] = {}  # by the note without its numbers
     for claim in run.claims:
         for effect in claim.effects:

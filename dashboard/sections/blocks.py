@@ -16,6 +16,18 @@ from .. import state, words
 T = TypeVar("T")
 
 
+def header(title: str, anchor: str) -> None:
+    """The heading of a part of the page, which its contents then have a link to."""
+    st.header(title, anchor=anchor)
+    state.add_heading(title, anchor)
+
+
+def subheader(title: str, anchor: str) -> None:
+    """The heading of a part within a part; in the contents too."""
+    st.subheader(title, anchor=anchor)
+    state.add_heading(title, anchor)
+
+
 def plot(figure: go.Figure, alt: str, key: str) -> None:
     """A figure, with its content in words for those who do not see it."""
     st.plotly_chart(figure, config={"displayModeBar": False, "scrollZoom": False}, alt=alt, key=key)

@@ -12,7 +12,7 @@ from .. import state, words
 from ..figures import forest as figures
 from ..views import data, forest, outcomes
 from ..views.attribution import SIDES
-from . import blocks, head
+from . import answer, blocks, head
 
 PLACES = ("claim", "part", "row")
 """What the URL says of a claim; another run has other ones."""
@@ -53,6 +53,7 @@ def choose(claims: Sequence[data.Claim], widget: Callable[..., int | None], titl
 
     def changed() -> None:
         follow(claims[st.session_state["claim"]])
+        state.mark_changed("claim")
 
     chosen = widget(title, range(len(claims)), key="claim", on_change=changed, **more)
     return claims[shown if chosen is None else chosen]
@@ -77,14 +78,22 @@ def names(claims: Sequence[data.Claim]) -> list[str]:
     """A different plain name for each claim: Streamlit tells options apart by what they show."""
     names: list[str] = []
     for claim in claims:
-        name = words.clip(f"{claim.title} ({claim.part})" if claim.part else claim.title, 140)
+        name = words.clip(full_title(claim), 140)
         names.append(name if name not in names else f"{name} [{claim.id} {len(names) + 1}]")
     return names
 
 
+def full_title(claim: data.Claim) -> str:
+    """Its title, with its part where it has several."""
+    return f"{claim.title} ({claim.part})" if claim.part else claim.title
+
+
 def show_headline(claim: data.Claim) -> None:
     """What is claimed, by whom and where, and the verdict."""
-    st.header(words.markdown(claim.title), anchor=False)
+    look = outcomes.look_of(claim)
+    st.header(answer.title(look, claim.title), anchor="answer")
+    answer.name_tab(f"{look.word}: {full_title(claim)}")
+    state.add_heading("Answer", "answer")
     if claim.statement and claim.statement != claim.title:
         st.text(claim.statement)
     said = (f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}")

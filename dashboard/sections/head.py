@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.store.errors import RunError
@@ -19,7 +20,7 @@ from . import blocks
 
 def open_run(title: str) -> state.Opened | None:
     """The run that the page shows. Returns None where there is none; the page has then said why, and what to do."""
-    entry = _choose_run(title, state.all_entries())
+    below, entry = _choose_run(title, state.all_entries())
     if entry is None:
         show_first_run(entries.results_folder(sys.argv[1:]))
         return None
@@ -38,17 +39,17 @@ def open_run(title: str) -> state.Opened | None:
             st.error("This run cannot be read.", icon=":material/error:")
             st.text(words.problem(error))
         return None
-    _show_run(run)
+    _show_run(run, below)
     return state.Opened(entry.name, run, stamp)
 
 
-def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | None:
-    """The run of `?run=`, else `entries.first_shown`; None where there is none."""
-    head, box = st.columns([4, 7], gap="large", vertical_alignment="bottom")
-    head.title(title, anchor=False)
+def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGenerator, entries.Entry | None]:
+    """The place below the title, and the run of `?run=`, else `entries.first_shown`; None where there is none."""
+    left, box = st.columns([6, 7], gap="large")
+    left.title(title, anchor=False)
     by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
     if not by_name:
-        return None
+        return left, None
     wanted = st.query_params.get("run") or None
     shown = entries.first_shown(list(by_name.values()))
     if wanted is not None and wanted not in by_name:
@@ -59,18 +60,19 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | 
     st.session_state["run"] = wanted or shown.name
 
     def follow() -> None:
+        state.mark_changed("run")
         st.query_params.from_dict({"run": st.session_state["run"]})  # claims and rows of another run mean nothing
 
     name = box.selectbox(
         "Run", list(by_name), key="run", format_func=lambda name: entries.label(by_name[name]), on_change=follow
     )
-    return by_name.get(name, shown)
+    return left, by_name.get(name, shown)
 
 
-def _show_run(run: data.Run) -> None:
+def _show_run(run: data.Run, place: DeltaGenerator) -> None:
     """One quiet line about machine and noise; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else ""
-    blocks.caption(" · ".join(filter(None, (machine, run.noise.line))))
+    place.caption(words.markdown(" · ".join(filter(None, (machine, run.noise.line)))))
     for line in run.doubts:
         icon = ":material/hourglass:" if line.startswith("This run is") else ":material/warning:"
         st.warning(words.markdown(line), icon=icon)

@@ -42,7 +42,7 @@ def shares_beside(
 
 def show_shares(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
     """Their table of shares beside ours, in three denominators."""
-    st.header("Their table of shares beside ours", anchor="published")
+    blocks.header("Their table of shares beside ours", anchor="published")
     try:
         portions = published_shares()
     except DataError as error:
@@ -78,7 +78,7 @@ def read_decisions(run: data.Run, phases: breakdown.Phases) -> dict[str, tuple[D
 
 def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str) -> None:
     """What the dispute's own rules pick, from this run's numbers."""
-    st.header("What the dispute's own rules pick", anchor="decision")
+    blocks.header("What the dispute's own rules pick", anchor="decision")
     try:
         by_workload = state.computed(opened, read_decisions, _given=(phases,))
     except ValueError as error:
@@ -116,7 +116,7 @@ def _show_decision(decision: Decision) -> None:
 
 def show_times(opened: state.Opened) -> None:
     """The dispute's micro-benchmarks beside the same work here."""
-    st.header("Their micro-benchmarks beside ours", anchor="times")
+    blocks.header("Their micro-benchmarks beside ours", anchor="times")
     try:
         figures = published()
     except DataError as error:
