@@ -24,8 +24,6 @@ from .views import data, entries
 
 T = TypeVar("T")
 
-PROFILE_COMMAND = "pytest --benchmark --profile"
-
 THREAD = ("run", "claim", "part", "workload")
 """The choices that all pages share."""
 

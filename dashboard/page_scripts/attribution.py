@@ -17,7 +17,7 @@ from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERC
 
 
 def main() -> None:
-    opened = head.open_run("Attribution")
+    opened = head.open_models("Attribution", "models: what a speed-up of one is due to")
     if opened is None:
         return
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
@@ -47,7 +47,7 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     claim = known[wanted] if wanted is not None and known[wanted] in claims else first
     look = outcomes.look_of(claim)
     st.header(answer.title(look, section.full_title(claim)), anchor="answer")
-    answer.name_tab(f"{look.word}: {section.full_title(claim)}")
+    blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
     state.add_heading("Answer", "answer")
     answer.show(opened.run, claim)
     for one in claims:

@@ -29,7 +29,7 @@ SHARED = {  # what the bars are shares of, by the key of DENOMINATORS
 
 
 def main() -> None:
-    opened = head.open_run("Where time goes")
+    opened = head.open_models("Where time goes", "models: which phase of a call takes how much time")
     if opened is None:
         return
     phases = state.computed(opened, breakdown.read)
@@ -61,14 +61,17 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
         others = words.listing(list(dict.fromkeys(f"{name} on {work}" for work, name in phases.measured)))
         blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
+    blocks.header("Time by phase", anchor="phases")
+    ends = rows if len(rows) < 3 else (rows[0], rows[-1])
+    largest = "; ".join(f"{breakdown.largest(one)} ({run.named(one.workload)})" for _, one in ends)
+    blocks.say(f"Most time of {variant} goes to: {largest}.")
     bars = [(label, one.shares) for label, one in rows]
     blocks.plot(figures.phase_bars(bars, state.colours()), figures.phase_bars_text(bars), "phases")
-    ends = rows if len(rows) < 3 else (rows[0], rows[-1])
-    largest = "; ".join(f"{label}: {breakdown.largest(one)}" for label, one in ends)
     blocks.caption(
-        f"{variant}, {geometry}: shares of {SHARED[of]}. Each bar is one call and sums to 100 %; above it is the "
-        f"length and the time of a call. Most goes to: {largest}."
+        f"Shares of {SHARED[of]}. Each bar is one call and sums to 100 %. Above it stand the number of tokens (T) and "
+        f"the time of a call. The model has the shape {geometry}."
     )
+    named.show_cards(run, [variant], [one.workload for _, one in rows])
     show_workload(opened, phases, rows)
 
 
@@ -136,11 +139,11 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
     overhead = chosen.overhead
     cost = f"{overhead.value:.3f}× [{overhead.low:.3f}, {overhead.high:.3f}]"
     blocks.caption(
-        f"{chosen.rounds} rounds; each interval is a t interval over them, {words.percent(1 - alpha)} for itself. "
-        "Levels are the execution plan's: critical above 10 %, moderate from 5 to 10 %, minor below 5 %; both "
-        f"where the interval lies on both sides. Clock: {chosen.clock or 'not recorded'}. A call with timestamps "
-        f"between its phases took {cost} of the time of one without; milliseconds are those of calls with "
-        "timestamps."
+        f"{chosen.rounds} rounds. Each interval is a t interval over them and holds with {words.percent(1 - alpha)} "
+        "confidence for itself. Levels are those of TEAM-006's execution plan: critical above 10 %, moderate from 5 to "
+        "10 %, minor below 5 %. Where an interval lies on both sides, both are named. Clock: "
+        f"{chosen.clock or 'not recorded'}. Milliseconds are of calls with timestamps between the phases; such a call "
+        f"took {cost} of the time of one without."
     )
 
 
@@ -177,10 +180,10 @@ def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: break
         dict.fromkeys(("by timestamps", "low", "high", "by samples", "± (SE)"), "%.2f %%"),
     )
     st.caption(
-        "Shares of the whole forward. Timestamps are taken between the phases; py-spy took its samples from the "
-        "untouched variant, and one map of lines sorts both. The sampling error is √(p(1-p)/n); apart are shares that "
-        "2.6 of it and the timed interval do not explain. Both come from different times of the run, so a noisy "
-        "neighbour can part them."
+        "Shares of the whole forward, measured in two ways: by timestamps between the phases, and by py-spy's samples "
+        "of the unchanged variant. Two shares agree where 2.6 sampling errors, √(p(1-p)/n), and the interval of the "
+        "timestamps explain their difference. Both were taken at different times of the run, so a busy neighbour can "
+        "part them."
     )
 
 
@@ -208,7 +211,7 @@ def show_roofline(opened: state.Opened) -> None:
         blocks.table(
             [
                 {
-                    "workload": row.workload,
+                    "workload": run.named(row.workload),
                     "variant": row.variant,
                     "roofline fraction": roofline_text(row.share, " %"),
                     "rounds": row.rounds,
@@ -230,7 +233,8 @@ def show_roofline(opened: state.Opened) -> None:
             f"holds with {words.percent(1 - run.alpha)} confidence. Times are this machine's alone."
         )
     blocks.notes(
-        "More than the roofline", [f"{one.variant} on {one.workload}: {one.above}" for one in rows if one.above]
+        "More than the roofline",
+        [f"{one.variant} on {run.named(one.workload)}: {one.above}" for one in rows if one.above],
     )
     blocks.notes("Not measured", missing)
 

@@ -86,7 +86,7 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
     value = claim.unit or "speed-up"
     rows = [
         {
-            "workload": effect.workload,
+            "workload": effect.where,
             "variant": effect.variant,
             "baseline": effect.baseline,
             "verdict": words.look(effect.verdict).word,
@@ -113,12 +113,12 @@ def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
         return
     blocks.header("Time and work", anchor="work")
     st.markdown(f"**{words.markdown(beside.sentence(found))}**")
-    st.caption("Work: the instructions that a call executes. No other program changes their number; they are no time.")
+    st.caption("Work is how many instructions a call executes. Other programs cannot change it, but it is not time.")
     rows = [
         {
             "part": part.claim.part or part.kind,
             "verdict": outcomes.look_of(part.claim).word,
-            "workload": effect.workload,
+            "workload": effect.where,
             "value": effect.text,
             "claimed": part.claim.claimed,
         }
@@ -161,11 +161,11 @@ def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Eff
         sides.show_rounds_of_claim(opened, claim, effect)
         query = {"baseline": effect.baseline, "variant": effect.variant, "workload": effect.workload}
         blocks.link("compare", "Compare the two on every workload", "compare_arrows", {"run": opened.name} | query)
-        blocks.subheader("Operations of both sides", anchor="operations")
-        sides.show_operations(run, effect.workload, effect.baseline, effect.variant)
+        sides.show_same(run, effect.workload, effect.baseline, effect.variant)
     if variants:
         blocks.subheader("Where the time goes", anchor="time")
-        sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
+        if not run.is_of_functions:
+            sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
         flames.show(opened, effect.workload, variants, effect.baseline)
         blocks.subheader("Memory", anchor="memory")
         sides.show_memory(run, effect.workload, variants, effect.baseline)
@@ -199,8 +199,12 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:
-    if timed := [effect for effect in to_look_inside(run, claim) if effect.variant]:
-        st.caption("Checks before timing: a side counts only if its logits match the library's")
+    timed = [effect for effect in to_look_inside(run, claim) if effect.variant]
+    if timed and not run.is_of_functions:
+        st.caption(
+            "Checks before timing. Logits are a model's scores for the next token. A side counts only if its logits "
+            "match those of the library's model."
+        )
         blocks.table(
             [gates.row(run, effect) for effect in timed],
             "Logits gates and operation traces of both sides, one row for each comparison",
@@ -225,7 +229,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
             "phases": ", ".join(asked.phases),
             "variant": asked.variant,
             "against": ", ".join(asked.baseline),
-            "workloads": ", ".join(asked.workloads),
+            "workloads": "; ".join(map(opened.run.named, asked.workloads)),
             "claimed": claim.claimed,
         }
     )
@@ -241,7 +245,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
         blocks.command(outcomes.reproduce(opened.run, claim))
     for row in rows:
         value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()
-        where = words.markdown(row.workload or row.quantity)
+        where = words.markdown(opened.run.named(row.workload) or row.quantity)
         st.markdown(f"**{where}** {words.markdown(value)} :gray[from {row.count} looked at]")
         st.text(row.detail or row.reason or "no detail was kept")
     if len(rows) > 1:

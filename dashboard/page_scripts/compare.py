@@ -54,7 +54,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     run, compared = opened.run, versus.claim
     look = outcomes.look_of(compared)
     st.header(answer.title(look, f"{variant} against {baseline}"), anchor="answer")
-    answer.name_tab(f"{look.word}: {variant} against {baseline}")
+    blocks.name_tab(f"{look.word}: {variant} against {baseline}")
     state.add_heading("Answer", "answer")
     answer.show(run, compared, why.explain(run, compared, state.computed(opened, breakdown.read)))
     named.show_cards(run, [baseline, variant], [effect.workload for effect in compared.effects])
@@ -66,10 +66,12 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     [effect] = [effect for effect in compared.effects if effect.workload == workload]
     blocks.subheader("Round by round", anchor="rounds")
     sides.show_rounds(versus.rounds[workload], compared, effect)
-    blocks.subheader("Operations of both sides", anchor="operations")
-    sides.show_operations(run, workload, baseline, variant)
-    checked = gates.row(run, effect)
-    blocks.caption(f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}")
+    sides.show_same(run, workload, baseline, variant)
+    if not run.is_of_functions:
+        checked = gates.row(run, effect)
+        blocks.caption(
+            f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}"
+        )
     blocks.subheader("Where the time goes", anchor="time")
     flames.show(opened, workload, [baseline, variant], baseline)
     blocks.subheader("Memory", anchor="memory")
@@ -84,10 +86,10 @@ def show_worth(compared: data.Claim) -> None:
     intervals = (
         f"Each of the {count} intervals, one for each workload that timed both," if count > 1 else "The interval"
     )
-    st.markdown(
-        f"Nobody claimed anything about these two. {intervals} has {words.percent(1 - compared.alpha)} confidence, and "
-        "the answer is wrong with at most 1 % probability. Who looks at many pairs and picks the most striking will "
-        "find something by chance. To settle it, make a claim of it and measure again."
+    st.caption(
+        f"Nobody claimed anything about these two. {intervals} has {words.percent(1 - compared.alpha)} confidence, and the answer is wrong with at most 1 % "
+        "probability. But whoever looks at many pairs and picks the most striking one finds something by chance. To "
+        "settle it, make a claim of it and measure again."
     )
 
 
@@ -103,7 +105,7 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
     """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
     rows = [
         {
-            "workload": effect.workload,
+            "workload": effect.where,
             "speed-up": effect.value,
             "low": effect.low,
             "high": effect.high,
@@ -124,6 +126,8 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
     differing = list(table["workload"][table["op traces"] == "differ"])
     if table["baseline, tokens/s"].isna().all():  # no generation among them
         table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
+    if run.is_of_functions:
+        table = table.drop(columns=["op traces"])
     formats = dict.fromkeys(("speed-up", "low", "high"), "%.4f×")
     formats |= dict.fromkeys(("baseline, here", "variant, here"), "%.4g ms")
     formats |= dict.fromkeys(("baseline, tokens/s", "variant, tokens/s"), "%.4g")
@@ -132,6 +136,8 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
         "“Here” is the median time of a call in the same rounds. It holds for this machine in this state only: compare "
         "ratios, never milliseconds of two runs."
     )
+    if run.is_of_functions:
+        return
     if differing:
         st.markdown(
             f"The op traces differ on {words.markdown(words.listing(differing))}: there the ratio is no evidence on "

@@ -65,6 +65,7 @@ def course(
 
 def main() -> None:
     st.title("History", anchor=False)
+    blocks.name_tab("History")
     runs = [entry for entry in state.all_entries() if entry.summary.problem is None]
     if not runs:
         head.show_first_run(entries.results_folder(sys.argv[1:]))

@@ -28,7 +28,9 @@ def from_samples(
 
 
 def main() -> None:
-    opened = head.open_run("Scaling")
+    opened = head.open_models(
+        "Scaling", "models: how an effect changes with their width and with the length of the text"
+    )
     if opened is None:
         return
     by_sides = scaling.all_series(opened.run)
@@ -117,7 +119,7 @@ def _table(series: scaling.Series, costs: Mapping[float, data.Effect]) -> None:
     rows = [
         {
             series.axis: f"{size:,.0f}",
-            "workload": effect.workload,
+            "workload": effect.where,
             "speed-up [interval]": effect.text,
             "settled": "yes" if series.settled(size) else "no",
             "longer with the baseline": costs[size].told if size in costs else "not measured",

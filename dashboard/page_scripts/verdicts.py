@@ -22,10 +22,11 @@ def main() -> None:
     run = opened.run
     section.warn_of_unknown(run.claims)
     st.header(answer.headline(run), anchor="answer")
-    answer.name_tab(outcomes.answer_of(run).headline)
+    blocks.name_tab(outcomes.answer_of(run).headline)
     strips.show_answer(opened)
     show_claim(opened)
-    blocks.header("All claims", anchor="claims")
+    compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
+    blocks.header("All comparisons" if compared else "All claims", anchor="claims")
     shown = filtered(run.claims) if len(run.claims) > MANY else list(run.claims)
     if not shown:
         st.text("No claim of this run is like that.")

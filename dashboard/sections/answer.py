@@ -9,8 +9,6 @@ from .. import words
 from ..views import answers, data, outcomes
 from . import blocks
 
-NAME = "Llama workbench"
-
 
 def show(run: data.Run, claim: data.Claim, causes: str = "") -> None:
     """The box about a claim, or about two variants that a page compares. `causes`: what `why` says of it."""
@@ -40,8 +38,3 @@ def headline(run: data.Run) -> str:
     icon, word = f":{shown.colour}[:material/{shown.icon}:]", f":{shown.colour}[{words.markdown(line.word)}]"
     rest = line.sentence[len(f"{line.question} {line.word}") :]
     return f"{icon} {words.markdown(line.question)} {word}{words.markdown(rest)}"
-
-
-def name_tab(text: str) -> None:
-    """What the browser's tab says: the verdict comes first, for tabs are narrow."""
-    st.set_page_config(page_title=f"{words.clip(text, 120)} · {NAME}")

@@ -92,7 +92,7 @@ def show_headline(claim: data.Claim) -> None:
     """What is claimed, by whom and where, and the verdict."""
     look = outcomes.look_of(claim)
     st.header(answer.title(look, claim.title), anchor="answer")
-    answer.name_tab(f"{look.word}: {full_title(claim)}")
+    blocks.name_tab(f"{look.word}: {full_title(claim)}")
     state.add_heading("Answer", "answer")
     if claim.statement and claim.statement != claim.title:
         st.text(claim.statement)

@@ -47,6 +47,7 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
     """The place below the title, and the run of `?run=`, else `entries.first_shown`; None where there is none."""
     left, box = st.columns([6, 7], gap="large")
     left.title(title, anchor=False)
+    blocks.name_tab(title)
     by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
     if not by_name:
         return left, None
@@ -76,6 +77,16 @@ def _show_run(run: data.Run, place: DeltaGenerator) -> None:
     for line in run.doubts:
         icon = ":material/hourglass:" if line.startswith("This run is") else ":material/warning:"
         st.warning(words.markdown(line), icon=icon)
+
+
+def open_models(title: str, what: str) -> state.Opened | None:
+    """The same for a page about models; of a run that compared functions it says that there is nothing to show."""
+    opened = open_run(title)
+    if opened is None or not opened.run.is_of_functions:
+        return opened
+    blocks.info(f"This run compares functions. This page is about {what}, so it has nothing of this run.")
+    blocks.link("compare", "Compare the functions", "compare_arrows", {"run": opened.name})
+    return None
 
 
 def show_first_run(results: Path) -> None:

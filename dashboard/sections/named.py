@@ -29,7 +29,7 @@ def show_cards(run: data.Run, variants: Sequence[str], names: Sequence[str]) -> 
     tasks = dict.fromkeys(name for name in names if name in run.names)
     if not models and not tasks:
         return
-    with st.popover("What are these?", icon=":material/help:", type="tertiary"):
+    with st.popover("What do these names mean?", icon=":material/help:", type="tertiary"):
         for name in models:
             _show_card(name)
         for name in tasks:

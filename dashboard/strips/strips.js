@@ -112,7 +112,7 @@ function picture(drawn, small) {
   return made;
 }
 
-function legend() {
+function legend(claimed) {
   const item = (name, text) => {
     const svg = shape("svg", { width: 26, height: 14, "aria-hidden": "true" });
     if (name === "claimed") svg.append(shape("rect", { class: name, x: 1, y: 1, width: 24, height: 12 }));
@@ -128,7 +128,7 @@ function legend() {
   return element(
     "div",
     "legend",
-    item("claimed", "claimed"),
+    item("claimed", claimed),
     item("interval", "measured on one workload, with its interval"),
     item("same", "no difference"),
   );
@@ -160,7 +160,7 @@ function answer(app, data) {
     if (picks.length) made.append(element("h4", "", "Its own rule now picks"), element("ul", "", ...picks));
     return made;
   });
-  return [legend(), ...strips, element("div", "teams", ...teams)];
+  return [legend(data.claimed), ...strips, element("div", "teams", ...teams)];
 }
 
 function claims(app, data) {

@@ -21,7 +21,9 @@ def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, s
     """The verdict of `claim` in plain words: four answers by question, a sentence or two or nothing. `explained`: what
     the run knows of the causes (see `why`)."""
     reason = claim.reason.strip().removesuffix(".")
-    if claim.is_factorial:
+    if claim.is_comparison and claim.verdict in GIVEN:
+        reason = ""  # it would say the same once more
+    elif claim.is_factorial:
         reason = MEANING  # the stored one repeats the numbers
     if claim.verdict in SETTLED:
         reason = _capital(sentence(claim))  # the stored one lists all workloads

@@ -228,6 +228,12 @@ class Run:
         """The error rate of the whole report."""
         return self.manifest.alpha
 
+    @property
+    def is_of_functions(self) -> bool:
+        """Whether it compared functions and no models."""
+        kinds = {one.workload.kind for one in self.manifest.experiments}
+        return kinds == {"call"}
+
     def named(self, workload: str) -> str:
         """A workload in words; its own name where the run does not list it."""
         return self.names.get(workload, workload)

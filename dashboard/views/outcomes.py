@@ -6,6 +6,7 @@ The words are those of `harness.report.outcome`, which takes verdicts in the for
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -102,6 +103,13 @@ def cost(claim: data.Claim) -> str:
 def go_on(run: data.Run, claim: data.Claim) -> str:
     """The command that goes on with this run until the claim is settled; empty where more time would not help."""
     return further(run.path, [claim], run.manifest)
+
+
+def with_profile(run: data.Run, workload: str) -> str:
+    """The command of a run that also has profiles and peak memory on this workload."""
+    if run.is_of_functions and run.claims:
+        return f"{reproduce(run, run.claims[0])} --profile"
+    return shlex.join(["pytest", "--benchmark", "--profile", *(["--workloads", workload] if workload else [])])
 
 
 def reproduce(run: data.Run, claim: data.Claim) -> str:

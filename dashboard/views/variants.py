@@ -43,7 +43,7 @@ def card(name: str) -> Card:
     original, _, copy = name.partition("@")
     known = variants.get(original) if original in variants.names() else None
     if known is None:
-        return Card(name, COPIES.get(copy, "Not one of ours: it was named on the command line of the run."))
+        return Card(name, COPIES.get(copy, "Named on the command line of the run; not part of the workbench."))
     axes = ", ".join(f"{AXES.get(axis, axis)}: {level.replace('_', ' ')}" for axis, level in known.factors.items())
     told = f"{known.description[:1].upper()}{known.description[1:]}."
     return Card(name, f"{told} {COPIES[copy]}" if copy in COPIES else told, axes, known.source)

@@ -77,7 +77,9 @@ def _bound(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
         f"The change touches {named}: {100 * low:.2g} to {100 * high:.2g} % of {baseline}'s forward{place}. "
         f"Without {'them' if several else 'it'} a call would be at most {1 / (1 - high):.3f}× as fast."
     )
-    too = f" Changed too: {words.listing([name.replace('_', ' ') for name in others])}, which no phase is of alone."
+    too = (
+        f" It also changes {words.listing([name.replace('_', ' ') for name in others])}, which has no phase of its own."
+    )
     return text + (too if others else "")
 
 
