@@ -119,7 +119,7 @@ def test_the_share_is_what_the_judge_said(home: Path) -> None:
     assert share is not None and share[1] < 0.25 < share[2]  # 0.03 of 0.12
     assert "architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share) in claim.reason
     told = " ".join(grids.sentences(claim, ONLY[0], measured))
-    assert f"architecture has {100 * share[0]:.0f} %" in told and "Settled of the factors: layout" in told
+    assert f"architecture has {100 * share[0]:.0f} %" in told and "Settled factors: layout" in told
     assert "cache" in told and measured.rounds == 60
 
 

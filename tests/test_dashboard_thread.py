@@ -83,7 +83,9 @@ def test_the_menu_keeps_the_chosen_claim_run_and_workload_on_all_pages(reader: O
             assert app.selectbox(key="run").value == "older", page
     go(app, "claim")
     assert app.selectbox(key="row").value == "2", "the row of the chosen workload"
-    assert app.selectbox(key="claim").options[app.selectbox(key="claim").value].startswith("mask caching 6 11 (whole")
+    place = app.selectbox(key="claim").value
+    assert isinstance(place, int)
+    assert app.selectbox(key="claim").options[place].startswith("mask caching 6 11 (whole")
     go(app, "history")
     assert app.selectbox(key="claim").value == CHOSEN["claim"]
     assert app.selectbox(key="workload").value == CHOSEN["workload"]

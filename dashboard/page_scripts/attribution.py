@@ -33,6 +33,7 @@ def main() -> None:
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
+    named.show_cards(opened.run, [], [workload])
     show_workload(opened.run, asked[0], workload, measured)
     show_effects(opened.run, asked[0], workload)
     if measured is not None:
@@ -83,7 +84,7 @@ def show_effects(run: data.Run, claim: data.Claim, workload: str) -> None:
 
 
 def show_cells(measured: attribution.Measured, workload: str) -> None:
-    blocks.header("Cells", anchor="cells")
+    blocks.header("Every combination", anchor="cells")
     if not measured.rounds:
         st.text("No round has all cells.")
         return

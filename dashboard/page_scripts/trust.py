@@ -150,8 +150,8 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
     blocks.plot(figures.drift(frame, state.colours()), text, "drift")
     blocks.caption(
         f"{text} A point is one round: the median time of a call of {whose}, over its own median. A step means that "
-        "the machine changed its speed, a cloud of high points that a neighbour was busy. Both sides of a comparison share "
-        f"a round, so most of it cancels. All in all there are {measured.samples:,} samples."
+        "the machine changed its speed, a cloud of high points that a neighbour was busy. Both sides of a comparison "
+        f"share a round, so most of it cancels. All in all there are {measured.samples:,} samples."
     )
 
 

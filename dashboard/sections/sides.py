@@ -75,7 +75,7 @@ def show_same(run: data.Run, workload: str, baseline: str, variant: str) -> None
         blocks.subheader("Operations of both sides", anchor="operations")
         show_operations(run, workload, baseline, variant)
         return
-    blocks.subheader("Answers of both sides", anchor="operations")
+    blocks.subheader("Answers of both sides", anchor="answers")
     checked = data.experiment(run, workload).gates
     states = [gates.logits(checked.get(side)) for side in (baseline, variant)]
     how = data.experiment(run, workload).workload.check

@@ -62,7 +62,7 @@ def _who(claim: data.Claim) -> str:
             if _places(claim, SETTLED):
                 return f"{names} {were} {_places(claim, STANDS)}."
             if claim.is_factorial:
-                return f"Not decided on every workload whether {names} {were} right."
+                return f"Said by {names}: {claim.claimed}."
             return f"Not decided: these rounds show neither that {names} {were} right nor the contrary."
         case "not evidence":
             return f"Nobody can say from this run whether {names} {were} right: it is no evidence either way."

@@ -133,17 +133,17 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
     factors = {name: one for name, one in by_name.items() if ":" not in name and name not in (*SIDES, DUMMY)}
     settled = [f"{name} {one.text} ({one.verdict})" for name, one in factors.items() if one.verdict in SETTLED]
     if settled:
-        lines.append(f"Settled of the factors: {', '.join(settled)}.")
+        lines.append(f"Settled factors: {', '.join(settled)}.")
     if unsettled := [name for name, one in factors.items() if one.verdict not in SETTLED]:
-        lines.append(f"Not settled of the factors: {', '.join(unsettled)}.")
+        lines.append(f"Factors not settled: {', '.join(unsettled)}.")
     interactions = {name: one for name, one in by_name.items() if ":" in name}
     if mixed := [f"{name} {one.text}" for name, one in interactions.items() if one.verdict in ("faster", "slower")]:
         lines.append(f"Effects do not just add up: {', '.join(mixed)}.")
     elif interactions:
         same = sum(one.verdict == "same" for one in interactions.values())
         lines.append(
-            f"None of the {len(interactions)} interactions is shown to be beyond ±{MARGIN_PERCENT:g} %, and {same} of "
-            "them to be within."
+            f"Effects just add up, as far as is known: no interaction of {len(interactions)} is shown to be beyond "
+            f"±{MARGIN_PERCENT:g} %, {same} are shown to be within."
         )
     return lines
 
