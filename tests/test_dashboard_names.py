@@ -8,7 +8,7 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 from llama_workbench.dashboard.views import workloads
-from llama_workbench.dashboard.views.variants import card
+from llama_workbench.dashboard.views.variants import card, differing
 from llama_workbench.datasets.workloads import workloads as shipped
 from llama_workbench.harness.store.schema import Workload
 
@@ -53,6 +53,13 @@ def test_a_card_says_what_a_variant_is_and_how_it_is_built() -> None:
     assert one.told.startswith("Layered files, but one Cache for KV") and "cache: unified" in one.axes and one.source
     assert "a control" in card("fast@aa").told and "a control" in card("fast@copy").told
     assert card("old.total").axes == "" and "Named on the command line" in card("old.total").told
+
+
+def test_cards_of_several_name_only_what_differs() -> None:
+    pair = ["team005_hybrid", "team006_before", "llama_cpp"]
+    assert differing(pair) == ["cache", "mask"]
+    assert card(pair[0], differing(pair)).axes == "cache: unified, mask: per model"
+    assert "attention" in differing(["fast", "team006_before"]), "one alone is told whole"
 
 
 def test_a_workload_s_card_says_its_sizes() -> None:

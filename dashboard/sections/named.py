@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import streamlit as st
 
 from .. import state, words
 from ..views import data, workloads
-from ..views.variants import card
+from ..views.variants import card, differing
 
 
 def choose_workload(
@@ -30,16 +30,17 @@ def show_cards(run: data.Run, variants: Sequence[str], names: Sequence[str]) -> 
     if not models and not tasks:
         return
     with st.popover("What do these names mean?", icon=":material/help:", type="tertiary"):
+        axes = differing(list(models))
         for name in models:
-            _show_card(name)
+            _show_card(name, axes, "What differs: " if len(models) > 1 else "Built with ")
         for name in tasks:
             st.markdown(f"**{words.markdown(run.named(name))}** :gray[{words.markdown(f'workload {name}')}]")
             told = workloads.facts(data.experiment(run, name).workload)
             st.caption(words.markdown(" ".join(told)))
 
 
-def _show_card(name: str) -> None:
-    one = card(name)
+def _show_card(name: str, axes: Collection[str], front: str) -> None:
+    one = card(name, axes)
     st.markdown(f"**{words.markdown(name)}**")
-    lines = [one.told, f"Built with {one.axes}." if one.axes else "", f"Source: {one.source}." if one.source else ""]
+    lines = [one.told, f"{front}{one.axes}." if one.axes else "", f"Source: {one.source}." if one.source else ""]
     st.caption(words.markdown(" ".join(filter(None, lines))))

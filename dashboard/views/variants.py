@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from llama_workbench import variants
@@ -38,17 +38,20 @@ class Card:
     source: str = ""
 
 
-def card(name: str) -> Card:
-    """The card of a variant or function by its name, whether or not this version knows it."""
+def differing(names: Sequence[str]) -> Collection[str]:
+    """The axes on which these variants differ, of those that have axes; all of them where that are fewer than two."""
+    known = [variants.get(name).factors for name in names if name in variants.names()]
+    known = [factors for factors in known if factors]
+    return [axis for axis in AXES if len(known) < 2 or len({factors.get(axis) for factors in known}) > 1]
+
+
+def card(name: str, shown: Collection[str] = tuple(AXES)) -> Card:
+    """The card of a variant or function by its name, whether or not this version knows it. `shown`: which axes."""
     original, _, copy = name.partition("@")
     known = variants.get(original) if original in variants.names() else None
     if known is None:
         return Card(name, COPIES.get(copy, "Named on the command line of the run; not part of the workbench."))
-    axes = ", ".join(f"{AXES.get(axis, axis)}: {level.replace('_', ' ')}" for axis, level in known.factors.items())
+    levels = {axis: level.replace("_", " ") for axis, level in known.factors.items() if axis in shown}
+    axes = ", ".join(f"{AXES.get(axis, axis)}: {level}" for axis, level in levels.items())
     told = f"{known.description[:1].upper()}{known.description[1:]}."
     return Card(name, f"{told} {COPIES[copy]}" if copy in COPIES else told, axes, known.source)
-
-
-def are_models(names: Sequence[str]) -> bool:
-    """Whether one of these is a variant of a Llama that this version knows."""
-    return any(name.partition("@")[0] in variants.names() for name in names)

@@ -108,9 +108,11 @@ def _sizes(workload: Workload | Shipped) -> Iterable[str]:
         "distinct": f"No two prompts have the same length; they have about {workload.tokens:,} tokens.",
     }
     if workload.kind == "decode":
-        yield f"In the cache before it: {workload.context:,} tokens."
+        yield f"In the cache before it: {workload.context:,} token{'s' * (workload.context != 1)}."
     else:
-        yield lengths.get(workload.lengths or "", f"The prompt has {workload.tokens:,} tokens.")
+        yield lengths.get(
+            workload.lengths or "", f"The prompt has {workload.tokens:,} token{'s' * (workload.tokens != 1)}."
+        )
     if workload.chunk:
         yield f"The prompt is read in chunks of {workload.chunk:,} tokens."
     if workload.new_tokens:
