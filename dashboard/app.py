@@ -14,7 +14,8 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 if (_CHECKOUT / "llama_workbench" / "__init__.py").is_file() and str(_CHECKOUT) not in sys.path:
     sys.path.insert(0, str(_CHECKOUT))
 
-from llama_workbench.dashboard.sections import head  # noqa: E402, the path is set first
+from llama_workbench.dashboard import state  # noqa: E402, the path is set first
+from llama_workbench.dashboard.sections import frame, head  # noqa: E402
 
 st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 
@@ -47,5 +48,9 @@ def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPag
     )
 
 
-st.navigation([page(*each) for each in PAGES], position="top").run()
+shown = st.navigation([page(*each) for each in PAGES], position="top")
+state.keep_thread(shown.url_path)
+contents = frame.begin()
+shown.run()
 head.show_skipped()
+frame.end(contents)

@@ -1,7 +1,8 @@
 """The state of a page: what was read, kept until a file changes, and the reader's choices, kept in the URL.
 
 The URL holds every choice (`?run=…&claim=…`), so that a link leads to the same picture: each run of the script first
-sets the widgets from the URL, and a widget that changes writes itself there.
+sets the widgets from the URL, and a widget that changes writes itself there. Streamlit drops the URL's choices on the
+way to another page; `keep_thread` brings those back that all pages share.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ from .views import data, entries, remote
 
 T = TypeVar("T")
 
-PROFILE_COMMAND = "pytest --benchmark --profile"
-
-REMEMBERED = "chosen run"  # the menu of pages drops the URL's choices; the run is the one that all pages share
+THREAD = ("run", "claim", "part", "workload")
+"""The choices that all pages share."""
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,80 @@ def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable, _g
     return compute(opened.run, *_given, *arguments)
 
 
+_KEPT, _PAGE, _BROUGHT, _CHANGED, _HEADINGS = (  # in the session
+    "kept choices",
+    "page shown",
+    "choices brought along",
+    "what was changed last",
+    "headings",
+)
+
+
+def keep_thread(page: str) -> None:
+    """Before a page is drawn: bring the choices of THREAD along that the URL of another page held.
+
+    What the URL says itself counts. Of another run nothing comes along; of another claim no part.
+    """
+    here = {name: st.query_params[name] for name in THREAD if name in st.query_params}
+    kept: dict[str, str] = st.session_state.get(_KEPT, {})
+    brought: dict[str, str] = {}
+    if st.session_state.get(_PAGE, page) != page and here.get("run", kept.get("run")) == kept.get("run"):
+        own = {*here, "part"} if "claim" in here else {*here}
+        brought = {name: value for name, value in kept.items() if name not in own}
+        st.query_params.update(brought)
+    st.session_state.update({_KEPT: here | brought, _PAGE: page, _BROUGHT: tuple(brought), _HEADINGS: {}})
+
+
+def add_heading(title: str, anchor: str) -> None:
+    """Remember a heading of the page that is drawn."""
+    st.session_state.setdefault(_HEADINGS, {})[anchor] = title
+
+
+def headings() -> Mapping[str, str]:
+    """The headings of the page so far, by anchor."""
+    return dict(st.session_state.get(_HEADINGS, {}))
+
+
+def mark_changed(key: str) -> None:
+    """Remember which widget the reader has changed: a small screen then goes there."""
+    count = st.session_state.get(_CHANGED, ("", 0))[1]
+    st.session_state[_CHANGED] = (key, count + 1)
+
+
+def changed() -> tuple[str, int]:
+    """The widget that was changed last, and how many changes there were."""
+    last: tuple[str, int] = st.session_state.get(_CHANGED, ("", 0))
+    return last
+
+
+def was_brought(key: str) -> bool:
+    """Whether this choice was made on another page, not on this one and not by its link."""
+    return key in st.session_state.get(_BROUGHT, ())
+
+
+def unknown(title: str, wanted: str, known: Sequence[str], shown: str = "") -> None:
+    """Warn that the URL names something that is not there: its name, what there is, and what is `shown` instead."""
+    there = f" There is: {words.some(known)}." if known else ""
+    instead = f" Shown instead: {words.clip(shown, 140)}." if shown else ""
+    text = f"{title} {words.clip(wanted, 80)} is not in this run.{there}{instead}"
+    st.warning(words.markdown(text), icon=":material/warning:")
+
+
 def choose(
     title: str,
     options: Mapping[str, str] | Sequence[str],
     key: str,
     *,
     default: str | None = None,
+    elsewhere: Mapping[str, str] | None = None,
     widget: Callable[..., str | None] = st.selectbox,
+    also: Callable[[str], Mapping[str, str]] = lambda chosen: {},
 ) -> str:
     """A widget whose choice is `?key=` in the URL. `options`: from what the URL holds to what the reader sees.
 
-    Says so where the URL asks for something else, and takes the default (the first). ValueError without options.
+    Says so where the URL asks for something else, and takes the default (the first); more quietly for what the run has
+    and other pages show (`elsewhere`, in the same form). `also`: what else a new choice sets in the URL, "" for what it
+    takes out. ValueError without options.
     """
     shown = dict(options) if isinstance(options, Mapping) else dict(zip(options, options, strict=True))
     if not shown:
@@ -127,12 +190,20 @@ def choose(
     first = default if default in shown else next(iter(shown))
     wanted = st.query_params.get(key, first)
     if wanted not in shown:
-        st.warning(f"{title} {words.markdown(wanted)} is not in this run.", icon=":material/warning:")
+        if elsewhere and wanted in elsewhere:
+            nothing = f"There is nothing to show here of: {elsewhere[wanted]}. Shown instead: {shown[first]}."
+            st.caption(words.markdown(nothing))
+        else:
+            unknown(title, wanted, list(shown), shown[first])
         wanted = first
     st.session_state[key] = wanted
 
     def follow() -> None:
-        st.query_params[key] = st.session_state[key]
+        chosen = st.session_state[key]
+        kept = {name: st.query_params.get_all(name) for name in st.query_params}
+        new = {**kept, key: chosen, **also(chosen)}
+        st.query_params.from_dict({name: value for name, value in new.items() if value})  # one step of the way back
+        mark_changed(key)
 
     name = widget(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow)
     return name if name in shown else first

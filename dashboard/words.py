@@ -129,5 +129,18 @@ def problem(error: RunError) -> str:
 
 
 def listing(names: Sequence[str]) -> str:
-    """Names as in a sentence: a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
+    """Names as in a sentence: "a, b and c"; with semicolons between names that have commas."""
+    if len(names) < 2:
+        return names[0] if names else "none"
+    if any(", " in name for name in names):
+        return f"{'; '.join(names[:-1])}; and {names[-1]}"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+MOST_NAMED = 6
+
+
+def some(names: Sequence[str], between: str = ", ") -> str:
+    """The first names, and how many more there are."""
+    listed = between.join(clip(name, 80) for name in names[:MOST_NAMED])
+    return f"{listed} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else listed

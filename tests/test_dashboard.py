@@ -569,7 +569,9 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def shown_text(markdown: str) -> str:
-    return re.sub(rf"\\|{words.WORD_JOINER}", "", markdown)
+    """What is read of it, without the icon in front and without colours."""
+    without_icon = re.sub(r"^:[a-z]+\[:material/\w+:\] ", "", markdown)
+    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", re.sub(rf"\\|{words.WORD_JOINER}", "", without_icon))
 
 
 def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:
@@ -736,7 +738,7 @@ def test_a_control_that_fired_is_loud(page: Any, tmp_path: Path) -> None:
     content["noise"]["controls"][0]["fired"] = True
     run.write_json("run.json", content | {"status": "interrupted"})
     told = " ".join(re.sub(r"\\|\u2060", "", warning.value) for warning in page(tmp_path).warning)
-    assert "A control fired on decode-15m-c64" in told
+    assert "A control fired on decode, after 64 tokens, 15M" in told
     assert "This run is interrupted" in told
 
 

@@ -184,9 +184,9 @@ def test_a_link_leads_to_variant_geometry_whole_and_workload(page: Opener, home:
     assert not app.exception and not app.warning
     assert {key: app.selectbox(key=key).value for key in link} == link
     text = everything(app)
-    assert "shares of the five lines of the dispute's table" in text
+    assert "Shares of the five lines of the dispute's table" in text
     assert "Their table says 61.2 % for QKV Projection" in text
-    assert "**C: reject it** by TEAM-006’s rule: cache masks if making them takes more than 10 %" in text
+    assert "**Document and ship**\nBy TEAM-006’s rule: cache masks if making them takes more than 10 %" in text
     assert "share of mask_create 1 % [1, 1]: not above 10 %" in text
     assert "No check by py-spy's samples" in text
 

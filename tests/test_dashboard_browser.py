@@ -211,6 +211,55 @@ def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> No
     page.locator(".strips details[open]", has_text="single file faster").wait_for()
 
 
+def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others(visit: Visit) -> None:
+    chosen = {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
+    page = visit("claim?run=plain&claim=mask-caching-6-11&part=whole+prefill")
+    page.locator('[data-testid="stTopNavLink"]', has_text="Compare").click()
+    page.wait_for_url("**/compare?**")
+    settled(page)
+    assert parse_qs(urlsplit(page.url).query) == chosen
+    page.locator('[data-testid="stTopNavLink"]', has_text="Claim").click()
+    page.wait_for_url("**/claim?**")
+    settled(page)
+    assert parse_qs(urlsplit(page.url).query) == chosen
+    told = '[data-testid="stMain"] h2'
+    page.locator(told, has_text="mask caching 6 11").wait_for()
+    address = urlsplit(page.url)
+    other = visit(f"{address.path.lstrip('/')}?{address.query}")
+    other.locator(told, has_text="mask caching 6 11").wait_for()
+    assert other.title().endswith(": mask caching 6 11 (whole prefill) · Llama workbench"), "its verdict in front"
+    assert other.locator(told).all_inner_texts() == page.locator(told).all_inner_texts()
+    page.go_back()
+    page.wait_for_url("**/compare?**")
+
+
+def test_on_a_phone_a_tap_goes_to_what_it_changed_and_a_card_opens_by_keyboard(visit: Visit) -> None:
+    page = visit("claim?run=plain&claim=mask-caching-helps", width=420)
+    page.locator(".st-key-row input").click()
+    page.get_by_role("option").nth(1).click()
+    page.wait_for_url("**row=2**")
+    settled(page)
+    page.wait_for_function("Math.abs(document.querySelector('.st-key-row').getBoundingClientRect().top - 70) < 60")
+    card = page.get_by_role("button", name="What do these names mean?")
+    card.focus()
+    page.keyboard.press("Enter")
+    told = page.locator('[data-testid="stPopoverBody"]')
+    told.get_by_text("workload prefill-7b-1layer-t128").wait_for()
+    assert "One Cache" in told.inner_text() or "masks in each Attention" in told.inner_text()
+
+
+def test_lines_have_about_75_letters(visit: Visit) -> None:
+    page = visit("claim?run=plain&claim=mask-caching-helps", width=1400)
+    paragraphs = page.locator('[data-testid="stMain"] p').all()
+    lines = [
+        (len(text), round(box["height"] / 22))
+        for each in paragraphs
+        if len(text := each.inner_text()) > 120 and (box := each.bounding_box())
+    ]
+    assert len(lines) > 3
+    assert all(letters / count < 90 for letters, count in lines)
+
+
 def test_names_that_are_markup_stay_text(visit: Visit) -> None:
     page = visit("claim?run=hostile&claim=mask-caching-helps", height=3600)
     main = page.locator('[data-testid="stMain"]')

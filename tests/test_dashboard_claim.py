@@ -30,6 +30,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
 from llama_workbench.dashboard.views import answers, beside, data, gates, samples, why
+from llama_workbench.dashboard.views.definitions import Hypothesis
 from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
@@ -238,8 +239,8 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
         told["Who was right"]
         == "TEAM-005 was not right: on both workloads what was measured lies outside what they said (2-3x)."
     )
-    assert "0.900× [0.800, 0.950] (b; 5.3 to 25 % slower)" in told["By how much"]
-    assert "1.020× [1.010, 1.030] (a; 1 to 3 % faster). Claimed was: 2-3x." in told["By how much"]
+    assert "Least (b): 0.900× [0.800, 0.950], that is 5.3 to 25 % slower." in told["By how much"]
+    assert "Most (a): 1.020× [1.010, 1.030], that is 1 to 3 % faster. Claimed was: 2-3x." in told["By how much"]
     assert "Each interval holds with 99 % confidence" in told["How sure"] and "Rounds: 84 to 90" in told["How sure"]
     assert "On these workloads identical code came out within 2 % of 1." in told["How sure"]
     assert told["Why"] == "On every workload the whole interval lies outside the claimed range (2-3x)."
@@ -248,8 +249,8 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "verdict", "says"),
     [
-        (("supported", "refuted"), "depends", "TEAM-005 was right on a, not right on b."),
-        (("inconclusive", "refuted"), "inconclusive", "TEAM-005 was not right on b, open on a."),
+        (("supported", "refuted"), "depends", "TEAM-005 was right on a; not right on b."),
+        (("inconclusive", "refuted"), "inconclusive", "TEAM-005 was not right on b; open on a."),
         (("not evidence", "not evidence"), "not evidence", "Nobody can say from this run whether TEAM-005 was right"),
         ((), "not measurable here", "This machine cannot say whether TEAM-005 was right."),
         (("supported",), "supported", "TEAM-005 was right: what was measured lies within what they said (2-3x)."),
@@ -288,12 +289,12 @@ def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path
     assert why.changed(claims["mask-caching-helps"]) == (("mask_create",), ())
     told = why.explain_part(run, "mask-caching-helps", "")
     assert told.startswith(
-        "The change touches making masks: 12 to 12 % of team006_before's forward on prefill-15m-t128. "
-        "Without it a call would be at most 1.136× as fast. On prefill-15m-t128 a call became "
+        "The change touches making masks: 12 to 12 % of team006_before's forward on prefill, 128 tokens, 15M. "
+        "Without it a call would be at most 1.136× as fast. On prefill, 128 tokens, 15M a call became "
     )
     assert told.endswith(" shorter; making masks saved 12 % [12, 12].")
     assert why.changed(claims["refactor-2x-3x"]) == (("cache", "mask_create"), ("layout",))
-    assert "Changed too: layout" in why.explain_part(run, "refactor-2x-3x", "")
+    assert "It also changes layout, which has no phase of its own." in why.explain_part(run, "refactor-2x-3x", "")
     bare = data.read_run(runs.write_run(tmp_path / "bare", only=["prefill-15m-t128"], rounds=12).path)
     assert why.explain_part(bare, "mask-caching-helps", "") == ""
 
@@ -360,7 +361,10 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     assert not app.exception and not app.warning
     text = everything(app)
     assert app.title[0].value == "Claim"
-    assert "TEAM-005 and TEAM-006 were right on prefill-15m-t128, not right on prefill-7b-1layer-t128." in text
+    assert (
+        "TEAM-005 and TEAM-006 were right on prefill, 128 tokens, 15M; not right on prefill, 128 tokens, 7B width."
+        in text
+    )
     assert "pytest --benchmark --claims mask-caching-helps --seed 0" in text
     assert "A document, A section" in text and "By timing both sides in the same rounds." in text
     assert "Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu" in text
@@ -370,7 +374,8 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     assert told[0].startswith("Speed-up per workload")
     assert told[1].startswith("Paired rounds of team006_after against team006_before on prefill-15m-t128: 40 rounds")
     assert any("team006_after 3.05 MiB" in one for one in told)
-    assert links(app)["compare"] == {"run": ["all"], "baseline": ["team006_before"], "variant": ["team006_after"]}
+    sides = {"baseline": ["team006_before"], "variant": ["team006_after"]}
+    assert links(app)["compare"] == {"run": ["all"], **sides, "workload": ["prefill-15m-t128"]}
 
 
 def test_choosing_a_claim_and_a_row_writes_the_link(page: Any, home: Path) -> None:
@@ -496,7 +501,9 @@ def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) 
     text = everything(app)
     assert "Nobody claimed anything about these two." in text
     assert "has 99.67 % confidence, and the answer is wrong with at most 1 % probability" in text
-    assert "The op traces differ on prefill-15m-t128, prefill-7b-1layer-t128 and decode-15m-c64" in text
+    assert (
+        "The op traces differ on prefill, 128 tokens, 15M; prefill, 128 tokens, 7B width; and decode, after 64" in text
+    )
     assert "It holds for this machine in this state only" in text
     assert "pytest --benchmark --compare team005_hybrid team006_after --workloads" in text
     assert alts(app)[1].startswith("Paired rounds of team006_after against team005_hybrid on decode-15m-c64")
@@ -515,8 +522,7 @@ def test_a_generation_is_also_told_in_tokens_per_second(page: Any, tmp_path: Pat
     manifest["experiments"][0]["workload"] |= {"new_tokens": 16, "batch": 2}
     run.write_json("run.json", manifest)
     table = page("compare", tmp_path, **pair).dataframe[0]
-    name = manifest["experiments"][0]["workload"]["name"]
-    row = table.value.set_index("workload").loc[name]
+    [row] = [each for _, each in table.value.iterrows() if each["workload"].startswith("prefill, 2 × ")]
     assert row["variant, tokens/s"] == pytest.approx(32 / (row["variant, here"] / 1e3))
     assert row["baseline, tokens/s"] == pytest.approx(32 / (row["baseline, here"] / 1e3))
 
@@ -588,7 +594,7 @@ def test_what_clocks_say_stands_beside_what_is_counted(page: Any, tmp_path: Path
 
 
 def test_an_open_time_says_how_far_and_equal_work_within_what() -> None:
-    work = data.Hypothesis(metric="instructions", part="work")
+    work = Hypothesis(metric="instructions", part="work")
     timed = a_claim(an_effect(low=0.98, high=1.02), id="a", part="time", verdict="inconclusive")
     counted = a_claim(an_effect(unit="%", value=0.0, low=-0.02, high=0.02), id="a", part="work", hypothesis=work)
     other = a_claim(an_effect(), id="b")

@@ -406,8 +406,9 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 def drawn(app: AppTest) -> dict[str, Any]:
     """What the canvas was given."""
-    [canvas] = app.get("bidi_component")
-    found: dict[str, Any] = json.loads(canvas.proto.json)
+    given_ = [json.loads(each.proto.json) for each in app.get("bidi_component")]
+    found: dict[str, Any]
+    [found] = [each for each in given_ if "pictures" in each]
     return found
 
 

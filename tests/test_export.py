@@ -147,7 +147,7 @@ def test_a_run_that_is_not_sound_says_so_on_the_page(tmp_path: Path) -> None:
     run = data.read_run(other.path)
     text = Page(export.evidence_html(run, export.find_claim(run, "single-file-faster"))).text
     assert "This run is interrupted" in text
-    assert "A control fired on decode-15m-c64" in text
+    assert "A control fired on decode, after 64 tokens, 15M" in text
     assert "Left out: memory.json" in text
 
 
@@ -210,7 +210,7 @@ def test_what_was_not_measured_keeps_its_row(run: data.Run) -> None:
     claim = export.find_claim(run, "mask-caching-exactly-8.5")
     unmeasured = replace(claim.effects[0], value=None, low=None, high=None)
     svg = forest_svg(replace(claim, effects=(unmeasured,)), {}, LIGHT, width=760)
-    assert "mask-create-apply-t128" in svg and "not measured" in svg
+    assert "make and apply a mask, 128 tokens" in svg and "not measured" in svg
     with pytest.raises(ValueError, match="nothing was measured"):
         forest_svg(replace(claim, effects=()), {}, LIGHT)
 

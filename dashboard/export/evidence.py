@@ -22,7 +22,7 @@ from llama_workbench.harness.machine.environment import one_line
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
-from ..views import answers, data, forest, gates, outcomes
+from ..views import answers, breakdown, data, forest, gates, outcomes, why
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -113,7 +113,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         light=_flat(LIGHT),
         dark=_flat(DARK),
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
-        sentence=answers.sentence(claim),
+        answer=answers.answer(run, claim, why.explain(run, claim, breakdown.read(run))),
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         effects=_effect_rows(run, claim),
@@ -178,7 +178,7 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
     """The table of effects, a column a key; without the columns that say nothing. Values with a unit have no floor."""
     rows = [
         {
-            "workload": effect.workload,
+            "workload": f"{effect.named} ({effect.workload})" if effect.named else effect.workload,
             "machine": effect.machine,
             "variant": effect.variant,
             "baseline": effect.baseline,

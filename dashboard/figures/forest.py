@@ -87,7 +87,7 @@ def _floors(plan: Forest, colours: Palette) -> list[go.Scatter]:
 def _notes(plan: Forest, heading: str, colours: Palette) -> list[Layout]:
     notes = [note(0, y, f"{heading}<b>{words.label(name, 40)}</b>", colours) for y, name in plan.headings]
     for row in plan.rows:
-        where, value = words.label(row.effect.where, 30), words.label(row.told)
+        where, value = words.label(row.effect.where, 36), words.label(row.told)
         notes += row_notes(row.y + TRACK_PX / 2 + 10, where, value, colours)
     notes.append(note(1, plan.height - 8, plan.column, colours, quiet=True))
     if plan.is_ratio:

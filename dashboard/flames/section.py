@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import streamlit as st
 
 from .. import state, words
 from ..sections import blocks
-from ..views import data
+from ..views import data, outcomes
 from . import pairs, picture, viewer
 from .tree import StackError, merge
 
@@ -39,7 +38,7 @@ def show(opened: state.Opened, workload: str, sides: Sequence[str], baseline: st
     """Flamegraphs of `sides` (variants) on one workload, to one scale, and where there are two their difference."""
     profiles = {side: state.computed(opened, data.read_profile, workload, side) for side in sides}
     if not any(profiles.values()):
-        blocks.missing("profiles", f"{state.PROFILE_COMMAND} --workloads {shlex.quote(workload)}")
+        blocks.missing("profiles here", outcomes.with_profile(opened.run, workload))
         return
     for side, profile in profiles.items():
         _show_side(side, profile, "baseline" if side == baseline else "variant")
@@ -83,10 +82,11 @@ def _show_sides(opened: state.Opened, workload: str, times: Mapping[str, pairs.T
     drawn = {side: state.computed(opened, _flamegraph, workload, side, time, widest) for side, time in times.items()}
     _draw([shown for shown, _ in drawn.values()])
     scale = " A millisecond is as wide on both sides." if widest and len(times) > 1 else ""
+    frames = " Left out are the two frames that torch.nn.Module puts around every call."
+    frames = "" if opened.run.is_of_functions else frames
     st.caption(
         "Each box is a function; below it is what it called, and at the bottom the lines that were running. Its width "
-        f"is time: share of samples × time of a call, {source}.{scale} ± is one standard error. Left out are the two "
-        "frames that torch.nn.Module puts around every call."
+        f"is time: share of samples × time of a call, {source}.{scale} ± is one standard error.{frames}"
     )
     formats = dict.fromkeys(("own time", "± time"), "%.3f ms") | dict.fromkeys(("share", "± share"), "%.1f %%")
     for side, (_, functions) in drawn.items():

@@ -9,14 +9,15 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import attribution as figures
 from llama_workbench.dashboard.figures import forest
-from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import attribution, data, samples
+from llama_workbench.dashboard.sections import answer, blocks, head, named
+from llama_workbench.dashboard.sections import claim as section
+from llama_workbench.dashboard.views import attribution, data, outcomes, samples
 from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERCENT
 
 
 def main() -> None:
-    opened = head.open_run("Attribution")
+    opened = head.open_models("Attribution", "models: what a speed-up of one is due to")
     if opened is None:
         return
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
@@ -26,38 +27,47 @@ def main() -> None:
         command = "pytest --benchmark --claims arch-or-ops"
         blocks.missing("factorial (every combination of old and new, timed in the same rounds)", command)
         return
-    for sentence in attribution.headline(claims[0]):
-        st.markdown(f"**{words.markdown(sentence)}**")
+    show_answer(opened, claims)
     workloads = list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects))
-    workload = state.choose("Workload", workloads, "workload")
+    workload = named.choose_workload(opened.run, workloads)
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
-    show_answer(asked, workload, measured)
-    show_effects(asked[0], workload)
+    named.show_cards(opened.run, [], [workload])
+    show_workload(opened.run, asked[0], workload, measured)
+    show_effects(opened.run, asked[0], workload)
     if measured is not None:
-        show_cells(measured, workload)
+        show_cells(measured, opened.run.named(workload))
 
 
-def show_answer(claims: Sequence[data.Claim], workload: str, measured: attribution.Measured | None) -> None:
-    for claim in claims:
-        claimed = words.markdown(claim.claimed or claim.title)
-        st.markdown(f"{blocks.verdict_word(claim.verdict)}: {claimed} (all workloads together)")
+def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
+    """The answer box of the URL's claim if it is one of these, else of the headline's, else of the first."""
+    known = opened.run.claims
+    first = claims[outcomes.main_claim(claims)]
+    wanted = section.wanted(known)
+    claim = known[wanted] if wanted is not None and known[wanted] in claims else first
+    look = outcomes.look_of(claim)
+    st.header(answer.title(look, section.full_title(claim)), anchor="answer")
+    blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
+    state.add_heading("Answer", "answer")
+    answer.show(opened.run, claim)
+    for one in claims:
+        if one is not claim:
+            st.markdown(f"{blocks.verdict_word(outcomes.look_of(one))}: {words.markdown(one.claimed)}")
+
+
+def show_workload(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:
     with st.container(border=True, gap="xsmall"):
-        st.markdown(f"**On {words.markdown(workload)}**")
-        for sentence in attribution.sentences(claims[0], workload, measured):
+        st.markdown(f"**On {words.markdown(run.named(workload))}**")
+        for sentence in attribution.sentences(claim, workload, measured):
             st.text(sentence)
-    st.caption(
-        "Architecture is file layout and cache ownership; operations are the mask policy and fused norm, softmax and "
-        "attention. Each side has the mean of changing it first and changing it last, so that both add up to the total."
-    )
 
 
-def show_effects(claim: data.Claim, workload: str) -> None:
-    st.header("Effects", anchor="effects")
+def show_effects(run: data.Run, claim: data.Claim, workload: str) -> None:
+    blocks.header("Effects", anchor="effects")
     shown = attribution.rows(claim, workload)
     drawn = forest.forest(shown, {}, state.colours(), heading="")
-    blocks.plot(drawn, f"Factorial on {workload}. {forest_rows.in_words(shown, {})}", "forest")
+    blocks.plot(drawn, f"Factorial on {run.named(workload)}. {forest_rows.in_words(shown, {})}", "forest")
     steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in GRID.factors)
     control = ""
     if verdicts := [effect.verdict for effect in shown.effects if effect.workload == DUMMY]:
@@ -74,7 +84,7 @@ def show_effects(claim: data.Claim, workload: str) -> None:
 
 
 def show_cells(measured: attribution.Measured, workload: str) -> None:
-    st.header("Cells", anchor="cells")
+    blocks.header("Every combination", anchor="cells")
     if not measured.rounds:
         st.text("No round has all cells.")
         return

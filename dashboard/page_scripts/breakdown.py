@@ -10,7 +10,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import breakdown as figures
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, head, published
+from llama_workbench.dashboard.sections import blocks, head, named, published
 from llama_workbench.dashboard.sections.sides import PHASES_COMMAND
 from llama_workbench.dashboard.views import breakdown, data
 from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
@@ -29,7 +29,7 @@ SHARED = {  # what the bars are shares of, by the key of DENOMINATORS
 
 
 def main() -> None:
-    opened = head.open_run("Where time goes")
+    opened = head.open_models("Where time goes", "models: which phase of a call takes how much time")
     if opened is None:
         return
     phases = state.computed(opened, breakdown.read)
@@ -39,7 +39,7 @@ def main() -> None:
         show_phases(opened, phases)
     else:
         blocks.missing("shares of the time by phase", PHASES_COMMAND)
-    st.header("What the machine could do", anchor="roof")
+    blocks.header("What the machine could do", anchor="roof")
     show_roofline(opened)
     published.show_times(opened)
 
@@ -61,31 +61,43 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
         others = words.listing(list(dict.fromkeys(f"{name} on {work}" for work, name in phases.measured)))
         blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
+    blocks.header("Time by phase", anchor="phases")
+    ends = rows if len(rows) < 3 else (rows[0], rows[-1])
+    largest = "; ".join(f"{breakdown.largest(one)} ({run.named(one.workload)})" for _, one in ends)
+    blocks.say(f"Most time of {variant} goes to: {largest}.")
     bars = [(label, one.shares) for label, one in rows]
     blocks.plot(figures.phase_bars(bars, state.colours()), figures.phase_bars_text(bars), "phases")
-    ends = rows if len(rows) < 3 else (rows[0], rows[-1])
-    largest = "; ".join(f"{label}: {breakdown.largest(one)}" for label, one in ends)
     blocks.caption(
-        f"{variant}, {geometry}: shares of {SHARED[of]}. Each bar is one call and sums to 100 %; above it is the "
-        f"length and the time of a call. Most goes to: {largest}."
+        f"Shares of {SHARED[of]}. Each bar is one call and sums to 100 %. Above it stand the number of tokens (T) and "
+        f"the time of a call. The model has the shape {geometry}."
     )
+    named.show_cards(run, [variant], [one.workload for _, one in rows])
     show_workload(opened, phases, rows)
 
 
 def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
-    """Variant, geometry and denominator of the URL."""
+    """Variant, geometry and denominator of the URL; where it has none of these, those that have its workload."""
     geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
+    wanted = st.query_params.get("workload")
+    having = [name for workload, name in phases.measured if workload == wanted]
+    usual = SHARES_OF if SHARES_OF in having or not having else having[0]
     left, middle, right = st.columns(3)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))
-        variant = state.choose("Variant", variants, "variant", default=SHARES_OF)
+        variant = state.choose("Variant", variants, "variant", default=usual, also=_other)
     with middle:
         first = next((geometry for name, geometry in geometries if name == variant), None)
+        first = breakdown.geometry(run, wanted) if wanted and variant in having else first
         names = list(dict.fromkeys(geometry for _, geometry in geometries))
-        geometry = state.choose("Geometry", names, "geometry", default=first)
+        geometry = state.choose("Geometry", names, "geometry", default=first, also=_other)
     with right:
         of = state.choose("Share of", {name: breakdown.WHOLES[name] for name in DENOMINATORS}, "of")
     return variant, geometry, of
+
+
+def _other(_: str) -> dict[str, str]:
+    """Another variant or geometry has other workloads."""
+    return {"workload": ""}
 
 
 def show_workload(
@@ -93,18 +105,16 @@ def show_workload(
 ) -> None:
     """One length in numbers, checked by sampling, beside the dispute's table and rules, and its flamegraph."""
     run = opened.run
-    names = {one.workload: f"{label} ({one.workload})" for label, one in rows}
-    if st.query_params.get("workload") in {workload for workload, _ in phases.measured} - names.keys():
-        st.query_params.pop("workload")  # of another variant or geometry, chosen before
+    names = [one.workload for _, one in rows]
     profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
     theirs = next((one.workload for label, one in rows if label == "T = 128"), None)  # of the dispute's table
-    workload = state.choose("Look inside", names, "workload", default=profiled or theirs)
+    workload = named.choose_workload(run, names, "Look inside", default=profiled or theirs)
     chosen = next(one for _, one in rows if one.workload == workload)
     show_table(chosen, run.alpha)
     published.show_shares(opened, phases, chosen)
     show_agreement(opened, phases, chosen)
     published.show_decisions(opened, phases, workload)
-    st.header("Flamegraph", anchor="flamegraph")
+    blocks.header("Flamegraph", anchor="flamegraph")
     flames.show(opened, workload, [chosen.variant], chosen.variant)
 
 
@@ -129,16 +139,16 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
     overhead = chosen.overhead
     cost = f"{overhead.value:.3f}× [{overhead.low:.3f}, {overhead.high:.3f}]"
     blocks.caption(
-        f"{chosen.rounds} rounds; each interval is a t interval over them, {words.percent(1 - alpha)} for itself. "
-        "Levels are the execution plan's: critical above 10 %, moderate from 5 to 10 %, minor below 5 %; both "
-        f"where the interval lies on both sides. Clock: {chosen.clock or 'not recorded'}. A call with timestamps "
-        f"between its phases took {cost} of the time of one without; milliseconds are those of calls with "
-        "timestamps."
+        f"{chosen.rounds} rounds. Each interval is a t interval over them and holds with {words.percent(1 - alpha)} "
+        "confidence for itself. Levels are those of TEAM-006's execution plan: critical above 10 %, moderate from 5 to "
+        "10 %, minor below 5 %. Where an interval lies on both sides, both are named. Clock: "
+        f"{chosen.clock or 'not recorded'}. Milliseconds are of calls with timestamps between the phases; such a call "
+        f"took {cost} of the time of one without."
     )
 
 
 def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
-    st.header("Checked by sampling", anchor="sampling")
+    blocks.header("Checked by sampling", anchor="sampling")
     asked = chosen.workload, chosen.variant, opened.run.alpha
     agreements = state.computed(opened, breakdown.agreements, *asked, _given=(phases,))
     if isinstance(agreements, str):
@@ -170,10 +180,10 @@ def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: break
         dict.fromkeys(("by timestamps", "low", "high", "by samples", "± (SE)"), "%.2f %%"),
     )
     st.caption(
-        "Shares of the whole forward. Timestamps are taken between the phases; py-spy took its samples from the "
-        "untouched variant, and one map of lines sorts both. The sampling error is √(p(1-p)/n); apart are shares that "
-        "2.6 of it and the timed interval do not explain. Both come from different times of the run, so a noisy "
-        "neighbour can part them."
+        "Shares of the whole forward, measured in two ways: by timestamps between the phases, and by py-spy's samples "
+        "of the unchanged variant. Two shares agree where 2.6 sampling errors, √(p(1-p)/n), and the interval of the "
+        "timestamps explain their difference. Both were taken at different times of the run, so a busy neighbour can "
+        "part them."
     )
 
 
@@ -201,7 +211,7 @@ def show_roofline(opened: state.Opened) -> None:
         blocks.table(
             [
                 {
-                    "workload": row.workload,
+                    "workload": run.named(row.workload),
                     "variant": row.variant,
                     "roofline fraction": roofline_text(row.share, " %"),
                     "rounds": row.rounds,
@@ -223,7 +233,8 @@ def show_roofline(opened: state.Opened) -> None:
             f"holds with {words.percent(1 - run.alpha)} confidence. Times are this machine's alone."
         )
     blocks.notes(
-        "More than the roofline", [f"{one.variant} on {one.workload}: {one.above}" for one in rows if one.above]
+        "More than the roofline",
+        [f"{one.variant} on {run.named(one.workload)}: {one.above}" for one in rows if one.above],
     )
     blocks.notes("Not measured", missing)
 

@@ -12,7 +12,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, machines, sides
+from llama_workbench.dashboard.sections import answer, blocks, machines, named, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling, why
 from llama_workbench.harness.metrics.base import Metric
@@ -42,51 +42,55 @@ def main() -> None:
     if run.manifest.machines:
         st.header("Machine by machine", anchor="machines")
         machines.show_links(opened, "claim", section.link(opened.name, claim))
-    if not run.manifest.machines and (rows := to_look_inside(claim)):
+    if not run.manifest.machines and (rows := to_look_inside(run, claim)):
         show_inside(opened, claim, rows)
     show_how(run, claim)
     show_checks(run, claim)
 
 
-def to_look_inside(claim: data.Claim) -> list[data.Effect]:
+def to_look_inside(run: data.Run, claim: data.Claim) -> list[data.Effect]:
     """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
     inside = claim.metric.inside if claim.metric else "effects"
     if inside == "workloads":  # its one row spans several workloads, and each of them was timed
         asked = claim.hypothesis
         sides = (asked.variant, ", ".join(asked.baseline))
-        return [data.Effect(workload, *sides, metric="cpu time") for workload in asked.workloads]
+        return [
+            data.Effect(workload, *sides, metric="cpu time", named=run.named(workload)) for workload in asked.workloads
+        ]
     if inside == "nothing":
         return []
     return [effect for effect in claim.effects if effect.workload]
 
 
 def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
-    """The row of `?row=` (from 1), else the first of which there is a profile, else the first."""
+    """The row of `?row=` (from 1), else the first on `?workload=`, else the first with a profile, else the first."""
     if len(rows) == 1:
         return rows[0]
     numbered = {str(number): effect for number, effect in enumerate(rows, 1)}
     labels = {number: f"{effect.where}: {effect.sides}" for number, effect in numbered.items()}
     profiled = {key for key, row in run.profiles.items() if row.path}
-    known = (number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled)
-    return numbered[state.choose("Look inside", labels, "row", default=next(known, None))]
+    wanted = st.query_params.get("workload")
+    known = [number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled]
+    here = [number for number, effect in numbered.items() if effect.workload == wanted]
+    default = next(iter([*here, *known]), None)
+    chosen = state.choose(
+        "Look inside", labels, "row", default=default, also=lambda number: {"workload": numbered[number].workload}
+    )
+    return numbered[chosen]
 
 
 def show_answer(opened: state.Opened, claim: data.Claim) -> None:
     section.show_headline(claim)
-    causes = state.computed(opened, why.explain_part, claim.id, claim.part)
-    who, *others = answers.answer(opened.run, claim, causes).items()
-    with st.container(border=True, gap="xsmall"):
-        st.markdown(f"{blocks.verdict_word(outcomes.look_of(claim))} {words.markdown(who[1])}")
-        for question, text in others:
-            if text:
-                st.markdown(f":gray[{question}:] {words.markdown(text)}")
+    answer.show(opened.run, claim, state.computed(opened, why.explain_part, claim.id, claim.part))
+    asked = [name for effect in claim.effects if not effect.factor for name in (effect.variant, effect.baseline)]
+    named.show_cards(opened.run, asked, [effect.workload for effect in claim.effects])
 
 
 def show_numbers(run: data.Run, claim: data.Claim) -> None:
     value = claim.unit or "speed-up"
     rows = [
         {
-            "workload": effect.workload,
+            "workload": effect.named or effect.workload or effect.metric,
             **({"machine": effect.machine} if effect.machine else {}),
             "variant": effect.variant,
             "baseline": effect.baseline,
@@ -112,14 +116,14 @@ def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
     found = beside.parts(opened.run.claims, claim)
     if not found:
         return
-    st.header("Time and work", anchor="work")
+    blocks.header("Time and work", anchor="work")
     st.markdown(f"**{words.markdown(beside.sentence(found))}**")
-    st.caption("Work: the instructions that a call executes. No other program changes their number; they are no time.")
+    st.caption("Work is how many instructions a call executes. Other programs cannot change it, but it is not time.")
     rows = [
         {
             "part": part.claim.part or part.kind,
             "verdict": outcomes.look_of(part.claim).word,
-            "workload": effect.workload,
+            "workload": effect.where,
             "value": effect.text,
             "claimed": part.claim.claimed,
         }
@@ -133,7 +137,7 @@ def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
     """Of a claim that is not about two times: what was measured, and which page shows it."""
     if claim.metric is None or not claim.metric.about:
         return
-    st.header("What was measured", anchor="read")
+    blocks.header("What was measured", anchor="read")
     blocks.say(claim.metric.about)
     show_exact_results(opened, claim)
     if page := claim.metric.page:
@@ -154,26 +158,26 @@ def place_elsewhere(run: data.Run, claim: data.Claim, metric: Metric) -> dict[st
 
 def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Effect]) -> None:
     run = opened.run
-    st.header("Inside one comparison" if rows[0].baseline else "Inside one value", anchor="inside")
+    blocks.header("Inside one comparison" if rows[0].baseline else "Inside one value", anchor="inside")
     effect = choose_row(run, rows)
     variants = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
     if effect.baseline and effect.variant:
-        st.subheader("Round by round", anchor="rounds")
+        blocks.subheader("Round by round", anchor="rounds")
         sides.show_rounds_of_claim(opened, claim, effect)
-        query = {"run": opened.name, "baseline": effect.baseline, "variant": effect.variant}
-        blocks.link("compare", "Compare the two on every workload", "compare_arrows", query)
-        st.subheader("Operations of both sides", anchor="operations")
-        sides.show_operations(run, effect.workload, effect.baseline, effect.variant)
+        query = {"baseline": effect.baseline, "variant": effect.variant, "workload": effect.workload}
+        blocks.link("compare", "Compare the two on every workload", "compare_arrows", {"run": opened.name} | query)
+        sides.show_same(run, effect.workload, effect.baseline, effect.variant)
     if variants:
-        st.subheader("Where the time goes", anchor="time")
-        sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
+        blocks.subheader("Where the time goes", anchor="time")
+        if not run.is_of_functions:
+            sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
         flames.show(opened, effect.workload, variants, effect.baseline)
-        st.subheader("Memory", anchor="memory")
+        blocks.subheader("Memory", anchor="memory")
         sides.show_memory(run, effect.workload, variants, effect.baseline)
 
 
 def show_how(run: data.Run, claim: data.Claim) -> None:
-    st.header("How it was measured", anchor="how")
+    blocks.header("How it was measured", anchor="how")
     left, right = st.columns(2, gap="large")
     with left:
         st.caption("Measure this claim again")
@@ -200,8 +204,12 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
 
 
 def show_checks(run: data.Run, claim: data.Claim) -> None:
-    if timed := [effect for effect in to_look_inside(claim) if effect.variant]:
-        st.caption("Checks before timing: a side counts only if its logits match the library's")
+    timed = [effect for effect in to_look_inside(run, claim) if effect.variant]
+    if timed and not run.is_of_functions:
+        st.caption(
+            "Checks before timing. Logits are a model's scores for the next token. A side counts only if its logits "
+            "match those of the library's model."
+        )
         blocks.table(
             [gates.row(run, effect) for effect in timed],
             "Logits gates and operation traces of both sides, one row for each comparison",
@@ -226,7 +234,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
             "phases": ", ".join(asked.phases),
             "variant": asked.variant,
             "against": ", ".join(asked.baseline),
-            "workloads": ", ".join(asked.workloads),
+            "workloads": "; ".join(map(opened.run.named, asked.workloads)),
             "claimed": claim.claimed,
         }
     )
@@ -242,7 +250,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
         blocks.command(outcomes.reproduce(opened.run, claim))
     for row in rows:
         value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()
-        where = words.markdown(row.workload or row.quantity)
+        where = words.markdown(opened.run.named(row.workload) or row.quantity)
         st.markdown(f"**{where}** {words.markdown(value)} :gray[from {row.count} looked at]")
         st.text(row.detail or row.reason or "no detail was kept")
     if len(rows) > 1:

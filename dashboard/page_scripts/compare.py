@@ -9,8 +9,8 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, claim, head, sides
-from llama_workbench.dashboard.views import data, gates, outcomes, samples
+from llama_workbench.dashboard.sections import answer, blocks, claim, head, named, sides
+from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples, why
 from llama_workbench.harness.stats.samples import tokens_per_second
 
 
@@ -52,23 +52,31 @@ def main() -> None:
 
 def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:
     run, compared = opened.run, versus.claim
+    look = outcomes.look_of(compared)
+    st.header(answer.title(look, f"{variant} against {baseline}"), anchor="answer")
+    blocks.name_tab(f"{look.word}: {variant} against {baseline}")
+    state.add_heading("Answer", "answer")
+    answer.show(run, compared, why.explain(run, compared, state.computed(opened, breakdown.read)))
+    named.show_cards(run, [baseline, variant], [effect.workload for effect in compared.effects])
     show_worth(compared)
     claim.show_forest(compared, run.floors)
     show_table(run, versus)
-    st.header("Inside one workload", anchor="inside")
-    workload = state.choose("Workload", [effect.workload for effect in compared.effects], "workload")
+    blocks.header("Inside one workload", anchor="inside")
+    workload = named.choose_workload(run, [effect.workload for effect in compared.effects])
     [effect] = [effect for effect in compared.effects if effect.workload == workload]
-    st.subheader("Round by round", anchor="rounds")
+    blocks.subheader("Round by round", anchor="rounds")
     sides.show_rounds(versus.rounds[workload], compared, effect)
-    st.subheader("Operations of both sides", anchor="operations")
-    sides.show_operations(run, workload, baseline, variant)
-    checked = gates.row(run, effect)
-    blocks.caption(f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}")
-    st.subheader("Where the time goes", anchor="time")
+    sides.show_same(run, workload, baseline, variant)
+    if not run.is_of_functions:
+        checked = gates.row(run, effect)
+        blocks.caption(
+            f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}"
+        )
+    blocks.subheader("Where the time goes", anchor="time")
     flames.show(opened, workload, [baseline, variant], baseline)
-    st.subheader("Memory", anchor="memory")
+    blocks.subheader("Memory", anchor="memory")
     sides.show_memory(run, workload, [baseline, variant], baseline)
-    st.header("Measure these two again", anchor="again")
+    blocks.header("Measure these two again", anchor="again")
     blocks.command(outcomes.reproduce(run, compared))
 
 
@@ -78,10 +86,10 @@ def show_worth(compared: data.Claim) -> None:
     intervals = (
         f"Each of the {count} intervals, one for each workload that timed both," if count > 1 else "The interval"
     )
-    st.markdown(
+    st.caption(
         f"Nobody claimed anything about these two. {intervals} has {words.percent(1 - compared.alpha)} confidence, and "
-        "the answer is wrong with at most 1 % probability. Who looks at many pairs and picks the most striking will "
-        "find something by chance. To settle it, make a claim of it and measure again."
+        "the answer is wrong with at most 1 % probability. But whoever looks at many pairs and picks the most striking "
+        "one finds something by chance. To settle it, make a claim of it and measure again."
     )
 
 
@@ -97,7 +105,7 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
     """One row a workload: ratio, interval, floor, gates, traces, and absolute times of this machine."""
     rows = [
         {
-            "workload": effect.workload,
+            "workload": effect.where,
             "speed-up": effect.value,
             "low": effect.low,
             "high": effect.high,
@@ -118,6 +126,8 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
     differing = list(table["workload"][table["op traces"] == "differ"])
     if table["baseline, tokens/s"].isna().all():  # no generation among them
         table = table.drop(columns=["baseline, tokens/s", "variant, tokens/s"])
+    if run.is_of_functions:
+        table = table.drop(columns=["op traces"])
     formats = dict.fromkeys(("speed-up", "low", "high"), "%.4f×")
     formats |= dict.fromkeys(("baseline, here", "variant, here"), "%.4g ms")
     formats |= dict.fromkeys(("baseline, tokens/s", "variant, tokens/s"), "%.4g")
@@ -126,6 +136,8 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
         "“Here” is the median time of a call in the same rounds. It holds for this machine in this state only: compare "
         "ratios, never milliseconds of two runs."
     )
+    if run.is_of_functions:
+        return
     if differing:
         st.markdown(
             f"The op traces differ on {words.markdown(words.listing(differing))}: there the ratio is no evidence on "

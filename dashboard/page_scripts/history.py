@@ -17,6 +17,7 @@ from llama_workbench.dashboard.figures import history as figures
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import entries, history, remote
 from llama_workbench.dashboard.views.entries import Entry, Stamp, when
+from llama_workbench.dashboard.views.workloads import shipped_named
 from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
 from llama_workbench.harness.report.compare_text import change_text
 from llama_workbench.harness.report.standings import YARDSTICK, read_standings
@@ -74,6 +75,7 @@ def course(
 
 def main() -> None:
     st.title("History", anchor=False)
+    blocks.name_tab("History")
     listed = state.all_entries(how_many())
     runs = [entry for entry in listed if entry.summary.problem is None and not entry.is_fleet]
     if not runs:
@@ -103,9 +105,10 @@ def show_course(runs: Sequence[Entry]) -> None:
         blocks.info("None of these runs timed anything.")
         return
     counts = Counter(name for entry in runs for name in entry.summary.workloads)
+    shown = shipped_named(workloads)
     left, right = st.columns(2, gap="large")
     with left:
-        workload = state.choose("Workload", workloads, "workload", default=max(workloads, key=counts.__getitem__))
+        workload = state.choose("Workload", shown, "workload", default=max(workloads, key=counts.__getitem__))
     having = [entry for entry in runs if workload in entry.summary.workloads]
     stamps = [stamp_of(entry) for entry in having]
     # One word for many stamps: Streamlit takes longer to look into those of two hundred runs than to draw a page.
@@ -125,10 +128,12 @@ def show_course(runs: Sequence[Entry]) -> None:
     changed = list(beyond[beyond["variant"] == variant]["run"]) if len(beyond) else []
     if points:
         drawn = figures.timeline(points, breaks, changed, state.colours())
-        blocks.plot(drawn, figures.timeline_text(workload, variant, points, breaks), "timeline")
+        blocks.plot(drawn, figures.timeline_text(shown[workload], variant, points, breaks), "timeline")
         show_meaning(points)
     else:
-        st.text(f"No run has a number for {variant} on {workload}: nothing was timed in the same rounds with it.")
+        st.text(
+            f"No run has a number for {variant} on {shown[workload]}: nothing was timed in the same rounds with it."
+        )
     show_breaks(breaks, len(points))
     show_changes(changes, beyond)
 
@@ -176,7 +181,7 @@ def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
 
 
 def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
-    st.header("Changes between comparable runs", anchor="changes")
+    blocks.header("Changes between comparable runs", anchor="changes")
     if table.empty:
         st.text("No two runs with this workload are of one machine configuration, so there is no change to tell yet.")
         return
@@ -198,12 +203,13 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
 
 def show_claim(runs: Sequence[Entry]) -> None:
     claims = {claim for entry in runs for claim, _, _ in entry.summary.claims if claim}
-    st.header("Verdicts of a claim", anchor="claim")
+    blocks.header("Verdicts of a claim", anchor="claim")
     if not claims:
         st.text("None of these runs judged a claim. This command makes one that does:")
         st.code("pytest --benchmark", language="bash")
         return
-    claim = state.choose("Claim", sorted(claims, key=lambda claim: (claim == "ad-hoc", claim)), "claim")
+    listed = sorted(claims, key=lambda claim: (claim == "ad-hoc", claim))
+    claim = state.choose("Claim", listed, "claim", also=lambda _: {"part": ""})
     judged, turns = history.verdicts_over_time(runs, claim)
     columns = list(dict.fromkeys(part for _, by_part in judged for part in by_part))
     rows = [
@@ -230,7 +236,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
 
 
 def show_runs(runs: Sequence[Entry]) -> None:
-    st.header("Runs", anchor="runs")
+    blocks.header("Runs", anchor="runs")
     kinds = list(dict.fromkeys(word for entry in runs for word in entry.summary.verdicts))
     kinds.sort(key=[*words.LOOKS, *kinds].index)
     rows = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 
 import streamlit as st
@@ -11,8 +10,8 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import memory as figures
-from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import data, forest, memory, samples
+from llama_workbench.dashboard.sections import blocks, head, named
+from llama_workbench.dashboard.views import data, forest, memory, outcomes, samples
 from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.store.errors import RunError
 
@@ -26,25 +25,24 @@ def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory
 
 
 def main() -> None:
-    opened = head.open_run("Memory")
+    opened = head.open_models("Memory", "models: what their caches hold, and how fast they load")
     if opened is None:
         return
     policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
     profiled = [workload for workload, _ in opened.run.memory]
     workloads = list(dict.fromkeys([*profiled, *(one.row.workload for one in policies)]))
-    workload = state.choose("Workload", workloads, "workload") if workloads else ""
-    st.header("Time against memory", anchor="tradeoff")
+    workload = named.choose_workload(opened.run, workloads) if workloads else ""
+    blocks.header("Time against memory", anchor="tradeoff")
     if workload in profiled:
         show_tradeoff(opened, workload)
     else:
-        where = f" --workloads {shlex.quote(workload)}" if workload else ""
-        blocks.missing("memory of single calls here", state.PROFILE_COMMAND + where)
-    st.header("What caching policies hold", anchor="policies")
+        blocks.missing("memory of single calls here", outcomes.with_profile(opened.run, workload))
+    blocks.header("What caching policies hold", anchor="policies")
     if here := [one for one in policies if one.row.workload == workload]:
         show_policies(here)
     else:
         blocks.missing("sweep over the number of lengths here", "pytest --benchmark --claims mask-memory")
-    st.header("Loading the weights", anchor="loading")
+    blocks.header("Loading the weights", anchor="loading")
     show_loading(opened)
 
 
@@ -61,13 +59,18 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         blocks.say(_front_sentence(spots, title))
         st.caption(
-            "Up and to the left is better. The front: no other variant is faster without needing more memory. "
-            '"Beaten": the intervals do not even touch. "Not settled": the order may be the other way. Every dot is '
-            "where it was measured, with a line to its number, which is that of the table."
+            "Up and to the left is better. On the front: no other variant is faster without needing more memory. "
+            "Beaten: another one is better, and their intervals do not touch. Not settled: the order may be the other "
+            "way round. Each dot has its number in the table."
         )
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
-    blocks.notes("Not placed", missing)
+    by_reason: dict[str, list[str]] = {}
+    for line in missing:
+        name, _, reason = line.partition(": ")
+        by_reason.setdefault(reason, []).append(name)
+    blocks.notes("Not placed", [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()])
+    named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
 
 
 def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:

@@ -28,7 +28,9 @@ def from_samples(
 
 
 def main() -> None:
-    opened = head.open_run("Scaling")
+    opened = head.open_models(
+        "Scaling", "models: how an effect changes with their width and with the length of the text"
+    )
     if opened is None:
         return
     by_sides = scaling.all_series(opened.run)
@@ -74,13 +76,13 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
     blocks.say(scaling.crossing_sentence(series))
     left, right = st.columns(2, gap="large")
     with left:
-        st.subheader("As a ratio", anchor="ratio")
+        blocks.subheader("As a ratio", anchor="ratio")
         drawn = figures.ratios(series, run.floors, state.colours())
         blocks.plot(drawn, figures.ratios_text(series, run.floors), "ratios")
         blocks.caption(_ratio_caption(run, series))
     with right:
         costs, slopes, problem = state.computed(opened, from_samples, sides, series.key)
-        st.subheader("In microseconds a call", anchor="microseconds")
+        blocks.subheader("In microseconds a call", anchor="microseconds")
         if problem or all(cost.value is None for cost in costs.values()):
             st.text(f"No microseconds: {problem or 'the run has no samples of these sides'}.")
         else:
@@ -117,7 +119,7 @@ def _table(series: scaling.Series, costs: Mapping[float, data.Effect]) -> None:
     rows = [
         {
             series.axis: f"{size:,.0f}",
-            "workload": effect.workload,
+            "workload": effect.where,
             "speed-up [interval]": effect.text,
             "settled": "yes" if series.settled(size) else "no",
             "longer with the baseline": costs[size].told if size in costs else "not measured",
@@ -130,7 +132,7 @@ def _table(series: scaling.Series, costs: Mapping[float, data.Effect]) -> None:
 
 
 def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
-    st.subheader("What each further position costs", anchor="slope")
+    blocks.subheader("What each further position costs", anchor="slope")
     names = (series.baseline, series.variant, f"{series.variant} less {series.baseline}")
     rows = [
         {

@@ -49,12 +49,12 @@ def main() -> None:
         blocks.warn(f"Left out: {measured.problem}")
     show_controls(run)
     show_drift(run, measured)
-    show_places(measured)
+    show_places(run, measured)
     show_gates(run)
     show_traces(run)
     blocks.notes("Excluded from this run", run.left_out)
     show_warnings(run)
-    st.header("Environment", anchor="environment")
+    blocks.header("Environment", anchor="environment")
     facts = {title: words.one_line(run.environment.get(key)) for key, title in FACTS.items()}
     if isinstance(memory := run.environment.get("memory_bytes"), int | float):
         facts["memory"] = words.size(memory)
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def show_calibration() -> None:
-    st.header("How often verdicts are wrong", anchor="calibration")
+    blocks.header("How often verdicts are wrong", anchor="calibration")
     st.caption("By measurement on this machine. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
     try:
         where = state.results()
@@ -105,19 +105,21 @@ def show_controls(run: data.Run) -> None:
         same = data.identical_code(run.floors.values())
         blocks.say(f"{same.capitalize()}. {noise.could_see(rows)}" if same else noise.could_see(rows))
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
-    not_drawn = f"Not drawn, too few rounds: {words.markdown(words.listing(unbounded))}." if unbounded else ""
-    st.header("Identical code against itself", anchor="controls")
+    named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
+    not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""
+    blocks.header("Identical code against itself", anchor="controls")
     shown = noise.as_claim(run)
     blocks.plot(forest_figures.forest(shown, {}, state.colours(), heading=""), forest.in_words(shown, {}), "controls")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
-        "all else. An interval that leaves out 1 means that the control fired. Half its width is the smallest "
+        "all else. An interval without 1 in it means that the control fired: it reports a difference "
+        "between identical code. Half its width is the smallest "
         "difference that anybody could have seen there in as many rounds. "
         f"{not_drawn} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
     )
     table = [
         {
-            "workload": one.workload,
+            "workload": run.named(one.workload),
             "control": noise.KINDS.get(one.kind, one.kind),
             "variant": one.variant,
             "ratio": math.exp(one.centre),
@@ -136,42 +138,44 @@ def show_controls(run: data.Run) -> None:
 
 
 def show_drift(run: data.Run, measured: noise.Noise) -> None:
-    st.header("Noise over the run", anchor="noise")
+    blocks.header("Noise over the run", anchor="noise")
     baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
     frame = noise.drift(measured, baselines)
     if frame.empty:
         blocks.missing("timed rounds", CONTROLS_COMMAND)
         return
+    frame["workload"] = frame["workload"].map(run.named)
     text = figures.drift_text(frame)
+    whose = "the baseline"
+    if not run.is_of_functions:
+        whose = "the baseline or the yardstick (code that is never edited), whichever took part in more rounds"
     blocks.plot(figures.drift(frame, state.colours()), text, "drift")
     blocks.caption(
-        f"{text} A point is one round: the median time of a call of the yardstick or the "
-        "baseline, whichever took part in more rounds, over its own median. A step is a machine that changed its "
-        "speed, a cloud of high points a busy neighbour. Both sides of a comparison share a round, so most of it "
-        f"cancels. All in all there are {measured.samples:,} samples."
+        f"{text} A point is one round: the median time of a call of {whose}, over its own median. A step means that "
+        "the machine changed its speed, a cloud of high points that a neighbour was busy. Both sides of a comparison "
+        f"share a round, so most of it cancels. All in all there are {measured.samples:,} samples."
     )
 
 
-def show_places(measured: noise.Noise) -> None:
+def show_places(run: data.Run, measured: noise.Noise) -> None:
     if not measured.places:
         return
-    st.header("Places and page faults", anchor="places")
+    blocks.header("Order within a round, and page faults", anchor="places")
     apart = [
         name
         for name, spans in measured.places.items()
         if any(span.rounds > 1 and not span.low <= 1 <= span.high for span in spans)
     ]
     count = len(measured.places)
-    listed = f": {words.listing(apart[:MOST_NAMED])}" if apart else ""
+    listed = f": {words.listing([run.named(name) for name in apart[:MOST_NAMED]])}" if apart else ""
     blocks.say(
-        f"On {len(apart)} of {count} workloads the place within a round shows{listed}; chance alone would give "
-        f"{count * 2 * (1 - noise.LEVEL):.1f}. Order is random, so that a place favours nobody: it adds noise, not "
-        "bias."
+        f"On {len(apart)} of {count} workloads it mattered who came first in a round{listed}. By chance alone it would "
+        f"be {count * 2 * (1 - noise.LEVEL):.1f}. The order is random and favours nobody: it adds noise, not bias."
     )
     faults = noise.faults(measured)
     rows = [
         {
-            "workload": name,
+            "workload": run.named(name),
             "first against the others": ratio(first),
             "last against the first": ratio(slope),
             "rounds": first.rounds,
@@ -194,7 +198,7 @@ def ratio(span: noise.Span) -> str:
 
 
 def show_gates(run: data.Run) -> None:
-    st.header("Logits gates", anchor="gates")
+    blocks.header("Do both give the same answers?" if run.is_of_functions else "Are the logits right?", anchor="gates")
     worst = gates.worst(run)
     if worst.empty:
         blocks.missing("gates", CONTROLS_COMMAND)
@@ -204,22 +208,28 @@ def show_gates(run: data.Run) -> None:
     text += f"; failed: {words.listing(failed[:MOST_NAMED])}" if failed else ""
     name, where, used = worst.iloc[0][["variant", "on", "of tolerance"]]
     if pd.notna(used):
-        text += f". The largest error used {used:.2g} % of its tolerance ({name} on {where})"
+        text += f". The largest error used {used:.2g} % of its tolerance ({name} on {run.named(where)})"
     blocks.say(f"{text}.")
-    columns = ["variant", "passed", "of", "cases", "worst error", "tolerance", "of tolerance", "on"]
+    columns = ["variant", "passed", "of", "cases"]
+    if not run.is_of_functions:
+        columns += ["worst error", "tolerance", "of tolerance", "on"]
+        worst["on"] = [run.named(name) if name else name for name in worst["on"]]
     formats = {"worst error": "%.2e", "tolerance": "%.1e", "of tolerance": "%.3g %%"}
-    blocks.table(worst[columns], f"Worst error of the logits by variant. {text}", formats)
-    st.caption(
-        "Largest difference of a variant's logits (of a part: its output) from the reference's, over all workloads of "
-        "the run; a variant that fails is not timed."
-    )
+    blocks.table(worst[columns], f"How each variant passed. {text}", formats)
+    if not run.is_of_functions:
+        st.caption(
+            "Logits are a model's scores for the next token. The table has the largest difference of a variant's "
+            "logits (of a part of a model: of its output) from the reference's. A variant that fails is not timed."
+        )
 
 
 def show_traces(run: data.Run) -> None:
-    st.header("Operation traces", anchor="traces")
+    if run.is_of_functions:
+        return
+    blocks.header("Do both sides run the same operations?", anchor="traces")
     rows = [
         {
-            "workload": experiment.workload.name,
+            "workload": run.named(experiment.workload.name),
             "baseline": row.baseline,
             "variant": row.variant,
             "operations": "the same" if row.same else "differ",
@@ -239,7 +249,7 @@ def show_traces(run: data.Run) -> None:
 
 
 def show_warnings(run: data.Run) -> None:
-    st.header("Notes on the effects", anchor="notes")
+    blocks.header("Notes on the effects", anchor="notes")
     groups: dict[str, list[tuple[str, data.Effect]]] = {}  # by the note without its numbers
     for claim in run.claims:
         for effect in claim.effects:

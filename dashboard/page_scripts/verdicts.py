@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.dashboard import words
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.sections import answer, blocks
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import section as strips
-from llama_workbench.dashboard.views import data, outcomes
+from llama_workbench.dashboard.views import data, outcomes, why
 
 MANY = 8  # claims, from which on the list has a filter and scrolls by itself
 
@@ -20,14 +21,28 @@ def main() -> None:
         return
     run = opened.run
     section.warn_of_unknown(run.claims)
-    st.header(words.markdown(outcomes.answer_of(run).headline), anchor="answer")
+    st.header(answer.headline(run), anchor="answer")
+    blocks.name_tab(outcomes.answer_of(run).headline)
     strips.show_answer(opened)
-    st.header("All claims", anchor="claims")
+    show_claim(opened)
+    compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
+    blocks.header("All comparisons" if compared else "All claims", anchor="claims")
     shown = filtered(run.claims) if len(run.claims) > MANY else list(run.claims)
     if not shown:
         st.text("No claim of this run is like that.")
         return
     strips.show_claims(opened, shown)
+
+
+def show_claim(opened: state.Opened) -> None:
+    """The answer box of the URL's claim, else of the headline's."""
+    claims = opened.run.claims
+    wanted = section.wanted(claims)
+    claim = claims[outcomes.main_claim(claims) if wanted is None else wanted]
+    st.subheader(words.markdown(section.full_title(claim)), anchor="who")
+    causes = state.computed(opened, why.explain_part, claim.id, claim.part)
+    answer.show(opened.run, claim, causes)
+    blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
@@ -44,7 +59,11 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         label_visibility="collapsed",
     )
     counts = count(claims)
-    st.session_state["verdict"] = [kind for kind in counts if kind in st.query_params.get_all("verdict")]
+    asked = st.query_params.get_all("verdict")
+    for kind in asked:
+        if kind not in counts:
+            state.unknown("Verdict", kind, list(counts), "all" if {*asked}.isdisjoint(counts) else "")
+    st.session_state["verdict"] = [kind for kind in counts if kind in asked]
     chosen = st.pills(
         "Verdict",
         list(counts),
@@ -66,6 +85,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
 
 def _keep(name: str) -> None:
     """Write what a filter was set to into the URL; nothing chosen is nothing there."""
+    state.mark_changed(name)
     if chosen := st.session_state[name]:
         st.query_params[name] = chosen
     else:

@@ -16,6 +16,27 @@ from .. import state, words
 T = TypeVar("T")
 
 
+def name_tab(text: str) -> None:
+    """What the browser's tab says; tabs are narrow, so what matters comes first."""
+    st.set_page_config(page_title=f"{words.clip(text, 120)} · Llama workbench")
+
+
+MOST_ROWS = 24
+"""Of a table that is shown whole; a longer one scrolls by itself."""
+
+
+def header(title: str, anchor: str) -> None:
+    """The heading of a part of the page, which its contents then have a link to."""
+    st.header(title, anchor=anchor)
+    state.add_heading(title, anchor)
+
+
+def subheader(title: str, anchor: str) -> None:
+    """The heading of a part within a part; in the contents too."""
+    st.subheader(title, anchor=anchor)
+    state.add_heading(title, anchor)
+
+
 def plot(figure: go.Figure, alt: str, key: str) -> None:
     """A figure, with its content in words for those who do not see it."""
     st.plotly_chart(figure, config={"displayModeBar": False, "scrollZoom": False}, alt=alt, key=key)
@@ -40,9 +61,11 @@ def table(
 ) -> None:
     """A table of `rows`, whatever pandas takes as one. `formats`: of numbers by column, in printf's way."""
     numbers = {name: st.column_config.NumberColumn(format=each) for name, each in (formats or {}).items()}
+    content = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
     st.dataframe(
-        rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows),
+        content,
         hide_index=True,
+        height="content" if len(content) <= MOST_ROWS else "auto",
         row_height=28,
         column_config={**numbers, **(columns or {})},
         alt=alt,

@@ -10,9 +10,9 @@ import streamlit as st
 
 from .. import state, words
 from ..figures import forest as figures
-from ..views import data, forest
+from ..views import data, forest, outcomes
 from ..views.attribution import SIDES
-from . import blocks, head
+from . import answer, blocks, head
 
 PLACES = ("claim", "part", "row")
 """What the URL says of a claim; another run has other ones."""
@@ -35,20 +35,28 @@ def wanted(claims: Sequence[data.Claim]) -> int | None:
 
 
 def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
-    """Says so where the URL names a claim that the run does not have."""
-    name = st.query_params.get("claim")
-    if name is not None and wanted(claims) is None:
-        blocks.warn(f"This run has no claim {name}.")
+    """Says so where the URL names a claim, or a part of one, that the run does not have."""
+    name, part = st.query_params.get("claim"), st.query_params.get("part", "")
+    parts = [claim.part for claim in claims if claim.id == name]
+    if name is not None and not parts:
+        blocks.warn(f"This run has no claim {name}. It has: {words.some(list(dict.fromkeys(c.id for c in claims)))}.")
+    elif part and part not in parts:
+        there = f"It has: {words.some(parts)}." if any(parts) else "It has no parts."
+        blocks.warn(f"The claim {name} has no part {part}. {there}")
 
 
 def choose(claims: Sequence[data.Claim], widget: Callable[..., int | None], title: str, **more: Any) -> data.Claim:
-    """A select box or radio buttons whose choice is the URL's claim, else the first. `more` is Streamlit's."""
-    st.session_state["claim"] = wanted(claims) or 0
+    """A select box or radio buttons whose choice is the URL's claim, else the headline's. `more` is Streamlit's."""
+    asked = wanted(claims)
+    shown = outcomes.main_claim(claims) if asked is None else asked
+    st.session_state["claim"] = shown
 
     def changed() -> None:
         follow(claims[st.session_state["claim"]])
+        state.mark_changed("claim")
 
-    return claims[widget(title, range(len(claims)), key="claim", on_change=changed, **more) or 0]
+    chosen = widget(title, range(len(claims)), key="claim", on_change=changed, **more)
+    return claims[shown if chosen is None else chosen]
 
 
 def follow(claim: data.Claim | None) -> None:
@@ -70,14 +78,22 @@ def names(claims: Sequence[data.Claim]) -> list[str]:
     """A different plain name for each claim: Streamlit tells options apart by what they show."""
     names: list[str] = []
     for claim in claims:
-        name = words.clip(f"{claim.title} ({claim.part})" if claim.part else claim.title, 140)
+        name = words.clip(full_title(claim), 140)
         names.append(name if name not in names else f"{name} [{claim.id} {len(names) + 1}]")
     return names
 
 
+def full_title(claim: data.Claim) -> str:
+    """Its title, with its part where it has several."""
+    return f"{claim.title} ({claim.part})" if claim.part else claim.title
+
+
 def show_headline(claim: data.Claim) -> None:
     """What is claimed, by whom and where, and the verdict."""
-    st.header(words.markdown(claim.title), anchor=False)
+    look = outcomes.look_of(claim)
+    st.header(answer.title(look, claim.title), anchor="answer")
+    blocks.name_tab(f"{look.word}: {full_title(claim)}")
+    state.add_heading("Answer", "answer")
     if claim.statement and claim.statement != claim.title:
         st.text(claim.statement)
     said = (f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.remote.rows import digest_of
@@ -24,7 +25,7 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
 
     over_machines: whether the page can show a run of several machines, which has verdicts and no samples.
     """
-    entry = _choose_run(title, state.all_entries())
+    below, entry = _choose_run(title, state.all_entries())
     if entry is None:
         show_first_run(state.results())
         return None
@@ -46,7 +47,7 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
         return None
     if entry.url:
         _show_list(entry, path)
-    _show_run(run)
+    _show_run(run, below)
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
         st.info("This run is of several machines. What this page shows is in the run of each:", icon=":material/dns:")
@@ -55,36 +56,34 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
     return opened
 
 
-def _choose_run(title: str, listed: Sequence[entries.Entry]) -> entries.Entry | None:
-    """The run of `?run=`, else the one chosen on another page, else `entries.first_shown`; None where there is none."""
-    head, box = st.columns([4, 7], gap="large", vertical_alignment="bottom")
-    head.title(title, anchor=False)
+def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGenerator, entries.Entry | None]:
+    """The place below the title, and the run of `?run=`, else `entries.first_shown`; None where there is none."""
+    left, box = st.columns([6, 7], gap="large")
+    left.title(title, anchor=False)
+    blocks.name_tab(title)
     by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
     if not by_name:
-        return None
-    wanted = st.query_params.get("run") or st.session_state.get(state.REMEMBERED)
+        return left, None
+    wanted = st.query_params.get("run") or None
     remote = state.remote_list()
     if remote and wanted and wanted not in by_name and (older := remote.entry(wanted)) and not older.summary.problem:
         by_name[wanted] = older
+    shown = entries.first_shown(list(by_name.values()))
     if wanted is not None and wanted not in by_name:
         problem = next((entry.summary.problem for entry in listed if entry.name == wanted), "there is no such run")
-        blocks.warn(f"Run {wanted} cannot be shown: {problem}. Below is another one.")
+        there = words.some([*by_name])
+        blocks.warn(f"Run {wanted} cannot be shown: {problem}. There is: {there}. Shown instead: {shown.name}.")
         wanted = None
-    shown = entries.first_shown(list(by_name.values()))
     st.session_state["run"] = wanted or shown.name
-    if wanted is not None:
-        st.session_state[state.REMEMBERED] = wanted
-        if st.query_params.get("run") != wanted:
-            st.query_params["run"] = wanted
 
     def follow() -> None:
-        st.session_state[state.REMEMBERED] = st.session_state["run"]
+        state.mark_changed("run")
         st.query_params.from_dict({"run": st.session_state["run"]})  # claims and rows of another run mean nothing
 
     name = box.selectbox(
         "Run", list(by_name), key="run", format_func=lambda name: entries.label(by_name[name]), on_change=follow
     )
-    return by_name.get(name, shown)
+    return left, by_name.get(name, shown)
 
 
 def _show_list(entry: entries.Entry, folder: Path) -> None:
@@ -101,14 +100,24 @@ def show_note() -> None:
         blocks.info(listed.note)
 
 
-def _show_run(run: data.Run) -> None:
+def _show_run(run: data.Run, place: DeltaGenerator) -> None:
     """One quiet line about machine and noise; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
     sides = environments_text({side: each.model_dump() for side, each in run.manifest.environments.items()})
-    blocks.caption(" · ".join(filter(None, (machine, run.noise.line, sides))))
+    place.caption(words.markdown(" · ".join(filter(None, (machine, run.noise.line, sides)))))
     for line in run.doubts:
         icon = ":material/hourglass:" if line.startswith("This run is") else ":material/warning:"
         st.warning(words.markdown(line), icon=icon)
+
+
+def open_models(title: str, what: str) -> state.Opened | None:
+    """The same for a page about models; of a run that compared functions it says that there is nothing to show."""
+    opened = open_run(title)
+    if opened is None or not opened.run.is_of_functions:
+        return opened
+    blocks.info(f"This run compares functions. This page is about {what}, so it has nothing of this run.")
+    blocks.link("compare", "Compare the functions", "compare_arrows", {"run": opened.name})
+    return None
 
 
 def show_first_run(results: Path | str) -> None:

@@ -10,12 +10,13 @@ import streamlit as st
 
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
-from llama_workbench.harness.report.decision import CANNOT_TELL, OPTIONS, SHARES_OF, Decision, decisions_of
+from llama_workbench.harness.report.decision import SHARES_OF, Decision, decisions_of, picked
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
 from ..views import breakdown, data, noise
+from ..views.workloads import shipped_named
 from . import blocks
 
 TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
@@ -42,7 +43,7 @@ def shares_beside(
 
 def show_shares(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
     """Their table of shares beside ours, in three denominators."""
-    st.header("Their table of shares beside ours", anchor="published")
+    blocks.header("The dispute's time shares beside ours", anchor="published")
     try:
         portions = published_shares()
     except DataError as error:
@@ -77,33 +78,34 @@ def read_decisions(run: data.Run, phases: breakdown.Phases) -> dict[str, tuple[D
 
 
 def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str) -> None:
-    """What the dispute's own rules pick, from this run's numbers."""
-    st.header("What the dispute's own rules pick", anchor="decision")
+    """What the teams' own rules pick, from this run's numbers."""
+    blocks.header("What the teams' own rules pick", anchor="decision")
     try:
         by_workload = state.computed(opened, read_decisions, _given=(phases,))
     except ValueError as error:
         st.text(f"The rules do not apply: {error}.")
         return
     if workload not in by_workload:
-        others = f" It was on {words.listing(list(by_workload))}." if by_workload else ""
-        st.text(f"They ask about the time of {SHARES_OF}, which was not measured by phase on {workload}.{others}")
+        there = [opened.run.named(name) for name in by_workload]
+        others = f" It was on {words.listing(there)}." if there else ""
+        here = opened.run.named(workload)
+        st.text(f"They ask about the time of {SHARES_OF}, which was not measured by phase on {here}.{others}")
         return
     for decision in by_workload[workload]:
         _show_decision(decision)
     blocks.caption(
-        f"On {workload}, from shares of {SHARES_OF} and the effects in this run's verdicts, as "
-        "workbench report with --decision computes it. Where an interval lies on both sides of a threshold, the "
-        "answer is “cannot tell”, with what remains possible."
+        f"On {opened.run.named(workload)}, from the time shares of {SHARES_OF} and the effects in this run's "
+        "verdicts. workbench report with --decision prints the same. Where an interval lies on both sides of a limit, "
+        "the answer is “cannot tell”, with what remains possible."
     )
 
 
 def _show_decision(decision: Decision) -> None:
     rule = decision.rule
-    word = OPTIONS.get(decision.option, "")
-    left = words.listing(sorted({choice.option for choice in decision.choices}))
-    picked = f"{decision.option}: {word}" if word else f"{CANNOT_TELL} ({left} remain possible)"
+    what = picked(decision)
     with st.container(border=True, gap="xsmall"):
-        st.markdown(f"**{words.markdown(picked)}** {words.markdown(f'by {rule.team}’s rule: {rule.says}')}")
+        st.markdown(f"**{words.markdown(what[:1].upper() + what[1:])}**")
+        blocks.say(f"By {rule.team}’s rule: {rule.says}.")
         blocks.caption(f"{rule.document}, {rule.section}")
         for line in dict.fromkeys(used.describe() for used in decision.used):
             st.text(line)
@@ -116,7 +118,7 @@ def _show_decision(decision: Decision) -> None:
 
 def show_times(opened: state.Opened) -> None:
     """The dispute's micro-benchmarks beside the same work here."""
-    st.header("Their micro-benchmarks beside ours", anchor="times")
+    blocks.header("The dispute's micro-benchmarks beside ours", anchor="times")
     try:
         figures = published()
     except DataError as error:
@@ -130,7 +132,7 @@ def show_times(opened: state.Opened) -> None:
         blocks.missing("times of the parts that they timed", TIMES_COMMAND)
     wide = st.column_config.TextColumn(width="medium")
     blocks.table(
-        rows,
+        rows.assign(workload=rows["workload"].map(shipped_named(figures))),
         "Times a call that the dispute published, beside the medians of this run",
         columns=dict.fromkeys(("their interval", "our interval", "its interval"), wide),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import pandas as pd
@@ -12,7 +11,7 @@ from .. import state, words
 from ..figures import breakdown as phase_figures
 from ..figures import memory as memory_figures
 from ..figures import rounds as round_figures
-from ..views import breakdown, data, gates, memory, samples
+from ..views import breakdown, data, gates, memory, outcomes, samples
 from . import blocks
 
 # -- round by round ----------------------------------------------------------------------------------------------------
@@ -46,14 +45,15 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) 
     blocks.plot(drawn, round_figures.in_words(paired), "rounds")
     invalid = f" {words.percent(paired.invalid_share)} of the rounds had no valid time." if paired.invalid_share else ""
     st.caption(
-        "Each dot is one round. A round builds both sides anew and times them by turns; the dot is the median of "
-        "t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey band is the interval as it "
-        f"closed in on the estimate, at {words.percent(1 - paired.alpha)} confidence over all looks at it; the mark at "
-        f"the right is where it ended. Dots that wander or jump mean that the machine changed during the run.{invalid}"
+        "Each dot is one round. A round builds both sides anew and times them in turn; the dot is the median of "
+        "t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey band is the interval after so "
+        f"many rounds, with {words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the "
+        f"right is the result. Dots that wander or jump mean that the machine changed during the run.{invalid}"
     )
     blocks.caption(
-        f"{paired.metric.replace('_', ' ')}, {paired.clock} clock: typical, on this machine only · {effect.baseline}: "
-        f"{words.milliseconds(paired.baseline_ns)} · {effect.variant}: {words.milliseconds(paired.variant_ns)}"
+        f"Median {paired.metric.replace('_', ' ')} of a call ({paired.clock} clock; this machine only): "
+        f"{effect.baseline} {words.milliseconds(paired.baseline_ns)}, {effect.variant} "
+        f"{words.milliseconds(paired.variant_ns)}."
     )
 
 
@@ -67,6 +67,21 @@ MEANING = {
     "architecture: it may come from the operations.",
     "not compared": "This run did not record the operations of both sides, so it cannot say whether they are the same.",
 }
+
+
+def show_same(run: data.Run, workload: str, baseline: str, variant: str) -> None:
+    """Whether both sides do the same: of models their operations, of functions their answers."""
+    if not run.is_of_functions:
+        blocks.subheader("Operations of both sides", anchor="operations")
+        show_operations(run, workload, baseline, variant)
+        return
+    blocks.subheader("Answers of both sides", anchor="answers")
+    checked = data.experiment(run, workload).gates
+    states = [gates.logits(checked.get(side)) for side in (baseline, variant)]
+    how = data.experiment(run, workload).workload.check
+    by = f"by {how}" if how else "by ==, tensors and arrays within rounding"
+    told = "gave the same answers" if states == ["pass", "pass"] else f"were compared: {', '.join(states)}"
+    blocks.say(f"Before and while they were timed, both functions {told}. Answers were compared {by}.")
 
 
 def show_operations(run: data.Run, workload: str, baseline: str, variant: str) -> None:
@@ -124,9 +139,10 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
     """What `sides` (variants) need on one workload: transient peak, parameters, caches, and how they differ."""
     rows = [run.memory[workload, name] for name in sides if (workload, name) in run.memory]
     if not rows:
-        blocks.missing("memory measurements", f"{state.PROFILE_COMMAND} --workloads {shlex.quote(workload)}")
+        blocks.missing("memory measurements here", outcomes.with_profile(run, workload))
         return
-    for column, (field, title) in zip(st.columns(len(memory.AMOUNTS)), memory.AMOUNTS.items(), strict=True):
+    amounts = {"peak_transient_bytes": "Peak of a call"} if run.is_of_functions else memory.AMOUNTS
+    for column, (field, title) in zip(st.columns(len(memory.AMOUNTS)), amounts.items(), strict=False):
         with column:
             st.markdown(f"**{title}**")
             drawn = memory_figures.memory(rows, field, baseline, state.colours())
@@ -137,6 +153,11 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
         row = run.memory.get((workload, name))
         if reason := row.reason if row else "not measured on this workload":
             st.text(f"{name}: {reason}")
+    if run.is_of_functions:
+        st.caption(
+            "The most that one call had allocated at a time, after warming up. Counted once, without an interval."
+        )
+        return
     st.caption(
         "Peak transient is the most that one call had allocated at a time, above the weights, after warming up. "
         "Parameters and caches are counted from their shapes. Each panel has a scale of its own. Counts are exact: "

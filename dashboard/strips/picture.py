@@ -100,7 +100,14 @@ def first_screen(run: data.Run) -> Json:
     for line in stands.answer_of(run).lines:
         claim = places[line.verdict["claim"], line.verdict["part"] or ""]
         strips.append({**_answered(line, claim), "index": index[id(claim)], "picture": strip(claim)})
-    return {"strips": strips, "teams": teams(run)}
+    asked = {
+        index[id(places[line.verdict["claim"], line.verdict["part"] or ""])] for line in stands.answer_of(run).lines
+    }
+    kinds = {run.claims[place].range_word for place in asked}
+    told = (
+        {"margin": "counts as the same", "asked": "asked"}.get(kinds.pop(), "claimed") if len(kinds) == 1 else "claimed"
+    )
+    return {"strips": strips, "teams": teams(run), "claimed": told}
 
 
 def _answered(line: Line, claim: data.Claim) -> Json:

@@ -32,7 +32,11 @@ def show_claims(opened: state.Opened, shown: Sequence[data.Claim]) -> None:
     kept = {id(claim) for claim in shown}
     places = tuple(place for place, claim in enumerate(opened.run.claims) if id(claim) in kept)
     rows = state.computed(opened, picture.rows, places)
-    content = {"rows": rows, "open": section.wanted(opened.run.claims)}
+    content = {
+        "rows": rows,
+        "open": section.wanted(opened.run.claims),
+        "scroll": not state.was_brought("claim"),  # who comes back from another page sees the answer first
+    }
 
     def follow() -> None:
         section.follow(_claim(opened, st.session_state["claims"].open))

@@ -5,6 +5,7 @@
 const ROW = 7; // pixels from one interval to the next
 const NAMED_ROW = 13; // where each has its name beside it
 const PAD = 6;
+const NARROW = 640; // pixels: on a small screen a tap goes to what it unfolded
 const apps = new WeakMap();
 
 export default function (component) {
@@ -24,7 +25,7 @@ export default function (component) {
     app.root.replaceChildren(...(data.kind === "answer" ? answer(app, data) : claims(app, data)));
     app.open = null;
   }
-  if (data.kind === "claims" && data.open !== app.open) unfold(app, data.open);
+  if (data.kind === "claims" && data.open !== app.open) unfold(app, data.open, data.scroll);
   return () => apps.delete(parentElement);
 }
 
@@ -111,7 +112,7 @@ function picture(drawn, small) {
   return made;
 }
 
-function legend() {
+function legend(claimed) {
   const item = (name, text) => {
     const svg = shape("svg", { width: 26, height: 14, "aria-hidden": "true" });
     if (name === "claimed") svg.append(shape("rect", { class: name, x: 1, y: 1, width: 24, height: 12 }));
@@ -127,7 +128,7 @@ function legend() {
   return element(
     "div",
     "legend",
-    item("claimed", "claimed"),
+    item("claimed", claimed),
     item("interval", "measured on one workload, with its interval"),
     item("same", "no difference"),
   );
@@ -152,15 +153,14 @@ function answer(app, data) {
       element("li", "", verdict(each.look), " ", link(app, each.index, each.text)),
     );
     const picks = team.picks.map((pick) => {
-      const made = element("li", "", element("b", "", pick.picked), " ", element("span", "quiet", `(${pick.rule})`));
-      made.title = pick.says;
-      return made;
+      const told = element("summary", "", element("b", "", pick.picked));
+      return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
     });
     const made = element("section", "team", element("h3", "", team.name), element("ul", "", ...said));
     if (picks.length) made.append(element("h4", "", "Its own rule now picks"), element("ul", "", ...picks));
     return made;
   });
-  return [legend(), ...strips, element("div", "teams", ...teams)];
+  return [legend(data.claimed), ...strips, element("div", "teams", ...teams)];
 }
 
 function claims(app, data) {
@@ -176,9 +176,13 @@ function claims(app, data) {
     const made = element("details", "claim", summary);
     made.dataset.index = row.index;
     for (const index of row.indices) app.rows.set(index, made);
-    made.addEventListener("toggle", () => fill(app, made, row));
+    made.addEventListener("toggle", () => made.open && fill(app, made, row));
     summary.addEventListener("click", () => {
       app.open = made.open ? null : row.index; // the click comes before it turns
+      if (app.open !== null && window.innerWidth <= NARROW) {
+        fill(app, made, row);
+        setTimeout(() => made.scrollIntoView({ block: "start" }));
+      }
       app.choose(app.open);
     });
     return made;
@@ -187,7 +191,7 @@ function claims(app, data) {
 
 // The parts of a claim, made when they are first looked at.
 function fill(app, made, row) {
-  if (!made.open || made.querySelector(".part")) return;
+  if (made.querySelector(".part")) return;
   for (const part of row.parts) {
     const told = element("div", "told");
     told.append(element("div", "", verdict(part.look), " ", element("b", "", part.title)));
@@ -202,11 +206,11 @@ function fill(app, made, row) {
   }
 }
 
-function unfold(app, index) {
+function unfold(app, index, scroll) {
   app.open = index;
   const made = app.rows.get(index);
-  for (const each of app.root.querySelectorAll("details[open]")) if (each !== made) each.open = false;
+  for (const each of app.root.querySelectorAll(".claim[open]")) if (each !== made) each.open = false;
   if (!made) return;
   made.open = true;
-  made.scrollIntoView({ block: "start" });
+  if (scroll) made.scrollIntoView({ block: "start" });
 }

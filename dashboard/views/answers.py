@@ -10,7 +10,7 @@ from llama_workbench.harness.report.text import duration_text, gain_text, ratio_
 
 from .. import words
 from . import data
-from .attribution import SIDES
+from .attribution import MEANING, headline
 
 LONGEST_LIST = 4
 SETTLED = {"supported": "right on", "refuted": "not right on"}
@@ -21,6 +21,10 @@ def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, s
     """The verdict of `claim` in plain words: four answers by question, a sentence or two or nothing. `explained`: what
     the run knows of the causes (see `why`)."""
     reason = claim.reason.strip().removesuffix(".")
+    if claim.is_comparison and claim.verdict in GIVEN:
+        reason = ""  # it would say the same once more
+    elif claim.is_factorial:
+        reason = MEANING  # the stored one repeats the numbers
     if claim.verdict in SETTLED:
         reason = _capital(sentence(claim))  # the stored one lists all workloads
     elif reason.startswith("not settled"):  # others may begin with a name
@@ -57,6 +61,8 @@ def _who(claim: data.Claim) -> str:
         case "inconclusive":
             if _places(claim, SETTLED):
                 return f"{names} {were} {_places(claim, STANDS)}."
+            if claim.is_factorial:
+                return f"Said by {names}: {claim.claimed}."
             return f"Not decided: these rounds show neither that {names} {were} right nor the contrary."
         case "not evidence":
             return f"Nobody can say from this run whether {names} {were} right: it is no evidence either way."
@@ -108,13 +114,12 @@ def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
             where[LONGEST_LIST - 1 :] = [f"{len(where) - LONGEST_LIST + 1} more"]
         if where:
             places.append(f"{word} {words.listing(where)}")
-    return ", ".join(places)
+    return "; ".join(places)
 
 
 def _how_much(claim: data.Claim) -> str:
     if claim.is_factorial:
-        sides = (effect for effect in claim.effects if effect.factor in SIDES[:2])
-        return "; ".join(f"{effect.factor} on {effect.workload}: {effect.text}" for effect in sides) + "."
+        return " ".join(headline(claim))
     known = sorted((effect for effect in claim.effects if effect.value is not None), key=lambda one: one.value or 0)
     if not known:
         return "Nothing was measured, so there is no number."
@@ -125,15 +130,16 @@ def _how_much(claim: data.Claim) -> str:
     if first.unit:
         subject = f"{first.metric} of {first.variant}" if first.variant else first.metric
     if len(known) == 1:
-        place = f" on {first.workload}" if first.workload else ""
+        place = f" on {first.where}" if first.workload else ""
         gain = f", that is {gain}" if (gain := _gain(first)) else ""
         return f"{subject}{place}: {first.text}{gain}.{claimed}"
     same = len({effect.sides for effect in known}) == 1
     ends = []
-    for effect in (first, known[-1]):
+    for end, effect in (("Least", first), ("Most", known[-1])):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
-        ends.append(f"{effect.text} ({'; '.join(filter(None, (place, _gain(effect))))})")
-    return f"{f'{subject}: from' if same else 'From'} {' to '.join(ends)}.{claimed}"
+        gain = f", that is {gain}" if (gain := _gain(effect)) else ""
+        ends.append(f"{end} ({place}): {effect.text}{gain}.")
+    return f"{f'{subject}. ' if same else ''}{' '.join(ends)}{claimed}"
 
 
 def _gain(effect: data.Effect) -> str:

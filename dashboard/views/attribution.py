@@ -68,9 +68,18 @@ def rows(claim: Claim, workload: str) -> Claim:
         claimed=f"no effect (±{MARGIN_PERCENT:g} %)",
         low=1 / margin,
         high=margin,
-        effects=tuple(replace(each, workload=each.factor, variant="", baseline=_group(each)) for each in chosen),
+        effects=tuple(
+            replace(each, workload=each.factor, named="", variant="", baseline=_group(each)) for each in chosen
+        ),
     )
 
+
+MEANING = (
+    "Architecture is file layout and cache ownership. Operations are the mask policy and fused norm, softmax and "
+    "attention. Every combination of old and new was timed; each side has the mean of changing it first and last, so "
+    "both add up to the total"
+)
+"""What the two sides are, without its last full stop."""
 
 STATES = {
     "faster": "proven",
@@ -89,7 +98,7 @@ def headline(claim: Claim) -> list[str]:
         for effect in claim.effects:
             if effect.factor == side:
                 state = STATES.get(effect.verdict, "open")
-                by_state.setdefault(state, []).append(f"{_change(effect)} on {effect.workload}")
+                by_state.setdefault(state, []).append(f"{_change(effect)} on {effect.where}")
         if by_state:
             parts = (f"{words.listing(where)} ({state})" for state, where in by_state.items())
             lines.append(f"{side.capitalize()}: {'; '.join(parts)}.")
@@ -124,17 +133,17 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
     factors = {name: one for name, one in by_name.items() if ":" not in name and name not in (*SIDES, DUMMY)}
     settled = [f"{name} {one.text} ({one.verdict})" for name, one in factors.items() if one.verdict in SETTLED]
     if settled:
-        lines.append(f"Settled of the factors: {', '.join(settled)}.")
+        lines.append(f"Settled factors: {', '.join(settled)}.")
     if unsettled := [name for name, one in factors.items() if one.verdict not in SETTLED]:
-        lines.append(f"Not settled of the factors: {', '.join(unsettled)}.")
+        lines.append(f"Factors not settled: {', '.join(unsettled)}.")
     interactions = {name: one for name, one in by_name.items() if ":" in name}
     if mixed := [f"{name} {one.text}" for name, one in interactions.items() if one.verdict in ("faster", "slower")]:
         lines.append(f"Effects do not just add up: {', '.join(mixed)}.")
     elif interactions:
         same = sum(one.verdict == "same" for one in interactions.values())
         lines.append(
-            f"None of the {len(interactions)} interactions is shown to be beyond ±{MARGIN_PERCENT:g} %, and {same} of "
-            "them to be within."
+            f"Effects just add up, as far as is known: no interaction of {len(interactions)} is shown to be beyond "
+            f"±{MARGIN_PERCENT:g} %, {same} are shown to be within."
         )
     return lines
 

@@ -1,7 +1,7 @@
 """One run as pages show it: claims with their effects, memory, profiles, and what is known of the machine.
 
 The files may come from anywhere. What is wrong with a whole run is a `RunError` of the store; what pages alone read
-counts as missing where it is of a wrong kind (MAYBE).
+counts as missing where it is of a wrong kind.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import TypeAdapter
 
 from llama_workbench.harness.evidence.numbers import percent
 from llama_workbench.harness.metrics.base import Metric
@@ -27,53 +27,15 @@ from llama_workbench.harness.store import pass_schema, schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST, MEMORY, PROFILES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import MAYBE, SHOWN, Shape, Text
+from llama_workbench.harness.store.forms import SHOWN
 
 from .. import words
 from ..flames.tree import Frame, Scale, StackError, read_folded
+from . import workloads
+from .definitions import Definition, Hypothesis
 
 LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")
-
-# -- a claim as it was when the run was made: a wrong value counts as missing -----------------------------------------
-
-MaybeText = Annotated[Text, MAYBE]
-MaybeTexts = Annotated[tuple[Text, ...], MAYBE]
-
-
-class Source(Shape):
-    """Where a claim was made."""
-
-    document: MaybeText = ""
-    section: MaybeText = ""
-
-
-class Hypothesis(Shape):
-    """One part of a claim: what was to be measured. A single baseline becomes a list of one."""
-
-    part: MaybeText = ""
-    metric: MaybeText = ""
-    quantity: MaybeText = ""
-    of: MaybeText = ""
-    variant: MaybeText = ""
-    baseline: Annotated[
-        tuple[Text, ...], BeforeValidator(lambda one: [one] if isinstance(one, str) else one), MAYBE
-    ] = ()
-    workloads: MaybeTexts = ()
-    phases: MaybeTexts = ()
-
-
-class Definition(Shape):
-    """A claim with all its parts."""
-
-    id: MaybeText = ""
-    title: MaybeText = ""
-    statement: MaybeText = ""
-    source: Annotated[tuple[Source, ...], MAYBE] = ()
-    decided_by: MaybeText = ""
-    assumes: MaybeTexts = ()
-    hypothesis: Annotated[tuple[Hypothesis, ...], MAYBE] = ()
-
 
 # -- what pages show ---------------------------------------------------------------------------------------------------
 
@@ -95,6 +57,7 @@ class Effect:
     verdict: str = ""
     warnings: tuple[str, ...] = ()
     seconds_more: float | None = None  # that would settle it; infinite where none would, None where nobody knows
+    named: str = ""  # the workload in words
     machine: str = ""  # on which of several
 
     @property
@@ -120,8 +83,8 @@ class Effect:
 
     @property
     def where(self) -> str:
-        """The workload; of a value without one, what was measured. Of several machines also the machine."""
-        return " on ".join(filter(None, (self.workload or self.metric, self.machine)))
+        """The workload in words; of a value without one, what was measured. Of several machines also the machine."""
+        return " on ".join(filter(None, (self.named or self.workload or self.metric, self.machine)))
 
     @property
     def factor(self) -> str:
@@ -254,6 +217,7 @@ class Run:
     problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
     noise: schema.Noise = field(default_factory=schema.Noise)
     environment: Mapping[str, Any] = field(default_factory=dict)  # as in run.json
+    names: Mapping[str, str] = field(default_factory=dict)  # of its workloads in words
 
     @property
     def id(self) -> str:
@@ -266,9 +230,19 @@ class Run:
         return self.manifest.alpha
 
     @property
+    def is_of_functions(self) -> bool:
+        """Whether it compared functions and no models."""
+        kinds = {one.workload.kind for one in self.manifest.experiments}
+        return kinds == {"call"}
+
+    def named(self, workload: str) -> str:
+        """A workload in words; its own name where the run does not list it."""
+        return self.names.get(workload, workload)
+
+    @property
     def doubts(self) -> list[str]:
         """What is wrong with the run as a whole, and so with all of its numbers."""
-        status, fired = self.manifest.status, [name for name, floor in self.floors.items() if floor.fired]
+        status, fired = self.manifest.status, [self.named(name) for name, floor in self.floors.items() if floor.fired]
         lines = []
         if status != "complete":
             lines.append(f"This run is {status or 'of unknown status'}: it shows what it had measured by then.")
@@ -302,10 +276,11 @@ def read_run(path: Path) -> Run:
     manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
+    names = workloads.all_named(manifest)
     return Run(
         path=path,
         manifest=manifest,
-        claims=tuple(claim_of(verdict, claims.get(verdict.claim, Definition())) for verdict in verdicts),
+        claims=tuple(claim_of(verdict, claims.get(verdict.claim, Definition()), names) for verdict in verdicts),
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},
@@ -313,6 +288,7 @@ def read_run(path: Path) -> Run:
         problems=tuple(problems),
         noise=noise,
         environment=content.get("environment") or {},
+        names=names,
     )
 
 
@@ -359,8 +335,8 @@ def profile_text(run: Run, workload: str, variant: str) -> str:
         raise StackError(str(error)) from error
 
 
-def claim_of(verdict: schema.Verdict, definition: Definition) -> Claim:
-    """A verdict as a page shows it, with what `definition` says of its claim."""
+def claim_of(verdict: schema.Verdict, definition: Definition, names: Mapping[str, str]) -> Claim:
+    """A verdict as a page shows it, with what `definition` says of its claim, and the workloads' `names` in words."""
     part = verdict.part or ""
     region = verdict.region or schema.Ends()
     sources = [", ".join(filter(None, (each.document, each.section))) for each in definition.source]
@@ -371,7 +347,7 @@ def claim_of(verdict: schema.Verdict, definition: Definition) -> Claim:
         high=region.high,
         source="; ".join(filter(None, sources)),
         decided_by=definition.decided_by,
-        effects=tuple(map(_effect, verdict.effects)),
+        effects=tuple(_effect(row, names) for row in verdict.effects),
         assumes=definition.assumes,
         hypothesis=next((each for each in definition.hypothesis if each.part == part), Hypothesis()),
         title=verdict.title or definition.title or verdict.claim,
@@ -381,11 +357,12 @@ def claim_of(verdict: schema.Verdict, definition: Definition) -> Claim:
     )
 
 
-def _effect(row: schema.Effect) -> Effect:
+def _effect(row: schema.Effect, names: Mapping[str, str]) -> Effect:
     shared = {name: value for name, value in vars(row).items() if name not in ("ratio", "low", "high", "seconds_more")}
     ends = {"value": row.ratio, "low": row.low, "high": row.high}
     finite: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end) and (row.unit or end > 0)}
-    return Effect(**shared, **finite, seconds_more=None if math.isnan(row.seconds_more) else row.seconds_more)
+    more = None if math.isnan(row.seconds_more) else row.seconds_more
+    return Effect(**shared, **finite, seconds_more=more, named=names.get(row.workload, ""))
 
 
 def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:

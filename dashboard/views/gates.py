@@ -61,10 +61,10 @@ def row(run: data.Run, effect: data.Effect) -> dict[str, str]:
     gates = data.experiment(run, effect.workload).gates
     variant = {"variant": effect.variant, "logits": logits(gates.get(effect.variant))}
     if not effect.baseline:
-        return {"workload": effect.workload, **variant}
+        return {"workload": effect.where, **variant}
     compared = traces(run, effect.workload, effect.baseline, effect.variant)
     return {
-        "workload": effect.workload,
+        "workload": effect.where,
         "baseline": effect.baseline,
         "its logits": logits(gates.get(effect.baseline)),
         **variant,

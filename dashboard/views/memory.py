@@ -233,7 +233,7 @@ def loading_shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.C
         name, share = f"{load.row.loader}, {load.row.cache}", load.share
         if known := judged.get(f"{LOADING_SHARE}: {name} page cache"):
             asked.append(known[0])
-            rows.append(replace(known[1], workload=name, variant="", baseline="", metric=LOADING_SHARE))
+            rows.append(replace(known[1], workload=name, named="", variant="", baseline="", metric=LOADING_SHARE))
         elif share.n:
             value, low, high = (
                 100 * end if math.isfinite(end) else None for end in (share.centre, share.low, share.high)

@@ -162,6 +162,7 @@ def as_claim(run: data.Run) -> data.Claim:
         data.Effect(
             one.workload,
             baseline=KINDS.get(one.kind, one.kind),
+            named=run.named(one.workload),
             value=math.exp(one.centre),
             low=math.exp(one.low),
             high=math.exp(one.high),

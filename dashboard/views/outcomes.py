@@ -6,6 +6,7 @@ The words are those of `harness.report.outcome`, which takes verdicts in the for
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -35,6 +36,7 @@ def record(claim: data.Claim) -> Json:
 
 def _effect(effect: data.Effect) -> dict[str, Any]:
     row = asdict(effect)
+    del row["named"]
     if not effect.unit:
         row["ratio"] = row.pop("value")
     more = row.pop("seconds_more")
@@ -87,6 +89,13 @@ def answer_of(run: data.Run) -> answers.Answer:
     return answers.answer(map(record, run.claims))
 
 
+def main_claim(claims: Sequence[data.Claim]) -> int:
+    """Which claim the headline is about; the first where it is about none alone."""
+    lines = answers.answer(map(record, claims)).lines
+    first = (lines[0].verdict["claim"], lines[0].verdict["part"] or "") if lines else None
+    return next((place for place, each in enumerate(claims) if (each.id, each.part) == first), 0)
+
+
 def cost(claim: data.Claim) -> str:
     """What an open claim would cost; empty where it is not open, or nobody can say."""
     return outcomes.cost_text(record(claim)) if claim.verdict == OPEN else ""
@@ -95,6 +104,13 @@ def cost(claim: data.Claim) -> str:
 def go_on(run: data.Run, claim: data.Claim) -> str:
     """The command that goes on with this run until the claim is settled; empty where more time would not help."""
     return further(run.path, [claim], run.manifest)
+
+
+def with_profile(run: data.Run, workload: str) -> str:
+    """The command of a run that also has profiles and peak memory on this workload."""
+    if run.is_of_functions and run.claims:
+        return f"{reproduce(run, run.claims[0])} --profile"
+    return shlex.join(["pytest", "--benchmark", "--profile", *(["--workloads", workload] if workload else [])])
 
 
 def reproduce(run: data.Run, claim: data.Claim) -> str:

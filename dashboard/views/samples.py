@@ -30,6 +30,7 @@ from llama_workbench.harness.store.schema import NOISE
 
 from . import data
 from .attribution import Cell, Measured
+from .definitions import Definition
 from .scaling import Series
 
 
@@ -68,7 +69,7 @@ def timing(
 
     Where neither has it there is no value, and the warning says why.
     """
-    own = data.Effect(workload, variant, baseline)
+    own = data.Effect(workload, variant, baseline, named=run.named(workload))
     if variant == baseline:
         return replace(own, value=1.0, low=1.0, high=1.0), run.alpha
     for claim, effect in [(each, effect) for each in run.claims for effect in each.effects]:
@@ -132,7 +133,7 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
     sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}
     rounds = {workload: _paired(evidence, each, verdict.alpha) for workload, each in sides.items()}
-    return Versus(data.claim_of(verdict, data.Definition()), rounds)
+    return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
 
 
 def metric_of(effect: data.Effect) -> Metric:

@@ -70,14 +70,16 @@ def _bound(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
         return ""
     low, high = min(share.low for share in found.values()), max(share.high for share in found.values())
     where = max(found, key=lambda place: found[place].high)
-    place = f", most on {where}" if len(found) > 1 else f" on {where}"
+    place = f"{', most' if len(found) > 1 else ''} on {run.named(where)}"
     several = len(touched) > 1
     named = words.listing([SAID.get(phase, phase) for phase in touched])
     text = (
         f"The change touches {named}: {100 * low:.2g} to {100 * high:.2g} % of {baseline}'s forward{place}. "
         f"Without {'them' if several else 'it'} a call would be at most {1 / (1 - high):.3f}× as fast."
     )
-    too = f" Changed too: {words.listing([name.replace('_', ' ') for name in others])}, which no phase is of alone."
+    too = (
+        f" It also changes {words.listing([name.replace('_', ' ') for name in others])}, which has no phase of its own."
+    )
     return text + (too if others else "")
 
 
@@ -101,7 +103,7 @@ def _saved(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
             before.high - after.low / effect.high,
         ]
         named = words.listing([SAID.get(phase, phase) for phase in touched])
-        told.append(f"On {effect.workload} a call became {_percent(total)} shorter; {named} saved {_percent(part)}.")
+        told.append(f"On {effect.where} a call became {_percent(total)} shorter; {named} saved {_percent(part)}.")
     return told
 
 

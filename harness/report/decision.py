@@ -294,12 +294,12 @@ class Pick:
 def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Pick]:
     """One pick for each rule, in the order of RULES."""
     return [
-        Pick(row[0].rule, Counter(_picked(each) for each in row if not any(used.is_missing for used in each.used)))
+        Pick(row[0].rule, Counter(picked(each) for each in row if not any(used.is_missing for used in each.used)))
         for row in zip(*decisions.values(), strict=True)
     ]
 
 
-def _picked(decision: Decision) -> str:
+def picked(decision: Decision) -> str:
     """What is then done, without the letters and phases of the document."""
     actions = list(dict.fromkeys(choice.action.partition(" (")[0] for choice in decision.choices))
     return actions[0] if len(actions) == 1 else f"{CANNOT_TELL} yet: {', or '.join(actions)}"

@@ -1,0 +1,135 @@
+"""Workloads in words, as pages call them: "prefill, 8 tokens, 7B width" for `prefill-7b-1layer-t8`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from llama_workbench.datasets.workloads import Workload as Shipped
+from llama_workbench.datasets.workloads import workloads as shipped
+from llama_workbench.harness.store.schema import Manifest, Workload
+
+PARTS = {
+    "mask-get": "get a mask",
+    "mask-create": "make a mask",
+    "mask-apply": "apply a mask",
+    "mask-create-apply": "make and apply a mask",
+    "rope": "RoPE",
+    "qkv": "Q, K and V projection",
+    "scores": "attention scores",
+    "attention": "attention",
+}
+"""Parts of a model that are timed alone."""
+
+KINDS = {
+    "prefill": "A prompt is read: all its tokens at once, until the logits of the last one are there.",
+    "decode": "One further token is computed, after others that are in the cache.",
+    "generate": "A prompt is read, then tokens are generated one by one. A call is all of it.",
+    "component": "One part of a layer, called alone, without a model around it.",
+    "call": "A call of the two functions, with arguments from the function named below.",
+}
+"""What a call does, by kind."""
+
+
+def named(workload: Workload | Shipped) -> str:
+    """A workload in words; its own name where nothing is known of it, or it is no task for a model."""
+    tokens, batch = f"{workload.tokens:,}", workload.batch or 1
+    plural = "s" * (workload.tokens != 1)
+    match workload.kind:
+        case "prefill" if workload.lengths == "trace":
+            what = "prefill, lengths of a trace"
+        case "prefill":
+            about = "about " if workload.lengths == "distinct" else ""
+            many = f"{batch} × " if batch > 1 else ""
+            what = f"prefill, {about}{many}{tokens} token{plural}"
+            what += f" in chunks of {workload.chunk}" if workload.chunk else ""
+            what += ", all lengths different" if about else ""
+        case "decode":
+            many = f"{batch} × " if batch > 1 else ""
+            what = f"decode, {many}after {workload.context:,} token{'s' * (workload.context != 1)}"
+        case "generate" if workload.new_tokens:
+            many = f"{batch} × " if batch > 1 else ""
+            what = f"generate, {many}{workload.new_tokens:,} after {tokens}"
+        case "component" if workload.component:
+            return f"{PARTS.get(workload.component, workload.component)}, {tokens} token{plural}"
+        case _:
+            return workload.name
+    return ", ".join(filter(None, (what, geometry_named(workload.geometry or ""))))
+
+
+def geometry_named(geometry: str) -> str:
+    """A model's shape in a word or two: "15M" for 15 million parameters, "7B width" for one layer as wide as 7B's."""
+    if re.fullmatch(r"\d+[mb]", geometry):
+        return geometry.upper()
+    if cut := re.fullmatch(r"(\d+b)-(\d+)layer", geometry):
+        return f"{cut[1].upper()} width" + (f", {cut[2]} layers" if cut[2] != "1" else "")
+    return geometry.replace("width-", "width ")
+
+
+def all_named(manifest: Manifest) -> dict[str, str]:
+    """The words of every workload of a run by its name; a name beside them where two would have the same."""
+    return distinct({one.workload.name: named(one.workload) for one in manifest.experiments})
+
+
+def shipped_named(names: Iterable[str]) -> dict[str, str]:
+    """The same for names alone: words for those that come with the workbench."""
+    known = shipped()
+    return distinct({name: named(known[name]) if name in known else name for name in names})
+
+
+def distinct(words: dict[str, str]) -> dict[str, str]:
+    """The same, with the name behind words that stand for several."""
+    several = [*words.values()]
+    return {name: f"{said} ({name})" if several.count(said) > 1 else said for name, said in words.items()}
+
+
+def facts(workload: Workload | Shipped) -> list[str]:
+    """What a workload is, in sentences without the values of its defaults."""
+    told = [KINDS.get(workload.kind or "", "")]
+    if workload.kind == "component":
+        told.append(f"Its input is as long as {workload.tokens:,} tokens.")
+    elif workload.kind != "call":
+        told += _sizes(workload)
+    if workload.payload:
+        told.append(f"The arguments come from {workload.payload}.")
+    if workload.check:
+        told.append(f"Both answers are compared by {workload.check}.")
+    if workload.dtype and workload.dtype != "float32":
+        told.append(f"Its numbers are {workload.dtype}.")
+    if workload.threads and workload.threads > 1:
+        told.append(f"It runs on {workload.threads} threads.")
+    return [line for line in told if line]
+
+
+def _sizes(workload: Workload | Shipped) -> Iterable[str]:
+    """Of a task for a model."""
+    lengths = {
+        "trace": f"Lengths are drawn from a trace of real requests; their mean is {workload.tokens:,} tokens.",
+        "distinct": f"No two prompts have the same length; they have about {workload.tokens:,} tokens.",
+    }
+    if workload.kind == "decode":
+        yield f"In the cache before it: {workload.context:,} token{'s' * (workload.context != 1)}."
+    else:
+        yield lengths.get(
+            workload.lengths or "", f"The prompt has {workload.tokens:,} token{'s' * (workload.tokens != 1)}."
+        )
+    if workload.chunk:
+        yield f"The prompt is read in chunks of {workload.chunk:,} tokens."
+    if workload.new_tokens:
+        yield f"It generates {workload.new_tokens:,} tokens."
+    if workload.batch and workload.batch > 1:
+        yield f"{workload.batch} sequences share each call."
+    if workload.geometry:
+        yield f"The model has the shape {workload.geometry}{_shape(workload.geometry)}."
+
+
+def _shape(geometry: str) -> str:
+    """What that shape is, where its name says it."""
+    if re.fullmatch(r"\d+[mb]", geometry):
+        return f": {geometry[:-1]} {'million' if geometry[-1] == 'm' else 'billion'} parameters"
+    if cut := re.fullmatch(r"(\d+b)-(\d+)layer", geometry):
+        layers = "one layer" if cut[2] == "1" else f"{cut[2]} layers"
+        return f": {layers} of the width of Llama-2-{cut[1].upper()}"
+    if wide := re.fullmatch(r"width-(\d+)", geometry):
+        return f": one layer that is {wide[1]} wide"
+    return ""

@@ -1,0 +1,84 @@
+"""A run that compared two functions, on every page: no words of models, and what is only for models says so."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.rejudge import rejudge
+from llama_workbench.harness.store.files import MANIFEST, SAMPLES
+from tests import runs
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from streamlit.testing.v1 import AppTest
+
+from tests.dashboard_pages import everything
+
+APP = ROOT / "dashboard" / "app.py"
+OF_MODELS = re.compile(r"(?i)llama|logits|token|forward|layer|prefill|decode|operations|yardstick|torch\.nn")
+
+
+NAMES = {"team006_before": "old.total", "team006_after": "new.total", "decode-15m-c64": "numbers"}
+PAGES = ("verdicts", "claim", "compare", "attribution", "breakdown", "memory", "scaling", "trust")
+MODELS_ALONE = ("attribution", "breakdown", "memory", "scaling")
+
+
+def renamed(text: str) -> str:
+    for old, new in NAMES.items():
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run as `--compare old.py:total new.py:total --call mine.py:numbers` leaves it."""
+    results = tmp_path_factory.mktemp("results")
+    pair = ("team006_before", "team006_after")
+    others = [name for name in runs.FACTORS if name not in pair and not name.startswith("team006_before@")]
+    run = runs.write_run(
+        results / "runs" / "two", rounds=12, compare=pair, only=["decode-15m-c64"], without=others, judged=False
+    )
+    table = pq.read_table(run.path / SAMPLES)
+    for column in ("workload", "variant"):
+        place = table.schema.get_field_index(column)
+        values = pa.array([renamed(name) for name in table.column(column).to_pylist()])
+        table = table.set_column(place, table.schema.field(column), values.cast(table.schema.field(column).type))
+    pq.write_table(table, run.path / SAMPLES)
+    (run.path / MANIFEST).write_text(renamed((run.path / MANIFEST).read_text()))
+    manifest = run.read_manifest()
+    [experiment] = manifest["experiments"]
+    experiment["workload"] = {"name": "numbers", "kind": "call", "payload": "mine.py:numbers", "tokens": 1}
+    gates = {name: {"passed": True, "cases": 3} for name in experiment["variants"]}
+    experiment |= {"gates": gates, "traces": {}, "trace_differences": []}
+    command = ["pytest", "--benchmark", "--compare", "old.py:total", "new.py:total", "--call", "mine.py:numbers"]
+    run.write_json("run.json", manifest | {"command": command, "checkpoints": {}})
+    verdicts, noise = rejudge(run)
+    run.write_json("verdicts.json", verdicts)
+    run.write_json("run.json", run.read_manifest() | {"noise": noise})
+    return results
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_speaks_of_models(page: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_RESULTS", str(home))
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    app = AppTest.from_file(str(APP), default_timeout=60).run()
+    if page != "verdicts":
+        app.switch_page(f"page_scripts/{page}.py").run()
+    assert not app.exception
+    text = everything(app)
+    if page in MODELS_ALONE:
+        assert "This run compares functions. This page is about models" in text
+        return
+    assert not OF_MODELS.findall(text)
+    if page in ("claim", "compare"):
+        assert "both functions gave the same answers" in text and "new.total against old.total" in text
+        assert "--compare old.py:total new.py:total --call mine.py:numbers" in text

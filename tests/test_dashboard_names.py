@@ -1,0 +1,70 @@
+"""Names in words: what pages call a workload, and the cards that say what a workload or a variant is."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from llama_workbench.dashboard.views import workloads
+from llama_workbench.dashboard.views.variants import card, differing
+from llama_workbench.datasets.workloads import workloads as shipped
+from llama_workbench.harness.store.schema import Workload
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("prefill-7b-1layer-t8", "prefill, 8 tokens, 7B width"),
+        ("prefill-15m-t2048", "prefill, 2,048 tokens, 15M"),
+        ("prefill-15m-t128-distinct", "prefill, about 128 tokens, all lengths different, 15M"),
+        ("prefill-15m-trace", "prefill, lengths of a trace, 15M"),
+        ("prefill-15m-t512-chunk128", "prefill, 512 tokens in chunks of 128, 15M"),
+        ("prefill-15m-t128-b4", "prefill, 4 × 128 tokens, 15M"),
+        ("decode-width-256-c1", "decode, after 1 token, width 256"),
+        ("decode-15m-c64-b16", "decode, 16 × after 64 tokens, 15M"),
+        ("generate-15m-t512-n32", "generate, 32 after 512, 15M"),
+        ("mask-get-t1", "get a mask, 1 token"),
+        ("rope-t128", "RoPE, 128 tokens"),
+    ],
+)
+def test_a_workload_in_words(name: str, said: str) -> None:
+    assert workloads.named(shipped()[name]) == said
+    assert workloads.shipped_named([name, "mine"]) == {name: said, "mine": "mine"}
+
+
+def test_no_two_shipped_workloads_have_the_same_words() -> None:
+    names = workloads.shipped_named(shipped())
+    assert len({*names.values()}) == len(names)
+    assert not [said for name, said in names.items() if said.endswith(f"({name})")], "and none needs its name for it"
+
+
+def test_what_is_not_a_task_for_a_model_keeps_its_name() -> None:
+    call = Workload(name="texts", kind="call", payload="mine.py:texts", tokens=1)
+    assert workloads.named(call) == "texts" and workloads.named(Workload(name="old")) == "old"
+    told = " ".join(workloads.facts(call))
+    assert "The arguments come from mine.py:texts." in told and "token" not in told
+    assert workloads.distinct({"a": "x", "b": "x", "c": "y"}) == {"a": "x (a)", "b": "x (b)", "c": "y"}
+
+
+def test_a_card_says_what_a_variant_is_and_how_it_is_built() -> None:
+    one = card("team005_hybrid")
+    assert one.told.startswith("Layered files, but one Cache for KV") and "cache: unified" in one.axes and one.source
+    assert "a control" in card("fast@aa").told and "a control" in card("fast@copy").told
+    assert card("old.total").axes == "" and "Named on the command line" in card("old.total").told
+
+
+def test_cards_of_several_name_only_what_differs() -> None:
+    pair = ["team005_hybrid", "team006_before", "llama_cpp"]
+    assert differing(pair) == ["cache", "mask"]
+    assert card(pair[0], differing(pair)).axes == "cache: unified, mask: per model"
+    assert "attention" in differing(["fast", "team006_before"]), "one alone is told whole"
+
+
+def test_a_workload_s_card_says_its_sizes() -> None:
+    names = ("prefill-7b-1layer-t8", "decode-15m-c64-b4", "generate-15m-t32-n32")
+    prefill, decode, generate = (" ".join(workloads.facts(shipped()[name])) for name in names)
+    assert "The prompt has 8 tokens." in prefill and "7b-1layer: one layer of the width of Llama-2-7B." in prefill
+    assert "In the cache before it: 64 tokens." in decode and "4 sequences share each call." in decode
+    assert "It generates 32 tokens." in generate and "15 million parameters" in generate
