@@ -16,6 +16,7 @@ from llama_workbench.harness.remote.place import Place, PlaceError
 from llama_workbench.harness.remote.publish import publish
 from llama_workbench.harness.remote.rows import row_of
 from llama_workbench.harness.store.folder import RunFolder
+from tests import store_speed
 from tests.dashboard_pages import alts, everything, open_page
 from tests.object_store import Store, running_store
 from tests.test_remote import a_run
@@ -149,3 +150,12 @@ def test_a_store_that_cannot_be_listed_ends_the_page_with_the_reason(monkeypatch
         assert "Protocol not known: foo" in everything(page)
     page = opened("verdicts", "memory://empty/runs", monkeypatch)
     assert "There is no run to show yet" in everything(page) and "memory://empty/runs" in everything(page)
+
+
+def test_the_benchmark_of_many_runs_opens_its_pages(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    store_speed.main(["--runs", "12", "--against", "2", "--samples", "960", "--times", "1"])
+    told = capsys.readouterr().out
+    assert told.count("CPU") == 2 * 6 + 1 and "failed" not in told and "12 in the store" in told
