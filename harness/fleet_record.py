@@ -86,6 +86,11 @@ class Record:
                 self.machines.append(self._cut_off(machine) if machine.status == "running" else machine)
         self.write("running", claims=plan.claims)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether any work was given to a node."""
+        return any(each.status != "left out" for each in self.machines)
+
     def write(self, status: str, *, claims: Any = None) -> None:
         """Replace run.json."""
         finished = None if status == "running" else _now()

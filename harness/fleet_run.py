@@ -31,7 +31,7 @@ NEW_NODES_SECONDS = 2.0
 """How often the cluster is asked for nodes that have joined."""
 
 NO_NODE_SECONDS = 60.0
-"""So long a run waits for a node where there is none."""
+"""So long a run that has begun waits for a node where there is none any more."""
 
 AFTER_LOSS_SECONDS = 20.0
 """A node whose worker was lost gets another after this long: Ray takes some seconds to see that a node is dead."""
@@ -177,7 +177,7 @@ class FleetRun:
                     self._take_on(node, len(nodes))
         if state.stations:
             state.empty_since = now
-        elif now - state.empty_since > (NO_NODE_SECONDS if state.seen else NEW_NODES_SECONDS):
+        elif now - state.empty_since > (NO_NODE_SECONDS if self.record.has_begun else NEW_NODES_SECONDS):
             why = "; ".join(dict.fromkeys(state.reasons)) or "no node of the cluster has a processor to give"
             raise MeasureError(f"--on {self.spread.on}: no node is left that can measure ({why})")
 
