@@ -12,7 +12,7 @@ from typing import Any
 from .evidence.effect import ALPHA
 from .fleet.folder import FleetFolder
 from .fleet.judging import judge_fleet
-from .machine.places import called_as
+from .machine.places import called_as, published
 from .nodes.order import Asked, Files
 from .plan.experiments import Plan
 from .rejudge import rejudge
@@ -109,7 +109,7 @@ class Record:
     def leave_out(self, name: str, reason: str) -> None:
         """A node is not used, or no more."""
         taken = name in {each.name for each in self.machines}
-        self.begin(Machine(name=f"{name}.out" if taken else name, status="left out", reason=reason))
+        self.begin(Machine(name=f"{name}.out" if taken else name, status="left out", reason=published(reason)))
 
     def settle(self, machine: Machine, status: str, reason: str) -> str:
         """A stretch of work has ended: put down what it measured. What is to be told of it."""
@@ -126,7 +126,7 @@ class Record:
                 measured = [str(each["workload"]["name"]) for each in run.read_manifest().get("experiments", ())]
         except RunError as error:
             told = "; ".join(filter(None, (reason, error.brief)))
-        ended = machine.model_copy(update={"status": status, "reason": told, "experiments": measured})
+        ended = machine.model_copy(update={"status": status, "reason": published(told), "experiments": measured})
         self.machines[self.machines.index(machine)] = ended
         self.write("running")
         return told

@@ -233,7 +233,6 @@ class FleetRun:
             profile=options.profile,
             profile_native=options.profile_native,
             count_instructions=options.count_instructions,
-            gates_only=options.gates_only,
         )
 
     # -- what becomes of work ------------------------------------------------------------------------------------------

@@ -106,7 +106,6 @@ def measure(order: Order, home: Path, reporter: Reporter) -> str:
         profile_native=order.profile_native,
         count_instructions=order.count_instructions,
         claims_folder=given / "claims",
-        gates_only=order.gates_only,
     )
     run.check(request, options)
     plan = portion(run.plan_run(request, options), order.select, rest=order.rest)
