@@ -20,10 +20,10 @@ from .measure.participants import MeasureError
 from .nodes.cluster import Cluster, Lost, Node
 from .nodes.mirror import Incoming
 from .nodes.order import Order
-from .nodes.station import BUSY, MOST_FAILURES, Progresses, Station, Task
+from .nodes.station import BUSY, CODE, MOST_FAILURES, Progresses, Station, Task
 from .nodes.work import Piece, Work, pieces_of
 from .plan.experiments import Plan
-from .plan.sources import MEASURING, sources_of
+from .plan.sources import sources_of
 from .run import Options, Result
 from .store.machine_schema import Machine
 
@@ -65,7 +65,7 @@ class FleetRun:
         self.spread = spread
         self.options = options
         self.before = before
-        self.harness = digests.digest_of_folders(MEASURING)
+        self.code = digests.digest_of_folders(CODE)
         self.state = _State()
 
     def measure(self, plan: Plan, progress: Progresses) -> Result:
@@ -159,7 +159,7 @@ class FleetRun:
             station.look()
         elif station.state == "working":
             self._ended(station, event)
-        elif why := event.get("reason") or station.checked(event, self.harness):
+        elif why := event.get("reason") or station.checked(event, self.code):
             self._leave_out(station, why)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
