@@ -12,7 +12,7 @@ from typing import Any
 from .evidence.effect import ALPHA
 from .fleet.folder import FleetFolder
 from .fleet.judging import judge_fleet
-from .machine.places import called_as
+from .machine.places import called_as, published
 from .nodes.order import Asked, Files
 from .plan.experiments import Plan
 from .rejudge import rejudge
@@ -86,6 +86,11 @@ class Record:
                 self.machines.append(self._cut_off(machine) if machine.status == "running" else machine)
         self.write("running", claims=plan.claims)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether any work was given to a node."""
+        return any(each.status != "left out" for each in self.machines)
+
     def write(self, status: str, *, claims: Any = None) -> None:
         """Replace run.json."""
         finished = None if status == "running" else _now()
@@ -104,7 +109,7 @@ class Record:
     def leave_out(self, name: str, reason: str) -> None:
         """A node is not used, or no more."""
         taken = name in {each.name for each in self.machines}
-        self.begin(Machine(name=f"{name}.out" if taken else name, status="left out", reason=reason))
+        self.begin(Machine(name=f"{name}.out" if taken else name, status="left out", reason=published(reason)))
 
     def settle(self, machine: Machine, status: str, reason: str) -> str:
         """A stretch of work has ended: put down what it measured. What is to be told of it."""
@@ -121,7 +126,7 @@ class Record:
                 measured = [str(each["workload"]["name"]) for each in run.read_manifest().get("experiments", ())]
         except RunError as error:
             told = "; ".join(filter(None, (reason, error.brief)))
-        ended = machine.model_copy(update={"status": status, "reason": told, "experiments": measured})
+        ended = machine.model_copy(update={"status": status, "reason": published(told), "experiments": measured})
         self.machines[self.machines.index(machine)] = ended
         self.write("running")
         return told

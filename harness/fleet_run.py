@@ -20,10 +20,10 @@ from .measure.participants import MeasureError
 from .nodes.cluster import Cluster, Lost, Node
 from .nodes.mirror import Incoming
 from .nodes.order import Order
-from .nodes.station import BUSY, MOST_FAILURES, Progresses, Station, Task
+from .nodes.station import BUSY, CODE, MOST_FAILURES, Progresses, Station, Task
 from .nodes.work import Piece, Work, pieces_of
 from .plan.experiments import Plan
-from .plan.sources import MEASURING, sources_of
+from .plan.sources import sources_of
 from .run import Options, Result
 from .store.machine_schema import Machine
 
@@ -31,7 +31,7 @@ NEW_NODES_SECONDS = 2.0
 """How often the cluster is asked for nodes that have joined."""
 
 NO_NODE_SECONDS = 60.0
-"""So long a run waits for a node where there is none."""
+"""So long a run that has begun waits for a node where there is none any more."""
 
 AFTER_LOSS_SECONDS = 20.0
 """A node whose worker was lost gets another after this long: Ray takes some seconds to see that a node is dead."""
@@ -65,7 +65,7 @@ class FleetRun:
         self.spread = spread
         self.options = options
         self.before = before
-        self.harness = digests.digest_of_folders(MEASURING)
+        self.code = digests.digest_of_folders(CODE)
         self.state = _State()
 
     def measure(self, plan: Plan, progress: Progresses) -> Result:
@@ -159,7 +159,7 @@ class FleetRun:
             station.look()
         elif station.state == "working":
             self._ended(station, event)
-        elif why := event.get("reason") or station.checked(event, self.harness):
+        elif why := event.get("reason") or station.checked(event, self.code):
             self._leave_out(station, why)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class FleetRun:
                     self._take_on(node, len(nodes))
         if state.stations:
             state.empty_since = now
-        elif now - state.empty_since > (NO_NODE_SECONDS if state.seen else NEW_NODES_SECONDS):
+        elif now - state.empty_since > (NO_NODE_SECONDS if self.record.has_begun else NEW_NODES_SECONDS):
             why = "; ".join(dict.fromkeys(state.reasons)) or "no node of the cluster has a processor to give"
             raise MeasureError(f"--on {self.spread.on}: no node is left that can measure ({why})")
 
@@ -233,7 +233,6 @@ class FleetRun:
             profile=options.profile,
             profile_native=options.profile_native,
             count_instructions=options.count_instructions,
-            gates_only=options.gates_only,
         )
 
     # -- what becomes of work ------------------------------------------------------------------------------------------

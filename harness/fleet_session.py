@@ -27,6 +27,8 @@ from .unfinished import UNDO
 def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -> FleetRun:
     """A new run over a cluster. Raises PlanError where it cannot be planned, or what it needs cannot be sent."""
     check_address(on)
+    if options.gates_only:
+        raise PlanError(f"--on {on}: gates alone (--benchmark-disable) are passed on this machine; leave it out")
     asked = Asked.of(request)
     # Whether they have so many cores, and a GPU, is for the nodes to say.
     check(replace(request, threads=None, device="cpu"), options)

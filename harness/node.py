@@ -22,10 +22,11 @@ from . import doctor, run
 from .machine.environment import fingerprint
 from .measure.processes import ALLOCATOR
 from .nodes.order import Order, portion
+from .nodes.station import CODE
 from .nodes.worker import EVENTS
 from .plan.experiments import Plan
 from .plan.selection import PlanError
-from .plan.sources import MEASURING, sources_of
+from .plan.sources import sources_of
 from .spec.sample import Round
 from .store.errors import first_line
 
@@ -71,7 +72,7 @@ def check(threads: int, device: str) -> dict[str, Any]:
     facts = doctor.read_facts()
     return {
         "version": llama_workbench.__version__,
-        "harness": digests.digest_of_folders(MEASURING),
+        "code": digests.digest_of_folders(CODE),
         "environment": fingerprint(threads, allocator=ALLOCATOR, device=device) | _device(device),
         "checks": [[each.name, each.state, each.found] for each in doctor.examine(facts)],
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
@@ -106,7 +107,6 @@ def measure(order: Order, home: Path, reporter: Reporter) -> str:
         profile_native=order.profile_native,
         count_instructions=order.count_instructions,
         claims_folder=given / "claims",
-        gates_only=order.gates_only,
     )
     run.check(request, options)
     plan = portion(run.plan_run(request, options), order.select, rest=order.rest)

@@ -9,6 +9,7 @@ import pytest
 
 import llama_workbench
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.nodes.cluster import check_address
 from llama_workbench.harness.nodes.mirror import Incoming, Outgoing, Part, is_a_run_file
 from llama_workbench.harness.nodes.order import Asked, Files, portion
@@ -131,6 +132,11 @@ def test_functions_are_not_sent() -> None:
 def test_an_address_that_is_none_is_named(address: str) -> None:
     with pytest.raises(PlanError, match=r"expected ray \(inside a cluster\) or ray://HEAD"):
         check_address(address)
+
+
+def test_a_run_tells_of_no_host() -> None:
+    assert published("--on=ray://head.example.org:10001") == "--on=ray"
+    assert published("lost (node 10.0.0.7:6379, see /tmp/ray/x.log)") == "lost (node ADDRESS, see x.log)"
 
 
 # -- a run folder that grows -------------------------------------------------------------------------------------------

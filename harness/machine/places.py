@@ -52,6 +52,14 @@ def place(path: str, added: Sequence[Path] = ()) -> str:
 
 
 def called_as() -> list[str]:
-    """How this process was called; of a path on this machine only the last part."""
+    """How this process was called, as `published` has it."""
     program = "pytest" if "pytest" in sys.argv[0] else os.path.basename(sys.argv[0])
-    return [program, *(re.sub(r"(?:[^\s=,:]*/)+([^/\s=,:]+)", r"\1", word) for word in sys.argv[1:])]
+    return [program, *map(published, sys.argv[1:])]
+
+
+def published(text: str) -> str:
+    """A text without what tells of machines: of a path only the last part, of a cluster's address only `ray`, and no
+    numeric address."""
+    text = re.sub(r"ray://[^\s,;)]+", "ray", text)
+    text = re.sub(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b", "ADDRESS", text)
+    return re.sub(r"(?:[^\s=,:]*/)+([^/\s=,:]+)", r"\1", text)

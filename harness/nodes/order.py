@@ -115,7 +115,6 @@ class Order(_Sent):
     profile: bool = False
     profile_native: bool = False
     count_instructions: bool = False
-    gates_only: bool = False
 
 
 def portion(plan: Plan, select: Mapping[str, Sequence[str]], *, rest: bool) -> Plan:

@@ -30,6 +30,9 @@ MOST_FAILURES = 2
 
 BUSY = "something else in the cluster has its processors: stop that, or wait for it"
 ANOTHER = "install the same version of the workbench on all nodes"
+CODE = tuple(llama_workbench.ROOT / name for name in ("harness", "datasets"))
+"""Code that must be the same on all nodes; that of each variant is compared where it is measured."""
+
 NEEDED = ("torch", "free memory", "cgroup quota")
 """Checks of `workbench doctor` without which a node is left out. Others, such as its load of the last minute, are told;
 the controls of each run say how noisy it was."""
@@ -111,10 +114,10 @@ class Station:
         self._begin(json.dumps({"check": {"threads": threads, "device": device}}), "")
         return ""
 
-    def checked(self, facts: Mapping[str, Any], harness: str) -> str:
-        """Take in what the node says of itself; why it cannot be used. harness: digest of the code that measures."""
-        if facts["harness"] != harness:
-            return f"its code that measures is another one than here: {ANOTHER}"
+    def checked(self, facts: Mapping[str, Any], code: str) -> str:
+        """Take in what the node says of itself; why it cannot be used. code: digest of `CODE`."""
+        if facts["code"] != code:
+            return f"its code is another one than here: {ANOTHER}"
         bad = [(name, found) for name, state, found in facts["checks"] if state == "bad"]
         if wrong := [f"{name}: {found}" for name, found in bad if name in NEEDED]:
             return "; ".join(wrong)
