@@ -22,7 +22,7 @@ from tests.local_cluster import LocalCluster, another_version, measuring, on_one
 PYTEST = Path(sys.executable).with_name("pytest")
 
 PAIR = ("--compare", "team006_before", "fast")
-ALIKE = ("--compare", "team006_before", "team006_after", "--fail-if", "slower:0")
+ALIKE = ("--compare", "team005_hybrid", "team005_proposal", "--fail-if", "slower:0")
 """A comparison that no time decides."""
 
 WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "prefill-tiny-t16-b3")
