@@ -48,7 +48,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "workloads": NAMES | {"help": "only these workloads (`workbench workloads` lists them)"},
     "workloads-file": {"metavar": "FILE", "help": "workloads of yours (`workbench new workload` writes a file)"},
     "add-variant": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
-        "a variant of yours, named after its build function; may be given several times"},
+        "a variant of yours, named after its build function; also NAME=FILE:FUNCTION, MODULE:FUNCTION, and @REV behind "
+        "it; may be given several times"},
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
     "call": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
@@ -175,7 +176,10 @@ def pytest_configure(config: pytest.Config) -> None:
         if get("continue"):
             from .resume import go_on
 
-            earlier, options = go_on(_run_alone(config), options, added=request.added, budget=get("budget"))
+            given = {name: getattr(request, name) for name in ("compare", "calls", "check")}
+            earlier, options = go_on(
+                _run_alone(config), options, added=tuple(get("add_variant")), **given, budget=get("budget")
+            )
         else:
             session.check(request, options)
         plan = earlier.plan if earlier else session.plan_run(request, options)
@@ -242,6 +246,9 @@ GOES_ON_WITH = (
     "continue",
     "budget",
     "add-variant",
+    "compare",
+    "call",
+    "check",
     "checkpoint",
     "claims-dir",
     "profile",

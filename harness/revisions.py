@@ -1,4 +1,4 @@
-"""Functions of two revisions of a repository, compared in the same blocks; and which commit made one slower."""
+"""Functions, or models, of two revisions of a repository, compared in one run; and which commit made one slower."""
 
 from __future__ import annotations
 
@@ -23,23 +23,36 @@ WORKING_TREE = "."
 
 @dataclass(frozen=True)
 class Inputs:
-    """What functions are called with at both revisions: today's files, whatever the revision. payloads, check:
-    FILE:FUNCTION or MODULE:FUNCTION."""
+    """What both revisions are compared on. payloads: what functions are called with, today's files whatever the
+    revision, and check: FILE:FUNCTION or MODULE:FUNCTION. workloads: of models; without payloads, the subject builds
+    one."""
 
-    payloads: tuple[str, ...]
+    payloads: tuple[str, ...] = ()
     check: str | None = None
+    workloads: tuple[str, ...] = ()
 
 
 def compare_revisions(
     subject: str, revisions: tuple[str, str], inputs: Inputs, condition: Condition, options: Options, progress: Progress
 ) -> Result:
-    """Measure one function at two revisions, the first as baseline. Raises what `run.USER_ERRORS` lists."""
+    """Measure one function, or the model that one builds, at two revisions, the first as baseline.
+
+    Raises what `run.USER_ERRORS` lists.
+    """
     from . import run  # the parts that are heavy to import
+    from .plan.functions import builds
     from .plan.selection import Request
 
     baseline, variant = (_at(subject, revision) for revision in revisions)
+    if not inputs.payloads and not all(map(builds, (baseline, variant))):
+        only = "only a build(config, weights, *, max_length) needs none"
+        raise SourceError(f"{subject}: say what it is called with: --call FILE:FUNCTION; {only}")
+    if inputs.payloads and inputs.workloads:
+        named = ",".join(inputs.workloads)
+        raise SourceError(f"--workloads {named}: for models, and --call is for functions: give one of them")
     request = Request(
         compare=(baseline, variant),
+        workloads=inputs.workloads,
         calls=tuple(parse_at(each, option="--call") for each in inputs.payloads),
         check=None if inputs.check is None else parse_at(inputs.check, option="--check"),
         fail_if=(str(condition),),

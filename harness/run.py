@@ -330,7 +330,7 @@ class Run:
             "seed": self.options.seed,
             "budget_seconds": float(before.get("budget_seconds") or 0) + self.options.budget_seconds,
             "sittings": [*before.get("sittings", ()), sitting],
-            "sources": self.sources and self.sources.model_dump(mode="json"),
+            "sources": self.sources.model_dump(mode="json"),
             "passes": self.passes,
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],

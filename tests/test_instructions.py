@@ -21,6 +21,7 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.calls import source
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim, load_claims
@@ -465,7 +466,7 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     folder = synthesize(geometries.get("tiny"), seed=0, cache=cache)
     names = ("raises", "team005_proposal", "team005_proposal@copy", "team006_before", "hangs", "kills")
     pairs = tuple((PREFILL, name) for name in names)
-    added = {name: f"{OUTSIDE}:{name}" for name in ("raises", "hangs", "kills")}
+    added = {name: source.parse(f"{OUTSIDE}:{name}", option="x") for name in ("raises", "hangs", "kills")}
     told = Told()
     begun = time.monotonic()
     records = count(

@@ -76,7 +76,7 @@ class Called:
         other = world if folders[0] == folders[1] else World(turn, folders[1])
 
         def function(each: Source, world: World) -> Function:
-            made = _maker(each, world.function(each))
+            made = maker(each, world.function(each))
             return Function(made, Payload(world.function(call.payload), draw), world.enter)
 
         side, baseline = function(source, world), function(call.baseline, other)
@@ -140,7 +140,7 @@ class Called:
         return self.payload.batch(first, count)
 
 
-def _maker(source: Source, function: Callable[..., Any]) -> Make:
+def maker(source: Source, function: Callable[..., Any]) -> Make:
     """What gives the function of a source: itself, or what the factory makes."""
     if not source.factory:
         return lambda: function

@@ -23,6 +23,10 @@ CallOption = Annotated[
 CheckOption = Annotated[
     str | None, typer.Option("--check", metavar="FILE:FUNCTION", help="Compares two answers, where == is not enough.")
 ]
+Workloads = Annotated[
+    str | None,
+    typer.Option("--workloads", metavar="NAME,NAME", help="Of a build function: on what the models are compared."),
+]
 Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison.")]
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
 
@@ -33,16 +37,20 @@ def command(
     subject: Subject,
     call: CallOption = None,
     check: CheckOption = None,
+    workloads: Workloads = None,
     slower: Slower = 5.0,
     budget: Budget = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Is a function slower in one revision of a repository than in another?
+    """Is a function slower in one revision of a repository than in another? Or a model?
 
     The files of both revisions are written into the cache, and each side imports its own, packages and all; the
     repository is not touched. Both are timed in the same rounds, or in two processes that share one core, so that
     what the machine does meets both. Their answers must agree first. What they are called with comes from today's
     files. Run it inside the repository. Compiled code of the repository is not built: it must be installed.
+
+    Without --call the subject is a build(config, weights, *, max_length), and the models that it builds are compared,
+    on --workloads.
 
     \b
     Exit codes:
@@ -60,10 +68,11 @@ def command(
     Examples:
       workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
+      workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
     """
     from llama_workbench.harness.revisions import Inputs
 
-    inputs = Inputs(tuple(call or ()), check)
+    inputs = Inputs(tuple(call or ()), check, names_in(workloads))
     rows = [row for each in subject for row in _rows(each, (base, new), inputs, slower, budget)]
     words = {row["verdict"] for row in rows}
     code = 1 if "slower" in words else 2 if "cannot tell" in words else 0
@@ -73,6 +82,11 @@ def command(
     else:
         _show(rows, base, new, slower)
     raise typer.Exit(code)
+
+
+def names_in(text: str | None) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
 def options_for(budget: float) -> Any:
@@ -94,8 +108,6 @@ def measured(subject: str, revisions: tuple[str, str], inputs: Inputs, percent: 
     from llama_workbench.harness.run import USER_ERRORS
     from llama_workbench.harness.spec.conditions import Condition
 
-    if not inputs.payloads:
-        raise Failure(f"{subject}: say what it is called with: --call FILE:FUNCTION")
     if not 0 <= percent < float("inf"):
         raise Failure(f"--slower {percent:g}: expected a number of percent, 0 or more")
     condition = Condition("maybe-slower", percent)

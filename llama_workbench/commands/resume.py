@@ -27,6 +27,17 @@ def command(
         list[str] | None,
         typer.Option("--add-variant", metavar="FILE:FUNCTION", help="A variant of yours that the run measured."),
     ] = None,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", metavar="A B", help="The functions that the run compares: FILE:FUNCTION each."),
+    ] = None,
+    call: Annotated[
+        list[str] | None, typer.Option("--call", metavar="FILE:FUNCTION", help="What they are called with.")
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option("--check", metavar="FILE:FUNCTION", help="What compares their answers, if it was given."),
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", metavar="PATH", help="The checkpoint, if the run was given one.")
     ] = None,
@@ -38,6 +49,8 @@ def command(
 
     It measures the same plan in the same folder: all finished rounds are kept, variants pass their gates anew, and the
     same stopping rule goes on over old and new rounds together. `pytest --benchmark --continue RUN` does the same.
+
+    Runs keep no paths, so code of yours is given again; where it is missing, the message says how.
 
     It is refused where the rounds to come would be of another kind: the code of a variant or of the workbench, a
     library, the machine, the weights, or the text of a claim changed. What was left out of the run stays out.
@@ -53,6 +66,7 @@ def command(
     Examples:
       workbench resume results/runs/20260102T030405Z-1a2b --budget 60
       workbench resume my-run --add-variant ../mine.py:build_mine
+      workbench resume my-run --compare old.py:f new.py:f --call bench.py:texts
     """
     from llama_workbench.harness import run as session
     from llama_workbench.harness.progress import progress_on
@@ -62,7 +76,8 @@ def command(
     options = session.Options(checkpoint=checkpoint)
     options = replace(options, claims_folder=claims_dir) if claims_dir else options
     try:
-        earlier, options = go_on(find_run(run), options, added=tuple(add_variant or ()), budget=budget)
+        given = {"added": tuple(add_variant or ()), "calls": tuple(call or ()), "check": check}
+        earlier, options = go_on(find_run(run), options, compare=compare, **given, budget=budget)  # type: ignore[arg-type]
         with closing(progress_on(console())) as progress:
             result = session.Run(earlier.plan, options, progress, earlier).measure()
     except session.USER_ERRORS as error:

@@ -17,15 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
 
+from ...calls.source import Source
 from ...machine.environment import usable_cores
 from ...machine.lifeline import tied
 from ...measure.processes import worker_environment
@@ -61,16 +62,16 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is counted on one checkpoint, in this order. added: name of an outside variant → FILE:FUNCTION."""
+    """What is counted on one checkpoint, in this order. added: name of an outside variant → its source."""
 
     folder: Path
     workloads: tuple[Workload, ...]
     pairs: tuple[Pair, ...]
-    added: Mapping[str, str]
+    added: Mapping[str, Source]
     seed: int
 
 
-def cannot_count(workload: Workload, variant: str, added: Mapping[str, str]) -> str | None:
+def cannot_count(workload: Workload, variant: str, added: Container[str]) -> str | None:
     """Why the calls of a variant on a workload cannot be counted; None where they can."""
     if workload.kind == "call":
         return "the instructions of any function are not counted yet: only those of whole forwards are"
@@ -225,7 +226,7 @@ class _Session:
             "folder": str(self.wanted.folder),
             "cache": str(cache),
             "seed": self.wanted.seed,
-            "added": dict(self.wanted.added),
+            "added": {name: asdict(source) for name, source in self.wanted.added.items()},
             "calls": COUNTED_CALLS,
             "lanes": min(LANES, usable_cores()),
             "scratch": str(self.scratch),
