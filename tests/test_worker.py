@@ -55,6 +55,14 @@ def test_only_short_calls_are_made_once_before_their_sample() -> None:
     assert not shape(PREFILL, 5 * MS, 1 * MS).prime
 
 
+def test_whether_calls_of_a_tiny_model_are_primed_does_not_hang_on_how_busy_the_machine_was() -> None:
+    times = {"short": 0.4 * MS, "long": 5.2 * MS}
+    for parameter_bytes, primed in ((0, False), (1 << 20, True), (8 << 20, True), ((8 << 20) + 1, False)):
+        how = {"sample_ns": 200_000, "rebuild_ns": 0.0, "parameter_bytes": parameter_bytes}
+        assert shape_of_round(PREFILL, times, once=False, **how).prime == primed
+    assert not shape_of_round(PREFILL, times, once=True, **how | {"parameter_bytes": 1}).prime
+
+
 @pytest.mark.parametrize("call_ns", [1_000, 30_000, 1 * MS, 40 * MS])
 def test_the_samples_of_a_decode_fit_into_its_positions(call_ns: float) -> None:
     found = shape(DECODE, call_ns, rebuild_ns=50 * MS)
