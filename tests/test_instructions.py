@@ -555,6 +555,6 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
         assert record["versions"].keys() == {"torch", "python", "valgrind", "numpy"}
     assert once["again"] == pytest.approx(once["instructions"], rel=2e-3)
     assert same["instructions"] == pytest.approx(once["instructions"], rel=2e-3)
-    assert 1.4 < twice["instructions"] / once["instructions"] < 2.1
+    assert 1.1 < twice["instructions"] / once["instructions"] < 2.1
     assert wrong["instructions"] is None and "gives another answer" in wrong["reason"]
     assert told.steps[-1][1] == 1 and not alive(f"{tmp_path}/workbench-count-")
