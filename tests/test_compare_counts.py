@@ -196,7 +196,7 @@ def test_without_counts_the_gate_has_nothing_to_decide_by(base: RunFolder, tmp_p
 
 def test_a_proven_slow_down_counts_beside_equal_counts(tmp_path: Path) -> None:
     runs = [a_run(tmp_path / "one", {}, noise=0.01)]
-    runs.append(a_run(tmp_path / "two", {}, noise=0.01, seed=2, factors={"team005_hybrid": 1.09 * 1.12}))
+    runs.append(a_run(tmp_path / "two", {}, noise=0.01, seed=2, factors={"team005_hybrid": 1.09 * 1.25}))
     found = compare(*runs, thresholds=COUNTED)
     assert found.exit_code == 1
     assert compare(*runs, thresholds=Thresholds(gate=("instructions",))).exit_code == 0
@@ -240,7 +240,7 @@ def test_a_subject_may_have_thresholds_of_its_own(base: RunFolder, tmp_path: Pat
     assert found.exit_code == 0
     assert rows(found, "instructions")["team005_hybrid"].threshold_percent == 2.0
     assert 'No subject fits [[for]] variant = "hybrid".' in found.notes
-    flagged = "time 9 % (flagged where the whole interval lies above 11.2 %)"
+    flagged = "time 9 % (flagged where the whole interval lies above 18.8 %)"
     assert f'Thresholds for variant = "hybrid": {flagged}.' in found.notes
     assert 'Thresholds for variant = "*hybrid", workload = "decode-*": instructions 2 %.' in found.notes
 
