@@ -104,6 +104,18 @@ def test_the_formula_at_its_edges(base: RunFolder, tmp_path: Path) -> None:
         assert row(found, "decode-15m-c64", "team005_hybrid").verdict == verdict
 
 
+def test_calls_unlike_the_yardsticks_shift_more(base: RunFolder, tmp_path: Path) -> None:
+    def run(name: str, factor: float) -> RunFolder:
+        return a_run(tmp_path / name, seed=len(name), only=["decode-15m-c64"], factors={"team005_hybrid": factor})
+
+    old, by_22, by_35 = run("old", 3.0), run("by_22", 3.0 * 1.22), run("new_35", 3.0 * 1.35)
+    found = compare(old, by_22)
+    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    [note] = [note for note in found.notes if note.startswith("tolerance 19 % for ")]
+    assert "team005_hybrid on decode-15m-c64" in note and "team006_after" not in note
+    assert row(compare(old, by_35), "decode-15m-c64", "team005_hybrid").verdict == "regression"
+
+
 def test_between_threshold_and_tolerance_it_cannot_tell(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", seed=2, only=["decode-15m-c64"], factors=slower("team005_hybrid", 6)))
     assert found.exit_code == 2

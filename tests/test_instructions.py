@@ -387,7 +387,12 @@ def test_functions_are_counted_in_a_process_of_their_own_as_often_as_they_are_sh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Wanted] = []
-    monkeypatch.setattr(metric, "count", lambda wanted, **_: asked.append(wanted) or [])
+
+    def remembered(wanted: Wanted, **_: Any) -> list[dict[str, Any]]:
+        asked.append(wanted)
+        return []
+
+    monkeypatch.setattr(metric, "count", remembered)
     monkeypatch.setattr(metric, "lacks", lambda: None)
     (tmp_path / "mine.py").write_text(FUNCTIONS)
     sides = (f"{tmp_path}/mine.py:sorts", f"{tmp_path}/mine.py:sorts_twice")

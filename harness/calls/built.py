@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from llama_workbench.variants import LlamaConfig, Model, Variant
 from llama_workbench.variants.outside import described
@@ -14,6 +12,9 @@ from llama_workbench.variants.outside import described
 from .called import maker
 from .source import Source
 from .world import Turn, World, folders_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ def measure_round(
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
     call_ns = {name: bench.subjects[name].call_ns for name in active}
     sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
-    times = {"sample_ns": sample_ns, "rebuild_ns": rebuild_ns, "make_ns": bench.make_ns}
+    times: dict[str, Any] = {"sample_ns": sample_ns, "rebuild_ns": rebuild_ns, "make_ns": bench.make_ns}
     times["parameter_bytes"] = bench.parameter_bytes
     shape = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -68,6 +68,19 @@ def command(
       workbench resume my-run --add-variant ../mine.py:build_mine
       workbench resume my-run --compare old.py:f new.py:f --call bench.py:texts
     """
+    given = {"added": tuple(add_variant or ()), "compare": compare, "calls": tuple(call or ()), "check": check}
+    result = _measured(run, budget, given, checkpoint=checkpoint, claims_dir=claims_dir)
+    _show(result)
+    if result.interrupted:
+        raise typer.Exit(130)
+    if result.failed_conditions():
+        raise typer.Exit(1)
+
+
+def _measured(
+    run: str, budget: float | None, given: dict[str, Any], *, checkpoint: Path | None, claims_dir: Path | None
+) -> Result:
+    """What the run came to. given: the user's code, as `go_on` takes it. Raises Failure."""
     from llama_workbench.harness import run as session
     from llama_workbench.harness.progress import progress_on
     from llama_workbench.harness.report.terminal import console
@@ -76,17 +89,12 @@ def command(
     options = session.Options(checkpoint=checkpoint)
     options = replace(options, claims_folder=claims_dir) if claims_dir else options
     try:
-        given = {"added": tuple(add_variant or ()), "calls": tuple(call or ()), "check": check}
-        earlier, options = go_on(find_run(run), options, compare=compare, **given, budget=budget)  # type: ignore[arg-type]
+        earlier, options = go_on(find_run(run), options, **given, budget=budget)
         with closing(progress_on(console())) as progress:
             result = session.Run(earlier.plan, options, progress, earlier).measure()
     except session.USER_ERRORS as error:
         raise Failure(str(error)) from error
-    _show(result)
-    if result.interrupted:
-        raise typer.Exit(130)
-    if result.failed_conditions():
-        raise typer.Exit(1)
+    return result
 
 
 def _show(result: Result) -> None:
