@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from llama_workbench.harness.calls.world import Turn
     from tests.warm import Server
 
 
@@ -56,6 +57,15 @@ def warm(warm_server: Server) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "begin", warm_server.begin)
         yield
+
+
+@pytest.fixture
+def turn() -> Iterator[Turn]:
+    """Whose modules Python knows; after the test it knows those that it knew before."""
+    from llama_workbench.harness.calls.world import modules_kept
+
+    with modules_kept() as turn:
+        yield turn
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def measure(order: Order, home: Path, reporter: Reporter) -> str:
     given = home / f"given-{order.name}"
     order.files.write(given)
     workloads = given / order.files.workloads if order.files.workloads else None
-    request = order.asked.request([str(given / each) for each in order.files.added], workloads)
+    request = order.asked.request(order.files.added_in(given), workloads)
     options = run.Options(
         budget_seconds=order.budget_seconds,
         budget_has_gates=order.budget_has_gates,

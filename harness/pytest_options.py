@@ -18,7 +18,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "workloads": NAMES | {"help": "only these workloads (`workbench workloads` lists them)"},
     "workloads-file": {"metavar": "FILE", "help": "workloads of yours (`workbench new workload` writes a file)"},
     "add-variant": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":
-        "a variant of yours, named after its build function; may be given several times"},
+        "a variant of yours, named after its build function; also NAME=FILE:FUNCTION, MODULE:FUNCTION, and @REV behind "
+        "it; may be given several times"},
     "compare": {"metavar": ("A", "B"), "nargs": 2, "help":
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %%?"},
     "call": {"metavar": "FILE:FUNCTION", "action": "append", "default": [], "help":

@@ -139,7 +139,10 @@ def pytest_configure(config: pytest.Config) -> None:
         elif get("continue"):
             from .resume import go_on
 
-            earlier, options = go_on(_run_alone(config), options, added=request.added, budget=get("budget"))
+            given = {name: getattr(request, name) for name in ("compare", "calls", "check")}
+            earlier, options = go_on(
+                _run_alone(config), options, added=tuple(get("add_variant")), **given, budget=get("budget")
+            )
             plan = earlier.plan
         else:
             session.check(request, options)
@@ -224,6 +227,9 @@ GOES_ON_WITH = (
     "on",
     "budget",
     "add-variant",
+    "compare",
+    "call",
+    "check",
     "checkpoint",
     "claims-dir",
     "profile",

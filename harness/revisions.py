@@ -1,4 +1,4 @@
-"""Functions of two revisions of a repository, compared in the same blocks; and which commit made one slower."""
+"""Functions, or models, of two revisions of a repository, compared in one run; and which commit made one slower."""
 
 from __future__ import annotations
 
@@ -24,20 +24,45 @@ WORKING_TREE = "."
 
 @dataclass(frozen=True)
 class Inputs:
-    """What functions are called with at both revisions: today's files, whatever the revision. payloads, check:
-    FILE:FUNCTION or MODULE:FUNCTION. environments: in which the sides run: none, one for both, or one for each."""
+    """What both revisions are compared on. payloads: what functions are called with, today's files whatever the
+    revision, and check: FILE:FUNCTION or MODULE:FUNCTION. workloads: of models; without payloads, the subject builds
+    one. environments: in which the sides of a function run: none, one for both, or one for each."""
 
-    payloads: tuple[str, ...]
+    payloads: tuple[str, ...] = ()
     check: str | None = None
+    workloads: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
 
 
 def compare_revisions(
     subject: str, revisions: tuple[str, str], inputs: Inputs, condition: Condition, options: Options, progress: Progress
 ) -> Result:
-    """Measure one function at two revisions, the first as baseline. Raises what `run.USER_ERRORS` lists."""
+    """Measure one function, or the model that one builds, at two revisions, the first as baseline.
+
+    Raises what `run.USER_ERRORS` lists.
+    """
     from . import away, run  # the parts that are heavy to import
-    from .plan.selection import PlanError, Request
+    from .plan.selection import Request
+
+    sides, places = _sides(subject, revisions, inputs)
+    elsewhere = bool(places)
+    request = Request(
+        compare=(sides[0], sides[1]),
+        workloads=inputs.workloads,
+        calls=tuple(parse_at(each, option="--call", elsewhere=elsewhere) for each in inputs.payloads),
+        check=None if inputs.check is None else parse_at(inputs.check, option="--check", elsewhere=elsewhere),
+        environments=tuple((side.name, place) for side, place in zip(sides, places, strict=False)),
+        fail_if=(str(condition),),
+        only_conditions=True,
+    )
+    run.check(request, options)
+    return away.measure(run.plan_run(request, options), options, progress)
+
+
+def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[list[Source], tuple[str, ...]]:
+    """Both sides, and where the environment of each is (nowhere: this one). Raises SourceError and PlanError."""
+    from .plan.functions import builds
+    from .plan.selection import PlanError
 
     places = inputs.environments * (2 if len(inputs.environments) == 1 else 1)
     if len(places) not in (0, 2):
@@ -47,16 +72,13 @@ def compare_revisions(
         sides = _named_after([_at(subject, each, elsewhere=True, only=same) for each in revisions], places)
     else:
         sides = [_at(subject, revision) for revision in revisions]
-    request = Request(
-        compare=(sides[0], sides[1]),
-        calls=tuple(parse_at(each, option="--call", elsewhere=bool(places)) for each in inputs.payloads),
-        check=None if inputs.check is None else parse_at(inputs.check, option="--check", elsewhere=bool(places)),
-        environments=tuple((side.name, place) for side, place in zip(sides, places, strict=False)),
-        fail_if=(str(condition),),
-        only_conditions=True,
-    )
-    run.check(request, options)
-    return away.measure(run.plan_run(request, options), options, progress)
+    if not inputs.payloads and not all(map(builds, sides)):
+        only = "only a build(config, weights, *, max_length) needs none"
+        raise SourceError(f"{subject}: say what it is called with: --call FILE:FUNCTION; {only}")
+    if inputs.payloads and inputs.workloads:
+        named = ",".join(inputs.workloads)
+        raise SourceError(f"--workloads {named}: for models, and --call is for functions: give one of them")
+    return sides, places
 
 
 def _named_after(sides: Sequence[Source], places: Sequence[str]) -> list[Source]:

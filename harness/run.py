@@ -106,12 +106,9 @@ def real_geometry(options: Options) -> Geometry | None:
     was read from the files."""
     if options.checkpoint is None:
         return None
-    from llama_workbench.datasets.checkpoints import described
+    from llama_workbench.datasets.checkpoints import geometry_of
 
-    config, description = described(options.checkpoint)
-    folder = options.checkpoint.resolve().name.lower()
-    name = "".join(letter if letter.isalnum() else "-" for letter in folder).strip("-") or "checkpoint"
-    return Geometry(name, config, description, "given by --checkpoint")
+    return geometry_of(options.checkpoint, "given by --checkpoint")
 
 
 def stopping_rule(

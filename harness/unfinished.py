@@ -22,13 +22,14 @@ from llama_workbench.datasets.workloads import Workload
 from .claims.model import Claim
 from .claims.reading import check_claim, load_claims
 from .evidence.effect import ALPHA
+from .given import ANEW, functions_again, models_again
 from .machine.environment import changed_since, device_differences, device_kind, fingerprint
 from .machine.locks import Lock
 from .measure.measurement import Measurement
 from .measure.participants import Earlier
 from .measure.processes import ALLOCATOR
 from .plan.experiments import Plan, experiments_of, renaming
-from .plan.selection import PlanError, added_names
+from .plan.selection import Request
 from .plan.sources import sources_of
 from .spec.comparison import Comparison
 from .spec.conditions import Condition
@@ -40,10 +41,9 @@ from .store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
 from .store.folder import RunFolder
 from .store.forms import Fault, check
 from .store.schema import Manifest
-from .store.sitting_schema import Sources
+from .store.sitting_schema import Source, Sources
 
 UNDO = "Undo that, or measure anew: rounds of two kinds cannot settle one question."
-ANEW = "Measure anew."
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,10 @@ class Unfinished:
     digest: Mapping[str, str]
 
     @classmethod
-    def read(
-        cls, folder: RunFolder, *, added: Sequence[str], checkpoint: Geometry | None, claims_folder: Path
-    ) -> Unfinished:
-        """Read a run to go on with it. added: FILE:FUNCTION of its variants from outside. checkpoint: the shape of the
-        one that it was given. claims_folder: where its claims stand today.
+    def read(cls, folder: RunFolder, *, again: Request, checkpoint: Geometry | None, claims_folder: Path) -> Unfinished:
+        """Read a run to go on with it. again: code that runs keep no paths of: variants from outside, functions that
+        are compared, what they are called with and checked by. checkpoint: the shape of the one that it was given.
+        claims_folder: where its claims stand today.
 
         Raises RunError where the run cannot go on: it names all that changed, and the fix.
         """
@@ -76,8 +75,9 @@ class Unfinished:
         rounds = _rounds(folder, known)
         pairs = tuple((baseline, variant) for baseline, variant in manifest.get("ad_hoc", ()))
         asked = tuple(map(Condition.parse, manifest.get("fail_if", ())))
-        outside = _outside(folder, sources, added)
-        plan = Plan(str(known.mode), claims, pairs, (), outside, device_kind(manifest["environment"]), asked)
+        outside = models_again(folder, known, again.added)
+        functions = functions_again(folder, known, again, claims, claims_folder)
+        plan = Plan(str(known.mode), claims, pairs, (), outside, device_kind(manifest["environment"]), asked, functions)
         plan = replace(plan, experiments=_experiments(folder, manifest, plan, checkpoint))
         now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
         before = manifest["environment"]
@@ -167,10 +167,12 @@ def _manifest(folder: RunFolder) -> tuple[dict[str, Any], Manifest, Sources]:
         raise RunError(folder.path, "cannot go on: it passed gates only (--benchmark-disable)", "Measure it.")
     if not known.experiments:
         raise RunError(folder.path, "cannot go on: it ended before its first gate", ANEW)
+    if known.environments:
+        raise RunError(folder.path, "cannot go on: its sides ran in environments of their own (--env)", ANEW)
     if known.sources is None or not known.sittings:
         raise RunError(
             folder.path,
-            "cannot go on: it does not say which code it measured (as older runs, and those of functions)",
+            "cannot go on: it does not say which code it measured (as older runs)",
             ANEW,
         )
     if known.alpha != ALPHA:
@@ -207,20 +209,6 @@ def _threads(plan: Plan) -> int:
     return max((experiment.workload.threads for experiment in plan.experiments), default=1)
 
 
-def _outside(folder: RunFolder, sources: Sources, texts: Sequence[str]) -> dict[str, str]:
-    """FILE:FUNCTION of each variant from outside, which the user must give again: a run names no path, and a run of
-    somebody else's no code to import. Raises RunError where one is missing, and PlanError."""
-    added = added_names(texts)
-    files = {name: source.file for name, source in sources.variants.items() if source.file}
-    if unknown := [name for name in added if name not in files]:
-        raise PlanError(f"--add-variant {unknown[0]}: {folder.path} has no such variant; leave it out")
-    if lacking := [f"{file}:{name}" for name, file in files.items() if name not in added]:
-        words = " ".join(f"--add-variant {each}" for each in lacking)
-        problem = "cannot go on: it measured variants from files, and runs keep no paths"
-        raise RunError(folder.path, problem, f"Give them again: {words}")
-    return added
-
-
 def _experiments(
     folder: RunFolder, manifest: Mapping[str, Any], plan: Plan, checkpoint: Geometry | None
 ) -> tuple[Experiment, ...]:
@@ -234,7 +222,8 @@ def _experiments(
         }
         for claim in plan.claims:  # those of which nothing was selected are not in the manifest
             for name in (claim.on(plan.device) or claim).workloads():
-                workloads.setdefault(name, workloads.get(name) or workload_data.get(name))
+                if name not in workloads:
+                    workloads[name] = plan.functions.workloads.get(name) or workload_data.get(name)
         whole = replace(plan, experiments=experiments_of(plan, workloads, shapes))
     except (DataError, ValueError) as error:
         raise RunError(folder.path, f"cannot go on: it cannot be planned again ({error})", ANEW) from error
@@ -265,12 +254,21 @@ def _named(folder: RunFolder, manifest: Mapping[str, Any], checkpoint: Geometry 
 
 def _changed_code(before: Sources, plan: Plan) -> Iterator[str]:
     now = sources_of(plan)
-    assert now is not None
+    assert now is not None  # of sides with environments of their own no run goes on
     for name, source in now.variants.items():
         if name not in before.variants or before.variants[name].digest != source.digest:
             yield f"the code of {name} changed"
+    for name, call in now.calls.items():
+        if name not in before.calls or before.calls[name].payload.digest != call.payload.digest:
+            yield f"the code that makes the arguments of {name} changed"
+        elif _digest(before.calls[name].check) != _digest(call.check):
+            yield f"the check of {name} changed"
     if before.harness != now.harness:
         yield "the code that measures changed (another version of the workbench)"
+
+
+def _digest(source: Source | None) -> str | None:
+    return None if source is None else source.digest
 
 
 def _changed_claims(claims: Sequence[Claim], folder: Path) -> Iterator[str]:

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 from types import FrameType
@@ -33,6 +34,7 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import variants
+from llama_workbench.harness.calls.source import parse
 
 _CALLS: dict[str, int] = {}
 
@@ -539,7 +541,7 @@ def main(names: list[str], workload: str, method: str) -> None:
     gc.freeze()  # as there, too: each round ends with a collection
     passed: dict[Any, Any] = {}
     for name in names:
-        added = {name: f"{Path(__file__).resolve()}:{name}"}
+        added = {name: asdict(parse(f"{Path(__file__).resolve()}:{name}", option="x"))}
         draw = secrets.token_hex(8)  # as in every run; with the same one again, answers would lie on the disk
         hello = {"process": 1, "added": added, "cache": str(cache), "threads": 1, "draw": draw}
         worker = Worker(hello, alone=True)

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
@@ -73,7 +74,7 @@ class Measuring:
 @pytest.fixture(scope="module")
 def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
     cache, logs = cache_directory(), tmp_path_factory.mktemp("logs")
-    added = {name: f"{OUTSIDE}:{name}" for name in ADDED}
+    added = {name: asdict(parse(f"{OUTSIDE}:{name}", option="x")) for name in ADDED}
     folder = str(synthesize(geometries.get(WORKLOAD.geometry), cache=cache))
     hello = {"process": 1, "added": added, "draw": "a draw"}
     with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
+from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.worker import checking, reference_logits
 from llama_workbench.harness.worker.gates.mistakes import MISTAKES, logits_with
 from llama_workbench.harness.worker.gates.small import small_cases, small_geometries, small_weights
@@ -79,7 +81,9 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
 
 def found(path: Path) -> dict:
     """What the verb finds, in this process."""
-    worker = Worker({"cache": str(cache_directory()), "threads": 1, "added": {"mine": f"{path}:mine"}})
+    worker = Worker(
+        {"cache": str(cache_directory()), "threads": 1, "added": {"mine": asdict(parse(f"{path}:mine", option="x"))}}
+    )
     return checking.check(worker, "mine")
 
 

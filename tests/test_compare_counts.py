@@ -110,6 +110,44 @@ def test_short_calls_have_wide_intervals_and_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({"work": 50_400}, "most of it in"),
+        ({"inputs": 8}, "4 inputs in the base run, 8 in the new one"),
+        ({"versions": VERSIONS | {"numpy": "3.0"}}, "numpy 3.0 for the new run"),
+    ],
+)
+def test_a_function_is_counted_over_many_calls_and_has_no_yardstick(
+    tmp_path: Path, changed: dict[str, Any], said: str | None
+) -> None:
+    counted = {
+        "work": 50_000.0,
+        "allocators": 500.0,
+        "calls": 2_000,
+        "inputs": 4,
+        "versions": VERSIONS | {"numpy": "2"},
+    }
+    counts = {"yardstick": {"calls": None}, "team005_hybrid": counted}
+    one, two = a_run(tmp_path / "one", counts), a_run(tmp_path / "two", counts | {"team005_hybrid": counted | changed})
+    row = rows(compare(one, two, thresholds=COUNTED), "instructions")["team005_hybrid"]
+    assert row.reason == "" if said is None else said in row.reason
+    if "work" in changed:
+        assert row.verdict == "regression" and (row.low_percent, row.high_percent) == pytest.approx((0.6, 1.0))
+
+
+def test_other_inputs_are_no_other_work(tmp_path: Path) -> None:
+    found: list[RunFolder] = []
+    for digest in ("1" * 64, "1" * 64, "2" * 64):
+        run = a_run(tmp_path / f"{len(found)}", {})
+        call = {WORKLOAD: {"payload": {"digest": digest}}}
+        run.write_json("run.json", run.read_manifest() | {"sources": {"variants": {}, "calls": call, "harness": ""}})
+        found.append(run)
+    words = [{row.reason for row in rows(compare(found[0], new), "instructions").values()} for new in found[1:]]
+    assert words == [{""}, {"the code that makes the arguments changed"}]
+
+
+@pytest.mark.parametrize(
     ("counts", "said"),
     [
         ({"team005_hybrid": {"capability": "AVX512"}}, "torch computes with AVX512 for the new run, AVX2 for the base"),
@@ -158,7 +196,7 @@ def test_without_counts_the_gate_has_nothing_to_decide_by(base: RunFolder, tmp_p
 
 def test_a_proven_slow_down_counts_beside_equal_counts(tmp_path: Path) -> None:
     runs = [a_run(tmp_path / "one", {}, noise=0.01)]
-    runs.append(a_run(tmp_path / "two", {}, noise=0.01, seed=2, factors={"team005_hybrid": 1.09 * 1.12}))
+    runs.append(a_run(tmp_path / "two", {}, noise=0.01, seed=2, factors={"team005_hybrid": 1.09 * 1.25}))
     found = compare(*runs, thresholds=COUNTED)
     assert found.exit_code == 1
     assert compare(*runs, thresholds=Thresholds(gate=("instructions",))).exit_code == 0
@@ -202,7 +240,7 @@ def test_a_subject_may_have_thresholds_of_its_own(base: RunFolder, tmp_path: Pat
     assert found.exit_code == 0
     assert rows(found, "instructions")["team005_hybrid"].threshold_percent == 2.0
     assert 'No subject fits [[for]] variant = "hybrid".' in found.notes
-    flagged = "time 9 % (flagged where the whole interval lies above 11.2 %)"
+    flagged = "time 9 % (flagged where the whole interval lies above 18.8 %)"
     assert f'Thresholds for variant = "hybrid": {flagged}.' in found.notes
     assert 'Thresholds for variant = "*hybrid", workload = "decode-*": instructions 2 %.' in found.notes
 

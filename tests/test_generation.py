@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.examiner.main import Examiner
@@ -120,7 +122,7 @@ def worker(folder: Path) -> Iterator[Worker]:
     """A worker in this process; what it sets for its own is put back."""
     threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
     names = ("other_token_later", "shifted_later", "stale_later", "wrong")
-    added = {name: f"{OUTSIDE}:{name}" for name in names}
+    added = {name: asdict(parse(f"{OUTSIDE}:{name}", option="x")) for name in names}
     yield Worker({"process": 1, "added": added, "cache": str(folder.parent.parent), "threads": 1})
     torch.set_num_threads(threads)
     torch.set_grad_enabled(gradients)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.datasets.workloads import Workload
+from llama_workbench.harness.calls import source
+from llama_workbench.harness.calls.called import Call
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim, load_claims
@@ -56,6 +60,22 @@ from llama_workbench.harness.store.schema import Verdict
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 PREFILL = "prefill-tiny-t16"
+
+FUNCTIONS = """\
+import random
+
+def words(seed):
+    return [f"{random.random():.9f}" for _ in range(60)]
+
+def sorts(words):
+    return sorted(words)
+
+def sorts_twice(words):
+    return sorted(sorted(words, reverse=True))
+
+def drops_one(words):
+    return sorted(words)[1:]
+"""
 
 # -- the file --------------------------------------------------------------------------------------------------------
 
@@ -363,6 +383,35 @@ def test_what_is_not_counted_has_a_reason(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(asked) == 1 and "a call takes 2 s" in reasons_of(context)["team006_before"]
 
 
+def test_functions_are_counted_in_a_process_of_their_own_as_often_as_they_are_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Wanted] = []
+
+    def remembered(wanted: Wanted, **_: Any) -> list[dict[str, Any]]:
+        asked.append(wanted)
+        return []
+
+    monkeypatch.setattr(metric, "count", remembered)
+    monkeypatch.setattr(metric, "lacks", lambda: None)
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    sides = (f"{tmp_path}/mine.py:sorts", f"{tmp_path}/mine.py:sorts_twice")
+    plan = make_plan(Request(compare=sides, calls=(f"{tmp_path}/mine.py:words",)), [])
+    context = a_context(tmp_path)
+    measurement = Measurement(
+        plan.experiments, added={}, functions=plan.functions.sources, calls=plan.calls(), device="cpu", folders={},
+        parameters={}, cache=tmp_path, logs=tmp_path, seed=0, progress=Told(),
+    )  # fmt: skip
+    context = replace(context, measurement=measurement)
+    measurement.books[0].call_ns |= {"sorts": 20_000.0, "sorts_twice": 40_000.0}
+    run_instructions(context, everything(context))
+    [wanted] = asked
+    assert wanted.folder is None and [name for _, name in wanted.pairs] == ["sorts", "sorts_twice"]
+    assert wanted.called["words"][1] == 500 == counting.COUNTED_NS / 20_000
+    assert counting.calls_of_functions([90e6]) == counting.INPUTS
+    assert counting.calls_of_functions([10.0]) == counting.MOST_CALLS == counting.calls_of_functions([0.0])
+
+
 def test_everything_is_all_that_can_be_counted_the_yardstick_first(tmp_path: Path) -> None:
     """`--count-instructions`: no controls, but also what was excluded, whose reason is then in the file."""
     context = a_context(tmp_path)
@@ -455,6 +504,14 @@ def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Sig
     assert not left
 
 
+def of_functions(folder: Path) -> tuple[Workload, dict[str, source.Source]]:
+    """What functions are called with, and a function, itself once more, one that does more, and a wrong one."""
+    (folder / "mine.py").write_text(FUNCTIONS)
+    work = Workload(name="words", kind="call", geometry="", tokens=1, payload="mine.py:words", description="words")
+    names = {"sorts": "sorts", "again": "sorts", "twice": "sorts_twice", "wrong": "drops_one"}
+    return work, {name: source.parse(f"{folder}/mine.py:{each}", option="x") for name, each in names.items()}
+
+
 @NEEDS_VALGRIND
 def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -464,20 +521,29 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     cache = cache_directory()
     folder = synthesize(geometries.get("tiny"), seed=0, cache=cache)
     names = ("raises", "team005_proposal", "team005_proposal@copy", "team006_before", "hangs", "kills")
-    pairs = tuple((PREFILL, name) for name in names)
-    added = {name: f"{OUTSIDE}:{name}" for name in ("raises", "hangs", "kills")}
+    called, functions = of_functions(tmp_path)
+    pairs = (*((PREFILL, name) for name in names), *((called.name, name) for name in functions))
+    added = {name: source.parse(f"{OUTSIDE}:{name}", option="x") for name in ("raises", "hangs", "kills")}
     told = Told()
     begun = time.monotonic()
     records = count(
-        Wanted(folder, (workloads.get(PREFILL),), pairs, added, 0),
+        Wanted(
+            folder,
+            (workloads.get(PREFILL), called),
+            pairs,
+            added,
+            0,
+            functions,
+            {called.name: (Call(functions["sorts"], source.parse(f"{tmp_path}/mine.py:words", option="x")), 400)},
+        ),
         cache=cache,
         log=tmp_path / "log",
         step=told.step,
         limits={(PREFILL, "hangs"): 5.0},
     )
     print(f"{time.monotonic() - begun:.0f} s for {len(records)} counts")
-    raised, ours, copy, other, hung, killed = records
-    assert [record["variant"] for record in records] == list(names)
+    raised, ours, copy, other, hung, killed, *of_call = records
+    assert [record["variant"] for record in records] == [*names, *functions]
     for record in (ours, copy, other):
         assert record["reason"] is None and record["calls"] > 0 and record["instructions"] > 100_000
         assert sum(record["by"].values()) == pytest.approx(record["instructions"])
@@ -488,4 +554,12 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     assert other["instructions"] > 1.001 * ours["instructions"] and other["again"] is None
     for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
         assert record["instructions"] is None and said in record["reason"]
+    once, same, twice, wrong = of_call
+    for record in (once, same, twice):
+        assert record["reason"] is None and (record["calls"], record["inputs"]) == (400, counting.INPUTS)
+        assert record["versions"].keys() == {"torch", "python", "valgrind", "numpy"}
+    assert once["again"] == pytest.approx(once["instructions"], rel=2e-3)
+    assert same["instructions"] == pytest.approx(once["instructions"], rel=2e-3)
+    assert 1.1 < twice["instructions"] / once["instructions"] < 2.1
+    assert wrong["instructions"] is None and "gives another answer" in wrong["reason"]
     assert told.steps[-1][1] == 1 and not alive(f"{tmp_path}/workbench-count-")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import llama_workbench
+from llama_workbench.harness.calls.digest import digest_of
+from llama_workbench.harness.calls.source import Source, parse
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.nodes.cluster import check_address
@@ -19,7 +21,6 @@ from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.variants.digests import digest
 
 CLAIMS = llama_workbench.ROOT / "claims"
 
@@ -100,7 +101,7 @@ def test_a_request_and_its_files_arrive_as_text(tmp_path: Path) -> None:
     (home / "mine.py").write_text("from beside import parts\ndef mine(): ...\n", encoding="utf-8")
     (home / "beside" / "__init__.py").write_text("", encoding="utf-8")
     (home / "beside" / "parts.py").write_text("x = 1\n", encoding="utf-8")
-    added = {"mine": f"{home}/mine.py:mine"}
+    added = {"mine": parse(f"{home}/mine.py:mine", option="--add-variant")}
     request = Request(variants=("fast", "mine"), added=(added["mine"],), threads=2)
     files = Files.read(CLAIMS, added, None)
     text = json.dumps([Asked.of(request).model_dump(mode="json"), files.model_dump(mode="json")])
@@ -111,9 +112,19 @@ def test_a_request_and_its_files_arrive_as_text(tmp_path: Path) -> None:
     asked, sent = Asked.model_validate(one), Files.model_validate(other)
     sent.write(there)
     assert [claim.id for claim in load_claims(there / "claims")] == [claim.id for claim in load_claims(CLAIMS)]
-    [place] = sent.added
-    assert asked.request([str(there / place)], None).variants == ("fast", "mine")
-    assert digest("mine", str(there / place)) == digest("mine", added["mine"])
+    [place] = sent.added_in(there)
+    assert asked.request([place], None).variants == ("fast", "mine")
+    again = parse(place, option="--add-variant")
+    assert again.name == "mine" and digest_of(again) == digest_of(added["mine"])
+
+
+def test_what_lies_in_no_file_of_today_is_not_sent(tmp_path: Path) -> None:
+    for source, what in (
+        (Source("mine", "package.model", "build"), "a module is not sent"),
+        (Source("mine", str(tmp_path / "mine.py"), "build", revision="v1", commit="0" * 40), "a file of a revision"),
+    ):
+        with pytest.raises(PlanError, match=what):
+            Files.read(CLAIMS, {"mine": source}, None)
 
 
 @pytest.mark.parametrize("name", ["../x.py", "/x.py", "a/../../x.py"])

@@ -502,7 +502,7 @@ def test_what_has_no_phases_says_so():
     subject.benches = {"rope-t8": Bench(workloads.get("rope-t8"), None, Tensor(), 0, 0, torch.float32)}
     with pytest.raises(WorkerError, match="a component has no phases"):
         worker.phases(subject, "rope-t8", ["fast"], 1, False)
-    subject.added = {"mine": "mine.py:mine"}
+    subject.added = {"mine": {}}
     with pytest.raises(PhaseError, match="mine: code from outside names no phases"):
         worker.instrumented(subject, "mine")
     entry_point = variants.Variant("theirs", model_of, "", "")  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import ROOT, variants
+from llama_workbench.harness.calls.built import imported
+from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
 from llama_workbench.harness.worker.gates.op_trace import (
     Trace,
@@ -357,7 +359,7 @@ def test_an_unknown_component_is_refused():
 # --- outside variants ----------------------------------------------------------------------------------------------
 
 
-def test_an_outside_variant_is_named_after_its_function(tmp_path):
+def test_an_outside_variant_is_named_after_its_function(tmp_path, turn):
     (tmp_path / "helper.py").write_text("BASE = 'fast'\n")
     file = tmp_path / "mine.py"
     file.write_text(
@@ -366,7 +368,7 @@ def test_an_outside_variant_is_named_after_its_function(tmp_path):
         "    '''My own, and fast.'''\n"
         "    return variants.get(helper.BASE).build(config, weights, max_length=max_length)\n"
     )
-    variant = outside.load(*outside.parse(f"{file}:mine"))
+    variant = imported(parse(f"{file}:mine", option="x"), turn)
     assert (variant.name, variant.description) == ("mine", "My own, and fast.")
     assert small_gate(variant.build, reference).passed
 
@@ -377,17 +379,17 @@ def test_an_outside_variant_is_named_after_its_function(tmp_path):
         ("{file}", "", "FILE:FUNCTION"),
         ("{file}:", "", "FILE:FUNCTION"),
         ("nowhere.py:f", "", "no file"),
-        ("{file}:f", "1 / 0", "ZeroDivisionError"),
-        ("{file}:f", "def (", "SyntaxError"),
+        ("{file}:f", "def f(): pass\n1 / 0", "ZeroDivisionError"),
+        ("{file}:f", "def (", "mine.py line 1: not Python: invalid syntax"),
         ("{file}:f", "def g(): pass", "it defines g"),
         ("{file}:f", "f = 3", "no function 'f'"),
     ],
 )
-def test_a_bad_outside_variant_is_explained(tmp_path, text, body, said):
+def test_a_bad_outside_variant_is_explained(tmp_path, turn, text, body, said):
     file = tmp_path / "mine.py"
     file.write_text(body)
     with pytest.raises(outside.OutsideVariantError, match=said.replace("(", r"\(")):
-        outside.load(*outside.parse(text.format(file=file)))
+        imported(parse(text.format(file=file), option="x"), turn)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gc
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +54,14 @@ def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None
 def test_only_short_calls_are_made_once_before_their_sample() -> None:
     assert shape(PREFILL, 4.9 * MS, 1 * MS).prime
     assert not shape(PREFILL, 5 * MS, 1 * MS).prime
+
+
+def test_whether_calls_of_a_tiny_model_are_primed_does_not_hang_on_how_busy_the_machine_was() -> None:
+    times = {"short": 0.4 * MS, "long": 5.2 * MS}
+    for parameter_bytes, primed in ((0, False), (1 << 20, True), (8 << 20, True), ((8 << 20) + 1, False)):
+        how: Any = {"sample_ns": 200_000, "rebuild_ns": 0.0, "parameter_bytes": parameter_bytes}
+        assert shape_of_round(PREFILL, times, once=False, **how).prime == primed
+    assert not shape_of_round(PREFILL, times, once=True, **how | {"parameter_bytes": 1}).prime
 
 
 @pytest.mark.parametrize("call_ns", [1_000, 30_000, 1 * MS, 40 * MS])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,14 +20,11 @@ HERE = Path(__file__).parent
 OURS = "llama_workbench.variants"
 
 
-def digest(name: str, outside: str | None = None) -> str:
-    """SHA-256 of the source of a variant. `outside`: FILE:FUNCTION of one that is no preset and not installed.
+def digest(name: str) -> str:
+    """SHA-256 of the source of a variant that ships, or that an installed package offers.
 
     Raises OutsideVariantError where a file cannot be read.
     """
-    if outside is not None:
-        path, _, function = outside.rpartition(":")
-        return _sum(Path(path).parent, written_in(Path(path), Path(path).parent), function)
     if variant := presets().get(name):
         module, options = getattr(variant.build, "module", ""), getattr(variant.build, "options", {})
         roots = [module, *([".components"] if variant.settings is not None else [])]
@@ -43,6 +40,14 @@ def digest(name: str, outside: str | None = None) -> str:
     return _sum(home, {each for file in files for each in written_in(file, home)}, said)
 
 
+def digest_of_code(file: Path, homes: Sequence[Path], more: str) -> str:
+    """SHA-256 of the code in a file, of what it imports by name that lies beside it or in `homes`, and of `more`.
+
+    Raises OutsideVariantError where a file cannot be read.
+    """
+    return _sum(homes, written_in(file, *homes), more)
+
+
 def digest_of_folders(folders: Iterable[Path], endings: tuple[str, ...] = (".py",)) -> str:
     """SHA-256 of all files below these folders whose names end so."""
     every = sorted(folders)
@@ -50,18 +55,18 @@ def digest_of_folders(folders: Iterable[Path], endings: tuple[str, ...] = (".py"
     return _sum(home, {path for folder in every for path in folder.rglob("*") if path.suffix in endings}, "")
 
 
-def written_in(path: Path, home: Path) -> set[Path]:
-    """The files of the code in `path`: itself, and what it imports that lies in its package, in `home`, or here."""
+def written_in(path: Path, *homes: Path) -> set[Path]:
+    """The files of the code in `path`: itself, and what it imports that lies in its package, in `homes`, or here."""
     found: set[Path] = set()
     todo = [path]
     while todo:
         if (file := todo.pop()) not in found:
             found.add(file)
-            todo += _imported(file, home)
+            todo += _imported(file, homes)
     return found
 
 
-def _imported(path: Path, home: Path) -> Iterator[Path]:
+def _imported(path: Path, homes: Sequence[Path]) -> Iterator[Path]:
     try:
         tree = ast.parse(path.read_bytes(), path.name)
     except (SyntaxError, ValueError):
@@ -71,20 +76,23 @@ def _imported(path: Path, home: Path) -> Iterator[Path]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _absolute(alias.name, home)
+                yield from _absolute(alias.name, homes)
         elif isinstance(node, ast.ImportFrom):
             names = [".".join(filter(None, (node.module, alias.name))) for alias in node.names]
             for name in names:
                 if node.level:
                     yield from _files(path.parents[node.level - 1], name.split("."))
                 else:
-                    yield from _absolute(name, home)
+                    yield from _absolute(name, homes)
 
 
-def _absolute(name: str, home: Path) -> Iterator[Path]:
+def _absolute(name: str, homes: Sequence[Path]) -> Iterator[Path]:
     if name == OURS or name.startswith(f"{OURS}."):
         return _files(HERE, name.removeprefix(OURS).lstrip(".").split("."))
-    return _files(home, name.split("."))
+    for home in homes:  # where the first of them has it, Python looks no further
+        if found := list(_files(home, name.split("."))):
+            return iter(found)
+    return iter(())
 
 
 def _files(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
@@ -100,11 +108,13 @@ def _files(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
             return
 
 
-def _sum(home: Path, files: Iterable[Path], more: str) -> str:
-    """SHA-256 of the files, by their names below `home`, and of `more`."""
+def _sum(homes: Path | Sequence[Path], files: Iterable[Path], more: str) -> str:
+    """SHA-256 of the files, by their names below `homes`, and of `more`."""
+    homes = [homes] if isinstance(homes, Path) else homes
     whole = hashlib.sha256(f"{more}\0".encode())
     for file in sorted(files):
-        name = file.relative_to(home) if file.is_relative_to(home) else Path(file.name)
+        home = next((home for home in homes if file.is_relative_to(home)), file.parent)
+        name = file.relative_to(home)
         content = file.read_bytes()
         whole.update(f"{name.as_posix()} {len(content)}\0".encode() + content)
     return whole.hexdigest()

@@ -1,4 +1,4 @@
-"""Variants from outside: a function in a file (`path/to/file.py:build`), or an entry point.
+"""Code from outside: files that are imported for one variant alone, and variants that installed packages offer.
 
 Also private imports of our own variants' source: other code objects, same text.
 """
@@ -27,18 +27,6 @@ ENTRY_POINTS = "llama_workbench.variants"  # the group in which an installed pac
 
 class OutsideVariantError(ValueError):
     """An outside variant that cannot be had: the message names the file, what is wrong and the fix."""
-
-
-def parse(text: str) -> tuple[Path, str]:
-    """`path/to/file.py:function` → (path, function). Raises OutsideVariantError where either is missing."""
-    file, separator, function = text.rpartition(":")
-    if not separator or not function.isidentifier() or not file:
-        example = "for example path/to/mine.py:build_mine"
-        raise OutsideVariantError(f"--add-variant {text!r}: expected FILE:FUNCTION, {example}")
-    path = Path(file)
-    if not path.is_file():
-        raise OutsideVariantError(f"--add-variant {text!r}: there is no file {file!r} (looked in {Path.cwd().name}/)")
-    return path, function
 
 
 def look_for(path: Path, function: str) -> None:
@@ -75,13 +63,10 @@ def names_in(tree: ast.AST) -> set[str]:
     return found
 
 
-def load(path: Path, function: str) -> Variant:
-    """Import the file and wrap its function; the variant has its name. The file's code runs here: measuring does this
-    in worker processes only. Raises OutsideVariantError where the import raises, or the function is missing or not
-    callable."""
-    build = function_of(import_file(path), function, path.name)
-    summary = (build.__doc__ or "").strip().splitlines()
-    return Variant(function, build, summary[0] if summary else f"{path.name}:{function}", f"outside: {path.name}")
+def described(variant: Variant, function: Callable[..., Any]) -> Variant:
+    """The variant with the first line of the function's docstring, where it has one."""
+    summary = (function.__doc__ or "").strip().splitlines()
+    return replace(variant, description=summary[0]) if summary else variant
 
 
 def function_of(module: ModuleType, function: str, where: str) -> Callable[..., Any]:

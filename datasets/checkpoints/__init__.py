@@ -14,7 +14,7 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.variants.config import LlamaConfig
 
 from ..files import short
-from ..geometries import CheckpointError, fail, parameter_count, stored_shapes
+from ..geometries import CheckpointError, Geometry, fail, parameter_count, stored_shapes
 from ..gguf import files as gguf_files
 from ..gguf.metadata import is_gguf
 from ..synthetic_files import CONFIG
@@ -118,6 +118,15 @@ def described(source: Path | str, *, cache: Path | None = None) -> tuple[LlamaCo
         f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}, "
         f"{' and '.join(dtype for dtype, _ in total.most_common())}, tokenizer {files.tokenizer}"
     )
+
+
+def geometry_of(source: Path, origin: str) -> Geometry:
+    """The geometry of a usable checkpoint, named after its folder or file. origin: where it comes from, in words. Checks
+    and raises as `check`."""
+    config, description = described(source)
+    file = source.resolve().name.lower()
+    name = "".join(letter if letter.isalnum() else "-" for letter in file).strip("-") or "checkpoint"
+    return Geometry(name, config, description, origin)
 
 
 def write_gguf(folder: Path, file: Path, *, format: gguf_files.Format = "F32", cache: Path | None = None) -> Path:

@@ -76,7 +76,7 @@ class Called:
         other = world if folders[0] == folders[1] else World(turn, folders[1])
 
         def function(each: Source, world: World) -> Function:
-            made = _maker(each, world.function(each))
+            made = maker(each, world.function(each))
             return Function(made, Payload(world.function(call.payload), draw), world.enter)
 
         side, baseline = function(source, world), function(call.baseline, other)
@@ -154,8 +154,18 @@ class Called:
             return [self.payload.arguments(first)] * count
         return self.payload.batch(first, count)
 
+    def same_inputs(self, different: int, count: int) -> list[Arguments]:
+        """What so many calls are given: `different` inputs in turns, the same in every process. A function that changes
+        its arguments has each made anew."""
+        self._side.enter()
+        numbers = [GATED[-1] - 1 - call % different for call in range(count)]
+        if self.changes_inputs:
+            return [self.payload.arguments(number) for number in numbers]
+        made = {number: self.payload.arguments(number) for number in numbers[:different]}
+        return [made[number] for number in numbers]
 
-def _maker(source: Source, function: Callable[..., Any]) -> Make:
+
+def maker(source: Source, function: Callable[..., Any]) -> Make:
     """What gives the function of a source: itself, or what the factory makes."""
     if not source.factory:
         return lambda: function

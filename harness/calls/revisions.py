@@ -43,7 +43,7 @@ def source_at(text: str, revision: str, *, option: str, folder: Path | None = No
     source = parse(text, option=f"{option} (at {revision})", folder=tree / folder.relative_to(root))
     told = revision if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision) else commit[:9]
     name = source.name if "=" in text else f"{source.name}-{told}"
-    return replace(source, name=name, revision=told)
+    return replace(source, name=name, revision=told, commit=commit)
 
 
 def repository_of(folder: Path) -> Path:

@@ -28,8 +28,8 @@ class Source:
 
     name: what reports call it. where: an absolute path, or the name of a module. folder: where that module is looked
     for when it is not installed. factory: the function makes the one that is called, anew for each round. revision: of
-    which revision the files are, where they are no files of the working tree. environment: the Python that
-    it runs in, where that is another one than this.
+    which revision the files are, where they are no files of the working tree; commit: its full name. environment: the
+    Python that it runs in, where that is another one than this.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Source:
     factory: bool = False
     folder: str = ""
     revision: str = ""
+    commit: str = ""
     environment: str = ""
 
     @property
@@ -53,12 +54,31 @@ class Source:
         return f"{where}:{self.function}{'()' if self.factory else ''}{at}"
 
     @property
+    def again(self) -> str:
+        """As a user gives it again, without folders: under the same name, of the same commit."""
+        name = "" if self.name == self.function and not self.commit else f"{self.name}="
+        at = f"@{self.commit}" if self.commit else ""
+        return f"{name}{replace(self, revision='').shown}{at}"
+
+    @property
     def folders(self) -> tuple[str, ...]:
         """Where its module, and those that this imports from beside it, are looked for."""
         if not self.folder:
             return ()
         beside = (str(Path(self.where).parent),) if self.is_file else ()
         return (*beside, self.folder, f"{self.folder}/src")
+
+    @property
+    def file(self) -> Path | None:
+        """The file that it is in; None of a module that is in none of its folders, such as an installed one."""
+        if self.is_file:
+            return Path(self.where)
+        for folder in self.folders:
+            module = Path(folder, *self.where.split("."))
+            for file in (module / "__init__.py", module.with_name(f"{module.name}.py")):
+                if file.is_file():
+                    return file
+        return None
 
     @property
     def home(self) -> str:

@@ -30,6 +30,11 @@ class Turn:
 
     world: World | None = None
 
+    def end(self) -> None:
+        """From here on Python knows no world's modules."""
+        if self.world is not None:
+            self.world.leave()
+
 
 @dataclass
 class World:
@@ -49,8 +54,7 @@ class World:
         """From here on imports find this world's modules, until another world is entered."""
         if self.turn.world is self:
             return
-        if self.turn.world is not None:
-            self.turn.world.leave()
+        self.turn.end()
         self.turn.world = self
         if not self.others:  # what was imported before this world was there is none of its own
             for name in [name for name, module in sys.modules.items() if self._owns(module)]:
@@ -108,8 +112,7 @@ def modules_kept() -> Iterator[Turn]:
     try:
         yield turn
     finally:
-        if turn.world is not None:
-            turn.world.leave()
+        turn.end()
         sys.modules.update(before)
 
 

@@ -202,8 +202,8 @@ class Group:
 class Participants:
     """All experiments of a run. `books` holds the state of each, whatever happens.
 
-    added: name of an added variant → FILE:FUNCTION. functions: name of any other function → where it is; calls:
-    workload → what they are called with. device: "cpu" or "cuda"; device_facts is what the worker knows of
+    added: name of an added variant → where the function is that builds it; functions: the same of any other function;
+    calls: workload → what these are called with. device: "cpu" or "cuda"; device_facts is what the worker knows of
     it. folders and parameters: of each geometry's checkpoint. excluded: from the whole run, with the reason. draw:
     decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared. ahead: the
     variant that is gated beside the others (see `Gating`), and its answer. changed: called on what run.json must say
@@ -212,7 +212,7 @@ class Participants:
 
     experiments: Sequence[Experiment]
     _: KW_ONLY
-    added: Mapping[str, str]
+    added: Mapping[str, Source]
     device: str
     folders: Mapping[str, Path]
     parameters: Mapping[str, int]
@@ -291,8 +291,10 @@ class Participants:
         return process
 
     def _process(self, group: Group, index: int, log: str, python: str = "") -> WorkerProcess:
-        functions = {name: asdict(source) for name, source in self.functions.items()}
-        hello = {"process": index, "added": dict(self.added), "functions": functions, "draw": self.draw_of(index)}
+        added, functions = (
+            {name: asdict(source) for name, source in sources.items()} for sources in (self.added, self.functions)
+        )
+        hello = {"process": index, "added": added, "functions": functions, "draw": self.draw_of(index)}
         log_file = self.logs / log
         where: dict[str, Any] = {"cache": self.cache, "log": log_file, "device": self.device, "python": python}
         return WorkerProcess(threads=group.threads, hello=hello, **where)

@@ -22,8 +22,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.variants import outside
-
 from ..machine.lifeline import tied
 from ..machine.places import place
 from ..store.files import MEMORY, PROFILES
@@ -50,8 +48,8 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
 
     `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
     """
-    added = [outside.parse(text)[0] for text in measurement.added.values()]
-    added += [Path(source.where) for source in measurement.functions.values() if source.is_file]
+    given = (*measurement.added.values(), *measurement.functions.values())
+    added = [source.file for source in given if source.file]
     profiles, memory = list[dict[str, Any]](), list[dict[str, Any]]()
     work = [
         (group, book, name)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from llama_workbench.variants.digests import written_in
 
+from ..calls.source import Source
 from ..claims.model import Claim
 from ..plan.experiments import Plan
 from ..plan.selection import PlanError, Request
@@ -43,7 +44,7 @@ class Asked(_Sent):
             raise PlanError(f"--call {request.calls[0]}: functions are compared on one machine only; leave out --on")
         return cls(**{name: getattr(request, name) for name in cls.model_fields})
 
-    def request(self, added: Sequence[str], workloads_file: Path | None) -> Request:
+    def request(self, added: Sequence[str | Source], workloads_file: Path | None) -> Request:
         """The request again. added, workloads_file: where the files are on this machine."""
         asked = {name: getattr(self, name) for name in type(self).model_fields}
         return Request(**asked, added=tuple(added), workloads_file=workloads_file)
@@ -51,7 +52,7 @@ class Asked(_Sent):
 
 class Files(_Sent):
     """Files by their content. claims: name → text of the claim files. others: path → text, of the rest. added:
-    PATH:FUNCTION of each variant among these, and workloads: the path of the workloads."""
+    NAME=PATH:FUNCTION of each variant among these, and workloads: the path of the workloads."""
 
     claims: dict[str, str]
     others: dict[str, str] = {}
@@ -59,26 +60,34 @@ class Files(_Sent):
     workloads: str | None = None
 
     @classmethod
-    def read(cls, claims_folder: Path, added: Mapping[str, str], workloads_file: Path | None) -> Self:
-        """added: name → FILE:FUNCTION. Raises PlanError where a file cannot be read."""
+    def read(cls, claims_folder: Path, added: Mapping[str, Source], workloads_file: Path | None) -> Self:
+        """added: variants from outside, by name. Raises PlanError where one is in no file of today, or a file cannot be
+        read."""
         others: dict[str, str] = {}
         names, homes = [], list[Path]()
         try:
             claims = {path.name: path.read_text("utf-8") for path in sorted(claims_folder.glob("*.toml"))}
-            for text in added.values():
-                file, _, function = text.rpartition(":")
-                home = Path(file).parent
+            for name, source in added.items():
+                if not source.is_file or source.revision:
+                    what = f"{'a file of a revision' if source.revision else 'a module'} is not sent to nodes"
+                    raise PlanError(f"{source.shown}: {what}: give FILE:FUNCTION, or leave out --on")
+                file, home = source.where, Path(source.where).parent
                 homes += [home] * (home not in homes)
                 place = f"added-{homes.index(home)}"
                 beside = (each for each in written_in(Path(file), home) if each.is_relative_to(home))
                 others |= {f"{place}/{each.relative_to(home).as_posix()}": each.read_text("utf-8") for each in beside}
-                names.append(f"{place}/{Path(file).name}:{function}")
+                names.append(f"{name}={place}/{Path(file).name}:{source.function}")
             if workloads_file is not None:
                 others["workloads.toml"] = workloads_file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PlanError(f"cannot send a file to the nodes: {error}") from error
         own = "workloads.toml" if workloads_file is not None else None
         return cls(claims=claims, others=others, added=tuple(names), workloads=own)
+
+    def added_in(self, folder: Path) -> list[str]:
+        """NAME=FILE:FUNCTION of each variant from outside, of files that were written below `folder`."""
+        pairs = (each.partition("=") for each in self.added)
+        return [f"{name}={folder / place}" for name, _, place in pairs]
 
     def write(self, folder: Path) -> None:
         """Write all below a folder of this machine. Raises ValueError for a path that leads out of it."""

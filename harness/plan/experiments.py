@@ -17,6 +17,7 @@ from llama_workbench.datasets.geometries import Geometry, geometries, parameter_
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
+from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.comparison import Comparison
@@ -29,7 +30,7 @@ from .selection import (
     PlanError,
     Request,
     ad_hoc_pairs,
-    added_names,
+    added_sources,
     check_evidence,
     check_variant,
     conditions,
@@ -50,7 +51,7 @@ class Plan:
     """What will be measured, and what it is for.
 
     `claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
-    `added` maps the names of outside variants to FILE:FUNCTION. Parts of claims that are not for `device` are judged,
+    `added` maps the names of outside variants to their sources. Parts of claims that are not for `device` are judged,
     not measured. `conditions`: when an ad-hoc comparison fails. `functions`: any functions that are compared.
     """
 
@@ -58,7 +59,7 @@ class Plan:
     claims: tuple[Claim, ...]
     ad_hoc: tuple[tuple[str, str], ...]
     experiments: tuple[Experiment, ...]
-    added: Mapping[str, str]
+    added: Mapping[str, Source]
     device: str = "cpu"
     conditions: tuple[Condition, ...] = ()
     functions: Functions = field(default_factory=Functions)
@@ -101,7 +102,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
     """
     asked_for = [] if request.compare else select(claims, request.claims or None)
     request, functions = functions_of(variants_in(request), asked_for)
-    added = added_names(request.added)
+    added = added_sources(request.added)
     known = [*variants.names(), *added, *functions.sources]
     for name in (*request.variants, *(request.compare or ())):
         check_variant(name, known)
@@ -163,7 +164,7 @@ def experiments_of(
 
 
 def _chosen(
-    request: Request, claims: Sequence[Claim], added: Mapping[str, str], own: tuple[str, ...]
+    request: Request, claims: Sequence[Claim], added: Mapping[str, Source], own: tuple[str, ...]
 ) -> tuple[tuple[Claim, ...], tuple[tuple[str, str], ...], Sequence[str]]:
     """The claims, the pairs (baseline, variant) without a claim, and the names of the workloads. own: workloads that
     the user brings."""

@@ -16,9 +16,9 @@ from ..calls.environments import Environment, environments_at
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
 from ..claims.model import Claim
-from .selection import PlanError, Request
+from .selection import PlanError, Request, added_sources
 
-CALL, CHECK, ENV = "--call", "--check", "--env"
+CALL, CHECK, COMPARE, ENV = "--call", "--check", "--compare", "--env"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
     if request.calls:
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only for --compare A B, and there is none")
-        found = [_parsed(side, "--compare", elsewhere) for side in request.compare]
+        found = [_parsed(side, COMPARE, elsewhere) for side in request.compare]
         sides = named_apart(_placed(found, request.environments), taken)
         environments = _environments(sides)
         sources += sides
@@ -95,7 +95,7 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
     return request, Functions(_by_name(sources, taken), workloads, made_by, environments)
 
 
-def _parsed(what: str | Source, option: str, elsewhere: bool) -> Source:
+def _parsed(what: str | Source, option: str, elsewhere: bool = False) -> Source:
     return what if isinstance(what, Source) else parse_at(what, option=option, elsewhere=elsewhere)
 
 
@@ -155,28 +155,37 @@ def _slug(name: str) -> str:
 def variants_in(request: Request) -> Request:
     """The request where a side of `--compare` may be FILE:FUNCTION: as with `--add-variant`.
 
-    Raises PlanError where that function does not look like one that builds a model.
+    Raises PlanError where that function does not look like one that builds a model, and SourceError.
     """
     if request.compare is None or request.calls:
         return request
-    assert all(isinstance(side, str) for side in request.compare)
-    added, sides = list(request.added), list[str]()
-    for side in request.compare:
-        if ":" in side:
-            path, function = variants.outside.parse(side)
-            if not _builds(path, function):
-                told = "is no build(config, weights, *, max_length); to compare any two functions, say what they are"
-                raise PlanError(f"--compare {side}: {function} {told} called with: {CALL} FILE:FUNCTION")
-            added += [side] if side not in added else []
-            side = function
-        sides.append(side)
-    return replace(request, added=tuple(added), compare=(sides[0], sides[1]))
+    added = added_sources(request.added)
+    parsed = {place: _parsed(side, COMPARE) for place, side in enumerate(request.compare) if not _is_name(side)}
+    for place, source in parsed.items():
+        if not builds(source):
+            told = "is no build(config, weights, *, max_length); to compare any two functions, say what they are"
+            raise PlanError(
+                f"{COMPARE} {request.compare[place]}: {source.function} {told} called with: {CALL} FILE:FUNCTION"
+            )
+    fresh = [source for source in dict.fromkeys(parsed.values()) if source not in added.values()]
+    named = dict(zip(fresh, named_apart(fresh, [*variants.names(), *added]), strict=True))
+    sides = [
+        named.get(parsed[place], parsed[place]).name if place in parsed else side
+        for place, side in enumerate(request.compare)
+    ]
+    return replace(request, added=(*added.values(), *named.values()), compare=(sides[0], sides[1]))
 
 
-def _builds(path: Path, function: str) -> bool:
-    """Whether a function in a file may build a model, by its parameters. One that is not defined there may."""
-    for node in ast.parse(path.read_bytes(), path.name).body:
-        if isinstance(node, ast.FunctionDef) and node.name == function:
+def _is_name(side: str | Source) -> bool:
+    return isinstance(side, str) and ":" not in side
+
+
+def builds(source: Source) -> bool:
+    """Whether a function may build a model, by its parameters. One that is not defined in a file that is known may."""
+    if source.factory or source.file is None:
+        return True
+    for node in ast.parse(source.file.read_bytes(), source.file.name).body:
+        if isinstance(node, ast.FunctionDef) and node.name == source.function:
             given = node.args
             names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
             return "max_length" in names or given.kwarg is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,14 @@ from typing import Any
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload, workloads
 
+from ..calls.revisions import parse_at
 from ..calls.source import NAME, Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.conditions import Condition
 from ..spec.hypotheses import Hypothesis
+
+ADD = "--add-variant"
 
 
 class PlanError(ValueError):
@@ -31,8 +34,8 @@ class Request:
     variants: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     workloads_file: Path | None = None  # workloads beside those that ship
-    added: tuple[str, ...] = ()  # FILE:FUNCTION
-    compare: tuple[Any, Any] | None = None  # baseline, variant; with `calls` any functions: FILE:FUNCTION, or a Source
+    added: tuple[str | Source, ...] = ()  # FILE:FUNCTION, MODULE:FUNCTION
+    compare: tuple[Any, Any] | None = None  # baseline, variant: a name, FILE:FUNCTION, or a Source
     calls: tuple[str | Source, ...] = ()  # of payloads
     check: str | Source | None = None
     environments: tuple[tuple[str, str], ...] = ()  # name of a side, or "" for both, and where its environment is
@@ -60,15 +63,15 @@ def own_workloads(request: Request) -> dict[str, Workload]:
     return own
 
 
-def added_names(texts: Iterable[str]) -> dict[str, str]:
-    """Name → FILE:FUNCTION with the path made absolute; the file is not imported here."""
-    added: dict[str, str] = {}
-    for text in texts:
-        path, function = variants.outside.parse(text)
-        variants.outside.look_for(path, function)
-        if function in added or function in variants.names():
-            raise PlanError(f"--add-variant {text}: a variant {function!r} exists already; rename the function")
-        added[function] = f"{path.resolve()}:{function}"
+def added_sources(given: Iterable[str | Source]) -> dict[str, Source]:
+    """Name → where a variant from outside is. Nothing is imported. Raises PlanError, SourceError."""
+    added: dict[str, Source] = {}
+    for each in given:
+        source = each if isinstance(each, Source) else parse_at(each, option=ADD)
+        if source.name in added or source.name in variants.names():
+            told = f"{ADD} {each if isinstance(each, str) else source.shown}: a variant {source.name!r} exists already"
+            raise PlanError(f"{told}; give it another name, NAME=FILE:FUNCTION")
+        added[source.name] = source
     return added
 
 
@@ -92,7 +95,7 @@ def conditions(request: Request) -> tuple[Condition, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def check_evidence(name: str, evidence: str, where: str, added: Mapping[str, str]) -> None:
+def check_evidence(name: str, evidence: str, where: str, added: Container[str]) -> None:
     """An engine differs from a model of ours in everything at once: what it shows is never due to one choice.
 
     What torch.compile runs shows in no op trace, so that it cannot be evidence on architecture.

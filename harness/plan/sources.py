@@ -7,24 +7,33 @@ from pathlib import Path
 from llama_workbench import ROOT
 from llama_workbench.variants import digests
 
-from ..store.sitting_schema import Source, Sources
+from ..calls.digest import digest_of
+from ..calls.source import Source as Given
+from ..store.sitting_schema import CallSources, Source, Sources
 from .experiments import Plan
 
-MEASURING = tuple(ROOT / "harness" / name for name in ("worker", "examiner", "measure", "spec"))
+MEASURING = tuple(ROOT / "harness" / name for name in ("worker", "examiner", "measure", "spec", "calls"))
 """What the measuring processes run, and what decides what they are told."""
 
 
 def sources_of(plan: Plan) -> Sources | None:
-    """Digests of the source of all variants of a plan; None where it compares functions, whose packages may lie
-    anywhere. Raises OutsideVariantError where a file cannot be read."""
-    if plan.functions.sources:
+    """Digests of the source of all variants and functions of a plan, and of what functions are called with and checked
+    by. None where sides have environments of their own: what is installed there is not read.
+
+    Raises OutsideVariantError where a file cannot be read.
+    """
+    if plan.functions.environments:
         return None
     names = sorted({name for experiment in plan.experiments for name in experiment.variants})
     names += [name for name in _controls(plan) if name not in names]
-    variants = {
-        name: Source(digest=digests.digest(name, plan.added.get(name)), file=_file(plan, name)) for name in names
+    given = {**plan.added, **plan.functions.sources}
+    variants = {name: _source(given[name]) if name in given else Source(digest=digests.digest(name)) for name in names}
+    calls = {
+        name: CallSources(payload=_source(payload), check=None if check is None else _source(check))
+        for name, (payload, check) in plan.functions.made_by.items()
+        if name in plan.calls()
     }
-    return Sources(variants=variants, harness=digests.digest_of_folders(MEASURING))
+    return Sources(variants=variants, calls=calls, harness=digests.digest_of_folders(MEASURING))
 
 
 def _controls(plan: Plan) -> list[str]:
@@ -32,6 +41,7 @@ def _controls(plan: Plan) -> list[str]:
     return sorted({name for experiment in plan.experiments for name in experiment.controls if "@" not in name})
 
 
-def _file(plan: Plan, name: str) -> str | None:
-    """The name of an added variant's file, without its folder: run folders are published."""
-    return Path(plan.added[name].rpartition(":")[0]).name if name in plan.added else None
+def _source(given: Given) -> Source:
+    """What run.json says of code that the user brought: no folders, for runs are published."""
+    file = Path(given.where).name if given.is_file else None
+    return Source(digest=digest_of(given), file=file, given=given.again, commit=given.commit or None)

@@ -8,7 +8,9 @@ that both sessions timed (see `standings`). With d the log ratio t_yardstick / t
 where low and high are the ends of the two confidence intervals. The answer is
 
 - *regression* where even the lower end, less a tolerance, lies beyond the threshold. The tolerance is for what shifts a
-  ratio between sessions: 2 % on one machine configuration; on another one 10 %, and even then only "cannot tell".
+  ratio between sessions, and no interval of one session knows of: 9 % on one machine configuration, 19 % where the
+  variant's call is more than twice as long or as short as the yardstick's; on another machine 20 %, and even then only
+  "cannot tell". `python -m tests.session_trials` measures it.
 - *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance).
 - *cannot tell* otherwise, with the reason.
 
@@ -37,10 +39,13 @@ from .thresholds import DEFAULTS, WHATS, Thresholds
 THRESHOLD_PERCENT = DEFAULTS.time
 """A variant that takes this much more time than in the base run is a regression."""
 
-TOLERANCE_PERCENT = 2.0
-"""What the ratio of two variants may shift between two sessions on one machine configuration."""
+TOLERANCE_PERCENT, TOLERANCE_UNLIKE_PERCENT = 9.0, 19.0
+"""What the ratio of two variants may shift between two sessions on one machine configuration, with 95 % probability:
+where their calls differ by less than ALIKE, and where by more. results/README.md has the sessions behind it."""
 
-TOLERANCE_OTHER_MACHINE_PERCENT = 10.0
+ALIKE = 2.0
+
+TOLERANCE_OTHER_MACHINE_PERCENT = 20.0
 
 
 def compare(
@@ -85,7 +90,8 @@ def compare_standings(
     rows = []
     for key in compared:
         percent = thresholds.of("time", *key)
-        limits = _Limits(math.log1p(percent / 100), math.log1p(tolerance / 100), not machine)
+        allowed = max(tolerance, TOLERANCE_UNLIKE_PERCENT) if _is_unlike(key, old) else tolerance
+        limits = _Limits(math.log1p(percent / 100), math.log1p(allowed / 100), not machine)
         rows.append(replace(_row(key, old, now, limits), threshold_percent=percent))
     return Comparison(
         base=old.name,
@@ -96,8 +102,20 @@ def compare_standings(
         rows=tuple(rows),
         only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
-        notes=tuple(note for run in (old, now) for note in _notes_on(run)),
+        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_unlike(compared, old)),
     )
+
+
+def _is_unlike(key: Key, old: Standings) -> bool:
+    """Whether a variant's call is far longer or shorter than the one that it stands against: what changes between two
+    sessions, such as what caches keep, then meets the two differently."""
+    return key in old.times and abs(old.times[key].interval.centre) > math.log(ALIKE)
+
+
+def _unlike(compared: Sequence[Key], old: Standings) -> Iterator[str]:
+    if names := [f"{variant} on {workload}" for workload, variant in compared if _is_unlike((workload, variant), old)]:
+        why = f"calls more than {ALIKE:g} times as long, or as short, as what they stand against"
+        yield f"tolerance {TOLERANCE_UNLIKE_PERCENT:g} % for {', '.join(names)}: {why}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..store.errors import RunError
 from ..store.files import INSTRUCTIONS, MEMORY
 from ..store.folder import RunFolder
 from ..store.pass_schema import Instructions, Memory
-from ..store.schema import Key, Standings
+from ..store.schema import MANIFEST, Key, Standings
 from .comparison import Answer, Counted, Row
 from .standings import YARDSTICK
 from .text import one_text_line
@@ -57,6 +57,12 @@ class Side:
             for variant, trace in (experiment.get("traces") or {}).items()
         }
 
+    @cached_property
+    def inputs(self) -> dict[str, str]:
+        """Workload → SHA-256 of the code that makes what functions are called with."""
+        sources = MANIFEST.validate_python(self.folder.read_manifest()).sources
+        return {} if sources is None else {name: each.payload.digest for name, each in sources.calls.items()}
+
     def has(self, key: Key) -> bool:
         """Whether the run took the variant on, with or without a number in the end."""
         return key in self.standings.subjects or key in self.standings.reasons
@@ -89,6 +95,8 @@ def _instruction_rows(old: Side, now: Side, thresholds: Thresholds) -> Iterator[
         if record.instructions is None or not _is_subject(key) or not now.has(key):
             continue
         reason = unlike(key, old.standings, now.standings)
+        if not reason and old.inputs.get(key[0]) != now.inputs.get(key[0]):
+            reason = "the code that makes the arguments changed"
         try:
             found = None if reason else change(old.instructions, now.instructions, *key)
         except ValueError as error:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..evidence.verdict import DAY_S
+from ..plan.functions import CALL, CHECK, COMPARE
+from ..plan.selection import ADD
 from ..store.forms import SHOWN
 from ..store.schema import MANIFEST, Manifest
 from .text import OPEN
@@ -60,10 +62,32 @@ def further(run: Path, verdicts: Iterable[Judged], manifest: Manifest | Mapping[
     here, path = Path.cwd(), run.resolve()
     words = ["pytest", "--benchmark", "--continue", str(path.relative_to(here) if path.is_relative_to(here) else path)]
     words += ["--budget", str(_budget(seconds))]
-    for name, source in manifest.sources.variants.items():
-        words += ["--add-variant", f"{source.file}:{name}"] if source.file else []
+    words += [word for text in brought_models(manifest).values() for word in (ADD, text)]
+    words += compared_again(manifest)
     own = [facts for facts in (manifest.checkpoints or {}).values() if facts.synthetic is False]
     return shlex.join(words) + " --checkpoint PATH" * bool(own)
+
+
+def brought_models(manifest: Manifest) -> dict[str, str]:
+    """Name of a variant that the user brought → how it is given again."""
+    called = {name for each in manifest.experiments if each.workload.kind == "call" for name in each.variants}
+    found = manifest.sources.variants if manifest.sources is not None else {}
+    return {
+        name: source.given or f"{source.file}:{name}"
+        for name, source in found.items()
+        if (source.given or source.file) and name not in called
+    }
+
+
+def compared_again(manifest: Manifest) -> list[str]:
+    """The options that give the functions of a comparison again; none where the run compares none, or claims do."""
+    if manifest.sources is None or not manifest.sources.calls or manifest.mode != "compare" or not manifest.ad_hoc:
+        return []
+    known = manifest.sources.variants
+    sides = [known[name].given or name for name in manifest.ad_hoc[0] if name in known]
+    calls = [word for each in manifest.sources.calls.values() for word in (CALL, each.payload.given or "")]
+    checks = dict.fromkeys(each.check.given or "" for each in manifest.sources.calls.values() if each.check)
+    return [COMPARE, *sides, *calls, *(word for each in checks for word in (CHECK, each))]
 
 
 def _rounds_seconds(effect: Timed, manifest: Manifest) -> float:

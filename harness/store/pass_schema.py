@@ -196,11 +196,14 @@ class Instructions(OfVariant):
 
     instructions: Annotated[Amount | None, says("instructions of a call; null: no count")] = None
     calls: Annotated[Count, says("number of calls that were counted")] = 0
+    inputs: Annotated[Count, says("different inputs that a function was called with; 0 of a model")] = 0
     again: Annotated[Amount | None, says("the same, counted a second time; null: counted once")] = None
     by: Annotated[dict[str, Amount], says("whose code they lie in → instructions of a call")] = {}
     reason: Annotated[Text | None, says("why there is no count")] = None
     capability: Annotated[Text | None, says("instruction set that torch's kernels chose under valgrind")] = None
-    versions: Annotated[dict[str, Text], says("version of torch, Python and valgrind by name")] = {}
+    versions: Annotated[
+        dict[str, Text], says("version of torch, Python, valgrind and (of functions) numpy by name")
+    ] = {}
 
 
 FINDINGS = TypeAdapter(Annotated[list[ExactResult], once("metric", "quantity", "workload", "variant", "baseline")])

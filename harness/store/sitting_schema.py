@@ -18,16 +18,30 @@ class Sitting(Shape):
 
 
 class Source(Shape):
-    """The code of a variant."""
+    """The code of a variant, or of a function."""
 
-    digest: Annotated[Text, says("SHA-256 of its source, and of the files that it imports by name")]
-    file: Annotated[Text | None, MAYBE, says("name of the file, of a variant that --add-variant brought")] = None
+    digest: Annotated[
+        Text, says("SHA-256 of its source, and of the files that it imports by name; of a revision, of its commit")
+    ]
+    file: Annotated[Text | None, MAYBE, says("name of the file, where the user brought one")] = None
+    given: Annotated[
+        Text | None, MAYBE, says("what the user brought, as it is given again: NAME=FILE:FUNCTION@COMMIT, no folders")
+    ] = None
+    commit: Annotated[Text | None, MAYBE, says("full name of the commit, where the code is of a revision")] = None
+
+
+class CallSources(Shape):
+    """The code that makes what functions are called with, and that compares their answers."""
+
+    payload: Annotated[Source, says("makes the arguments of a call")]
+    check: Annotated[Source | None, MAYBE, says("compares two answers; null: as the workbench does")] = None
 
 
 class Sources(Shape):
     """The code that was measured, and the code that measured it."""
 
     variants: Annotated[dict[str, Source], says("by variant")]
+    calls: Annotated[dict[str, CallSources], says("by workload, where functions are compared")] = {}
     harness: Annotated[Text, says("SHA-256 of the source of the measuring processes, and of what they are told")]
 
 

@@ -116,7 +116,7 @@ class Block:
         worker.watch.accept()  # this process is another one, on one core
         worker.watch.beside_foreign = any(map(worker.is_outside, self.order))
         call_ns = {each: bench.subjects[each].call_ns for each in self.order}
-        times = {"sample_ns": worker.device.sample_ns, "rebuild_ns": 0.0, "make_ns": bench.make_ns}
+        times: dict[str, Any] = {"sample_ns": worker.device.sample_ns, "rebuild_ns": 0.0, "make_ns": bench.make_ns}
         repeats = shape_of_round(bench.workload, call_ns, once=bench.once, **times).repeats
         [length] = call_lengths(bench.workload, round_index=self.round_index, count=1, seed=bench.seed)
         drawn, first_prompt = Drawn(1), bench.take(0)

@@ -51,6 +51,11 @@ PRIME_NS = 5_000_000
 """A call shorter than this is made once untimed before its sample. Otherwise the sample would measure how cold the
 other variants left the caches, which no program that runs one model sees."""
 
+CACHED_BYTES = 8 << 20
+"""All calls of a model with weights of no more than this are primed, however long the longest took at its gate: with
+and without priming the ratio of a short call to a long one differs by a third, and on a busy machine a call near
+PRIME_NS is now below it and now above."""
+
 GROUP_FACTOR = 10
 """Variants that differ by more than this factor get different numbers of calls."""
 
@@ -77,9 +82,11 @@ def shape_of_round(
     sample_ns: float,
     rebuild_ns: float,
     make_ns: float = 0.0,
+    parameter_bytes: int = 0,
 ) -> Shape:
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
+    parameter_bytes: of the weights; 0 where there are none.
     """
     repeats = _repeats(work, call_ns, sample_ns)
     if make_ns:
@@ -87,7 +94,7 @@ def shape_of_round(
         repeats = {name: min(count, most) for name, count in repeats.items()}
     if once or work.kind == "generate":  # a generation has a first token, and is timed on its own
         repeats = dict.fromkeys(call_ns, 1)
-    prime = max(call_ns.values()) < PRIME_NS and not once
+    prime = (max(call_ns.values()) < PRIME_NS or 0 < parameter_bytes <= CACHED_BYTES) and not once
     typical_ns = statistics.median((call_ns[name] + make_ns) * (repeats[name] + prime) for name in call_ns)
     sampling_ns = min(max(rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS)
     pairs = round(sampling_ns * (COMPONENT_FACTOR if work.kind in ("component", "call") else 1) / typical_ns)
@@ -194,7 +201,8 @@ def measure_round(
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
     call_ns = {name: bench.subjects[name].call_ns for name in active}
     sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
-    times = {"sample_ns": sample_ns, "rebuild_ns": rebuild_ns, "make_ns": bench.make_ns}
+    times: dict[str, Any] = {"sample_ns": sample_ns, "rebuild_ns": rebuild_ns, "make_ns": bench.make_ns}
+    times["parameter_bytes"] = bench.parameter_bytes
     shape = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))

@@ -18,10 +18,11 @@ import llama_workbench
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
-from llama_workbench.variants import LlamaConfig, Model, Variant, components, outside
+from llama_workbench.variants import LlamaConfig, Model, Variant, components
 from llama_workbench.variants.generation import generate
 from llama_workbench.variants.outside import with_private_source
 
+from ..calls.built import Built, imported
 from ..calls.called import Called
 from ..calls.payload import Arguments
 from ..calls.source import Source
@@ -55,8 +56,7 @@ def variant_of(worker: Worker, entered: str, bench: Bench | None = None) -> Vari
             worker.watch.weights_changed(weights)  # as they are before it is imported
         hide(worker)
     if name in worker.added:
-        path, function = outside.parse(worker.added[name])
-        return outside.load(path, function)  # imported anew each time
+        return imported(Source(**worker.added[name]), worker.turn)  # anew each time
     variant = variants.get(name)
     if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
         return variant
@@ -123,8 +123,16 @@ def runner_of(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     """The variant built anew, with what a sample calls on this workload."""
     if bench.call is not None:
         return CallRunner(bench.called[variant.name])
+    worker.turn.end()
     if bench.checkpoint is None:
         return ComponentRunner(component_of(worker, bench, variant))
+    runner = _model_runner(worker, bench, variant)
+    if isinstance(variant.build, Built):
+        runner.enter = variant.build.enter
+    return runner
+
+
+def _model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     model = model_of(bench, variant)
     work = bench.workload
     if takes_requests(variant):
@@ -148,11 +156,12 @@ class Runner(Callee):
     `prepare` gets everything ready for `repeats` calls of `length` tokens. They use prompts from number `prompt` on: a
     prefill takes one for each call. `asked` then has (number of the prompt, all tokens so far) for each of these calls.
     One call does the work of `counts_as` calls of other variants. Of the last call's wall time `uncounted_ns` do not
-    count.
+    count. `enter` lets imports find the variant's own modules, where it has some.
     """
 
     counts_as = 1
     uncounted_ns = 0
+    enter: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, model: Any, bench: Bench) -> None:
         self.model = model
@@ -161,6 +170,11 @@ class Runner(Callee):
         self.calls: deque[Tensor] = deque()
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
+        """Get ready, in the variant's own world."""
+        self.enter()
+        self.set_up(length, prompt, repeats)
+
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
         """Here: whole prompts of `length` tokens, one for each call."""
         self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
         self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
@@ -173,9 +187,9 @@ class Runner(Callee):
 class PrefillRunner(Runner):
     """A new sequence: `reset` and one forward, both timed (a new sequence may cost a new cache)."""
 
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
         context = self.bench.workload.context
-        super().prepare(context + length, prompt, repeats)
+        super().set_up(context + length, prompt, repeats)
         if context:
             self.model.reset()
             self.model.forward(self.calls[0][:, :context], 0)
@@ -192,8 +206,8 @@ class PrefillRunner(Runner):
 class ChunkedPrefillRunner(PrefillRunner):
     """The same prompt in chunks, all of them timed."""
 
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        super().prepare(length, prompt, repeats)
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
+        super().set_up(length, prompt, repeats)
         sizes = pieces(self.bench.workload, length)
         starts = [self.bench.workload.context + start for start in itertools.accumulate(sizes[:-1], initial=0)]
         self.steps = deque(list(zip(tokens.split(sizes, dim=1), starts, strict=True)) for tokens in self.calls)
@@ -216,7 +230,7 @@ class DecodeRunner(Runner):
         self.prompt = 0
         self.steps: list[Tensor] = []
 
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
         """Continue the last sequence. A new one starts, from `prompt`, only where it has no room for so many tokens."""
         context = self.bench.workload.context
         if not self.steps or self.position + repeats > context + DECODE_ROOM:
@@ -299,8 +313,8 @@ class RequestRunner(Runner):
             self.counts_as = DECODED
         self.first = (0, 0, 0)
 
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        super().prepare(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
+        super().set_up(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
 
     def call(self) -> Tensor:
         tokens = self.calls.popleft()
@@ -327,7 +341,7 @@ class PlainRunner(Runner):
         self.asked = []
         self.call = call  # type: ignore[method-assign]
 
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
         pass
 
 
@@ -348,7 +362,7 @@ class CallRunner(Runner):
         self.function = called.make()
         self.inputs: Iterator[Arguments] = iter(())
 
-    def prepare(self, length: int, prompt: int, repeats: int) -> None:
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
         self.asked = [(prompt + repeats - 1, length)]
         self.inputs = iter(self.called.inputs(prompt, repeats))
 

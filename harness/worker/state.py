@@ -129,8 +129,8 @@ class WorkerError(Exception):
 class Worker:
     """The state of a measuring process: what the parent sent at its start, and what its verbs keep for each other.
 
-    process: its number in the run. added: name of an added variant → FILE:FUNCTION. functions: name of any other
-    function → the fields of its `Source`; turn: whose modules Python knows, of these. draw: decides which prompts are
+    process: its number in the run. added: name of an added variant → the fields of its `Source`; functions: the same of
+    any other function; turn: whose modules Python knows, of these. draw: decides which prompts are
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
     that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time.
     hidden: modules that were removed from `sys.modules`, so that they stay alive.
@@ -141,7 +141,7 @@ class Worker:
         self.alone = alone
         self.channel = channel
         self.process: int = hello.get("process", 0)
-        self.added: dict[str, str] = hello.get("added", {})
+        self.added: dict[str, dict[str, Any]] = hello.get("added", {})
         self.functions: dict[str, dict[str, Any]] = hello.get("functions", {})
         self.turn = Turn()
         self.cache = Path(hello["cache"])

@@ -45,7 +45,7 @@ def measure_in_turns(
         os.sched_setaffinity(0, {core})
         worker.watch.accept()
     worker.watch.beside_foreign = True
-    times = {"sample_ns": LEAST_SAMPLE_NS, "rebuild_ns": 0.0, "make_ns": make_ns}
+    times: dict[str, Any] = {"sample_ns": LEAST_SAMPLE_NS, "rebuild_ns": 0.0, "make_ns": make_ns}
     whole = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     [length] = call_lengths(bench.workload, round_index=round_index, count=1, seed=bench.seed)
     shape = Shape(1, {variant: whole.repeats[variant]}, whole.prime)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from .compare_revisions import Budget, CallOption, CheckOption, Slower, measured
+from .compare_revisions import Budget, CallOption, CheckOption, Slower, Workloads, measured, names_in
 from .shared import AsJson, Failure, print_json, show
 
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ def command(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="FILE:FUNCTION or MODULE:FUNCTION.")],
     call: CallOption = None,
     check: CheckOption = None,
+    workloads: Workloads = None,
     slower: Slower = 5.0,
     budget: Budget = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Which commit made a function slower?
+    """Which commit made a function slower? Or a model?
 
     First BAD is compared with GOOD: it must be proven to be more than --slower percent slower. Then commits between the
     two, along first parents, are compared with GOOD, each time the one in the middle of those that are left: is it
@@ -45,14 +46,18 @@ def command(
        "steps": [{"commit", "slow": true|false|null, "ratio", "low", "high"}]}
 
     \b
-    Example:
+    Examples:
       workbench bisect v1.2 main mypackage.text:encode --call bench.py:texts
+      workbench bisect v1.2 main mypackage.model:build --workloads prefill-15m-t8
     """
     from llama_workbench.harness.revisions import Inputs
 
+    names = names_in(workloads)
     if call and len(call) > 1:
         raise Failure("--call: give one; a commit is found by one number")
-    found, named = _found(good, bad, subject, Inputs(tuple(call or ()), check), slower, budget)
+    if not call and len(names) != 1:
+        raise Failure("say what it is called with: --call FILE:FUNCTION, or of a build function --workloads NAME, one")
+    found, named = _found(good, bad, subject, Inputs(tuple(call or ()), check, names), slower, budget)
     if as_json:
         print_json({"format": 1, **found})
         return

@@ -7,14 +7,18 @@ import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .shared import AsJson, Failure, print_json, show, table
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.calls.source import Source
 
 WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "generate-tiny-t8-n6-b3")
 """Small ones, one of each kind: what a variant does on others is checked before it is timed there."""
@@ -25,7 +29,11 @@ SECONDS, COMPILE_SECONDS = 120.0, 600.0
 
 def command(
     what: Annotated[
-        str, typer.Argument(metavar="FILE", help="FILE.py, FILE.py:FUNCTION, FILE.toml, or the name of a variant.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="FILE.py, FILE.py:FUNCTION, MODULE:FUNCTION, either with @REV, FILE.toml, or the name of a variant.",
+        ),
     ],
     add_variant: Annotated[
         list[str] | None,
@@ -59,6 +67,7 @@ def command(
     \b
     Examples:
       workbench check mine.py:build_mine
+      workbench check mypackage.model:build@main
       workbench check claims/mine.toml --add-variant mine.py:build_mine
     """
     if what.endswith(".toml"):
@@ -80,10 +89,10 @@ def command(
 # -- a variant ---------------------------------------------------------------------------------------------------------
 
 
-def _named(what: str) -> tuple[str, dict[str, str]]:
-    """The variant's name, and its name → FILE:FUNCTION where it is from outside. Raises Failure."""
+def _named(what: str) -> tuple[str, dict[str, Source]]:
+    """The variant's name, and its name → source where it is from outside. Raises Failure."""
     from llama_workbench import variants
-    from llama_workbench.harness.plan.selection import PlanError, added_names
+    from llama_workbench.harness.plan.selection import PlanError, added_sources
     from llama_workbench.variants.outside import OutsideVariantError
 
     if what.endswith(".py"):
@@ -96,7 +105,7 @@ def _named(what: str) -> tuple[str, dict[str, str]]:
             raise Failure(f"{what} cannot be built here: {missing}")
         return variant.name, {}
     try:
-        added = added_names([what])
+        added = added_sources([what])
     except (PlanError, OutsideVariantError) as error:
         raise Failure(str(error).removeprefix("--add-variant ")) from error
     return next(iter(added)), added
@@ -121,7 +130,7 @@ def _function_of(path: Path) -> str:
     raise Failure(f"{path}: expected one function build(config, weights, *, max_length); {which}{hint}")
 
 
-def _checked(name: str, added: Mapping[str, str]) -> dict[str, Any]:
+def _checked(name: str, added: Mapping[str, Source]) -> dict[str, Any]:
     """What came of the variant's checks. Raises Failure."""
     from llama_workbench import variants
     from llama_workbench.cache import cache_directory
@@ -132,7 +141,7 @@ def _checked(name: str, added: Mapping[str, str]) -> dict[str, Any]:
     cache = cache_directory()
     limit = SECONDS + COMPILE_SECONDS * (name not in added and variants.get(name).compiled)
     with tempfile.TemporaryDirectory(prefix="workbench-check-") as folder:
-        hello = {"process": 1, "added": dict(added), "draw": "check"}
+        hello = {"process": 1, "added": {each: asdict(source) for each, source in added.items()}, "draw": "check"}
         process = WorkerProcess(threads=1, cache=cache, log=Path(folder, "log"), hello=hello)
         with closing(process):
             try:

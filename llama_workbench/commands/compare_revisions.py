@@ -31,6 +31,10 @@ EnvOption = Annotated[
         help="The virtual environment that the sides run in; given twice: that of REV_A, then that of REV_B.",
     ),
 ]
+Workloads = Annotated[
+    str | None,
+    typer.Option("--workloads", metavar="NAME,NAME", help="Of a build function: on what the models are compared."),
+]
 Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison.")]
 BudgetOrUsual = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison (60; with --env 240).")
@@ -44,21 +48,25 @@ def command(
     subject: Subject,
     call: CallOption = None,
     check: CheckOption = None,
+    workloads: Workloads = None,
     env: EnvOption = None,
     slower: Slower = 5.0,
     budget: BudgetOrUsual = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is a function slower in one revision of a repository than in another?
+    """Is a function slower in one revision of a repository than in another? Or a model?
 
     The files of both revisions are written into the cache, and each side imports its own, packages and all; the
     repository is not touched. Both are timed in the same rounds, or in two processes that share one core, so that
     what the machine does meets both. Their answers must agree first. What they are called with comes from today's
     files. Run it inside the repository. Compiled code of the repository is not built: it must be installed.
 
-    With --env each side runs in an environment of its own: two versions of torch, of numpy or of a package of yours,
-    with the same revision or two. The workbench must be installed there too. Each round then begins two processes
-    anew, which takes seconds. Modules in this folder come before those that an environment has installed.
+    Without --call the subject is a build(config, weights, *, max_length), and the models that it builds are compared,
+    on --workloads.
+
+    With --env each side of a function runs in an environment of its own: two versions of torch, of numpy or of a
+    package of yours, with the same revision or two. The workbench must be installed there too. Each round then begins
+    two processes anew, which takes seconds. Modules in this folder come before those that an environment has installed.
 
     \b
     Exit codes:
@@ -76,11 +84,12 @@ def command(
     Examples:
       workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
+      workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-numpy1 --env .venv-numpy2
     """
     from llama_workbench.harness.revisions import Inputs
 
-    inputs = Inputs(tuple(call or ()), check, tuple(env or ()))
+    inputs = Inputs(tuple(call or ()), check, names_in(workloads), tuple(env or ()))
     seconds = budget if budget is not None else 240.0 if env else 60.0
     results = [(each, measured(each, (base, new), inputs, slower, seconds)) for each in subject]
     raise typer.Exit(_reported(results, base, new, slower, as_json=as_json))
@@ -104,6 +113,11 @@ def _reported(results: list[tuple[str, Any]], base: str, new: str, slower: float
     return code
 
 
+def names_in(text: str | None) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
 def options_for(budget: float) -> Any:
     """How each comparison is made. Raises Failure."""
     from llama_workbench.harness.run import Options
@@ -123,8 +137,6 @@ def measured(subject: str, revisions: tuple[str, str], inputs: Inputs, percent: 
     from llama_workbench.harness.run import USER_ERRORS
     from llama_workbench.harness.spec.conditions import Condition
 
-    if not inputs.payloads:
-        raise Failure(f"{subject}: say what it is called with: --call FILE:FUNCTION")
     if not 0 <= percent < float("inf"):
         raise Failure(f"--slower {percent:g}: expected a number of percent, 0 or more")
     condition = Condition("maybe-slower", percent)

@@ -15,11 +15,14 @@ from rich.text import Text
 from .shared import AsJson, Failure, print_json, show, table
 
 if TYPE_CHECKING:
+    from llama_workbench.harness.calls.source import Source
     from llama_workbench.harness.store.pass_schema import Instructions
 
 DEFAULT_WORKLOADS = ("prefill-15m-t8",)
 
-Side = Annotated[str, typer.Argument(help="Name of a variant, or FILE:FUNCTION of one of yours.")]
+Side = Annotated[
+    str, typer.Argument(help="Name of a variant, or FILE:FUNCTION of one of yours; also MODULE:FUNCTION, and @REV.")
+]
 
 
 def command(
@@ -76,21 +79,22 @@ def command(
         raise Failure("\n".join(missing))
 
 
-def _names(sides: Sequence[str]) -> tuple[tuple[str, str], dict[str, str]]:
-    """The names of both sides, and FILE:FUNCTION of those from outside. Raises Failure."""
+def _names(sides: Sequence[str]) -> tuple[tuple[str, str], dict[str, Source]]:
+    """The names of both sides, and the sources of those from outside. Raises Failure."""
     from llama_workbench import variants
-    from llama_workbench.harness.plan.selection import PlanError, added_names
+    from llama_workbench.harness.plan.selection import PlanError, added_sources
     from llama_workbench.variants.outside import OutsideVariantError
 
     try:
-        added = added_names(side for side in sides if ":" in side)
+        parsed = {side: added_sources([side]) for side in sides if ":" in side}
+        added = added_sources(source for each in parsed.values() for source in each.values())
     except (PlanError, OutsideVariantError) as error:
         raise Failure(str(error).removeprefix("--add-variant ")) from error
-    first, second = (side.rpartition(":")[2] if ":" in side else variants.get(side).name for side in sides)
+    first, second = (next(iter(parsed[side])) if side in parsed else variants.get(side).name for side in sides)
     return (first, second), added
 
 
-def _counted(names: Sequence[str], added: Mapping[str, str], workloads: Sequence[str]) -> list[dict[str, Any]]:
+def _counted(names: Sequence[str], added: Mapping[str, Source], workloads: Sequence[str]) -> list[dict[str, Any]]:
     """The records of all counts, checkpoint by checkpoint; checkpoints are made where they are not in the cache."""
     from llama_workbench.cache import cache_directory
     from llama_workbench.datasets import geometries

@@ -38,7 +38,10 @@ class Change:
 
 def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: str, variant: str) -> Change:
     """What became of a variant's count. Raises ValueError with the reason where nothing can be said."""
-    found = _change(_record(base, workload, variant, "base"), _record(new, workload, variant, "new"))
+    old, now = _record(base, workload, variant, "base"), _record(new, workload, variant, "new")
+    found = _change(old, now)
+    if now.inputs:  # functions have no yardstick
+        return found
     try:
         beside = _change(_record(base, workload, YARDSTICK, "base"), _record(new, workload, YARDSTICK, "new"))
     except ValueError as error:
@@ -63,9 +66,12 @@ def _change(base: Instructions, new: Instructions) -> Change:
     if apart := unlike(new, base, sides=("the new run", "the base run")):
         raise ValueError(f"counts that cannot be compared: {apart}")
     before, after = _work(base, base.instructions), _work(new, new.instructions)
+    if base.inputs != new.inputs:
+        raise ValueError(f"{base.inputs} inputs in the base run, {new.inputs} in the new one: measure it again")
     both = ((each.instructions, each.again) for each in (base, new))
     repeats = (100 * abs(again / once - 1) for once, again in both if once and again)
-    half_width = max(LEAST_PERCENT, 100 * LEAST_INSTRUCTIONS / before, *repeats)
+    counted = before * (min(base.calls, new.calls) if base.inputs else 1)
+    half_width = max(LEAST_PERCENT, 100 * LEAST_INSTRUCTIONS / counted, *repeats)
     moved = {name: new.by.get(name, 0.0) - base.by.get(name, 0.0) for name in GROUPS if name != ALLOCATORS}
     most = max(moved, key=lambda name: abs(moved[name]))
     percent = 100 * (after / before - 1)

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,10 +76,12 @@ def main() -> None:
         tell(failed=str(error))
         return
     for bench in worker.benches.values():
-        _call(worker, bench, WARM_BY, counted=1, collect=False)  # children would inherit what it collects
+        if bench.call is None:
+            _call(worker, bench, WARM_BY, counted=1, collect=False)  # children would inherit what it collects
     pool = _forked(worker, request, answers)
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
-    tell(ready={"capability": torch.backends.cpu.get_cpu_capability(), "versions": versions})
+    capability = torch.backends.cpu.get_cpu_capability()
+    tell(ready={"capability": capability, "versions": versions}, numpy=version("numpy"))
     for message in _counts(request, pool):
         tell(**message)
 
@@ -87,12 +90,14 @@ def _opened(request: Mapping[str, Any]) -> Worker:
     """A worker with all workloads open and everything imported that children need."""
     if not torch._C._valgrind_supported_platform():
         raise CannotCount("this build of torch cannot tell callgrind what to count")
-    hello = {"cache": request["cache"], "threads": 1, "added": request["added"], "draw": f"count {request['seed']}"}
-    worker = Worker(hello)
+    hello = {name: request[name] for name in ("cache", "added", "functions")}
+    worker = Worker(hello | {"threads": 1, "draw": f"count {request['seed']}"})
     for workload in request["workloads"]:
-        open_workload(worker, workload, request["folder"], request["seed"])
-    for name in dict.fromkeys([*(job["variant"].partition("@")[0] for job in request["jobs"]), WARM_BY]):
-        if name not in worker.added and (module := getattr(variants.get(name).build, "module", None)):
+        call = request["called"].get(workload["name"])
+        open_workload(worker, workload, None if call else request["folder"], request["seed"], call)
+    named = {job["variant"].partition("@")[0] for job in request["jobs"]} | ({WARM_BY} if request["folder"] else set())
+    for name in sorted(named - worker.added.keys() - worker.functions.keys()):
+        if module := getattr(variants.get(name).build, "module", None):
             import_module(module, variants.__name__)
     return worker
 
@@ -128,6 +133,25 @@ def _call(worker: Worker, bench: Bench, entered: str, *, counted: int, collect: 
                 runner.call()
             if collected:
                 toggle()
+
+
+def _call_function(worker: Worker, bench: Bench, entered: str, *, counted: int, inputs: int) -> None:
+    """Let a function answer the gate's inputs, which tells whether calls change them; then call it `counted` times, on
+    `inputs` different ones in turns, with callgrind collecting. The inputs are the same for all and in every run."""
+    variant_of(worker, entered, bench)
+    called, toggle = bench.called[entered], torch._C._valgrind_toggle
+    with worker.modes_of(bench):
+        if wrong := called.gate():
+            raise CannotCount(f"gives another answer: {wrong}")
+        every = called.same_inputs(inputs, SMALL_CALLS + counted)
+        function = called.make()
+        for arguments in every[:SMALL_CALLS]:
+            function(*arguments)
+        rest = every[SMALL_CALLS:]
+        toggle()
+        for arguments in rest:
+            function(*arguments)
+        toggle()
 
 
 def _call_small(variant: Variant, bench: Bench) -> None:
@@ -216,7 +240,11 @@ def _be_child(worker: Worker, request: Mapping[str, Any], pipe: int) -> NoReturn
     job = request["jobs"][int.from_bytes(os.read(pipe, 2), "little")]
     reason = ""
     try:
-        _call(worker, worker.benches[job["workload"]], job["variant"], counted=request["calls"])
+        bench = worker.benches[job["workload"]]
+        if bench.call is None:
+            _call(worker, bench, job["variant"], counted=job["calls"])
+        else:
+            _call_function(worker, bench, job["variant"], counted=job["calls"], inputs=request["inputs"])
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
     with open(os.path.join(request["scratch"], f"reason.{os.getpid()}"), "w", encoding="utf-8") as file:

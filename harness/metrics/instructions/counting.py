@@ -9,6 +9,7 @@ there are two cores: counts, unlike times, do not change because another process
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import shutil
@@ -17,22 +18,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
 
+from ...calls.called import Call
+from ...calls.source import Source
 from ...machine.environment import usable_cores
 from ...machine.lifeline import tied
 from ...measure.processes import worker_environment
 from .callgrind import CallgrindError, read
 
 COUNTED_CALLS = 2
-"""Calls that a count is over. They are so alike that more would only take longer."""
+"""Calls of a model that a count is over. They are so alike that more would only take longer."""
+
+INPUTS = 4
+"""Different inputs that a function is counted on: the same for all, in every run. A count is over all of them, several
+times where calls are short."""
+
+COUNTED_NS, MOST_CALLS = 10_000_000, 4_000
+"""A count of a function is over calls of so much time without callgrind, some 30 million instructions, but of no more
+calls than that."""
 
 NOT_INSTALLED = "valgrind is not installed: apt-get install valgrind"
 
@@ -61,19 +72,32 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is counted on one checkpoint, in this order. added: name of an outside variant → FILE:FUNCTION."""
+    """What is counted in one process, in this order. folder: of the checkpoint; None for functions. added: name of an
+    outside variant → its source; functions: the same of any function. called: workload → what functions are called with
+    and how often."""
 
-    folder: Path
+    folder: Path | None
     workloads: tuple[Workload, ...]
     pairs: tuple[Pair, ...]
-    added: Mapping[str, str]
+    added: Mapping[str, Source]
     seed: int
+    functions: Mapping[str, Source] = field(default_factory=dict)
+    called: Mapping[str, tuple[Call, int]] = field(default_factory=dict)
+
+    def calls(self, workload: str) -> int:
+        """Calls that a count on a workload is over."""
+        return self.called[workload][1] if workload in self.called else COUNTED_CALLS
 
 
-def cannot_count(workload: Workload, variant: str, added: Mapping[str, str]) -> str | None:
+def calls_of_functions(call_ns: Iterable[float]) -> int:
+    """Calls that a count is over, by the times of the functions on a workload: a multiple of `INPUTS`."""
+    fastest = min(call_ns, default=math.inf)
+    times = math.ceil(COUNTED_NS / (INPUTS * fastest)) if fastest > 0 else MOST_CALLS
+    return INPUTS * max(1, min(times, MOST_CALLS // INPUTS))
+
+
+def cannot_count(workload: Workload, variant: str, added: Container[str]) -> str | None:
     """Why the calls of a variant on a workload cannot be counted; None where they can."""
-    if workload.kind == "call":
-        return "the instructions of any function are not counted yet: only those of whole forwards are"
     if workload.kind == "component":
         return "one part of a layer is not counted: only whole forwards are"
     if workload.kind == "generate":
@@ -81,7 +105,7 @@ def cannot_count(workload: Workload, variant: str, added: Mapping[str, str]) -> 
     if workload.threads > 1:
         return "callgrind runs one thread at a time: only workloads of one thread are counted"
     name = variant.partition("@")[0]
-    if name in added:
+    if name in added or workload.kind == "call":
         return None
     if variants.get(name).engine is not None:
         return "an engine is not counted: it has threads and a loader of its own, which callgrind is too slow for"
@@ -100,6 +124,7 @@ def no_count(pair: Pair, reason: str) -> dict[str, Any]:
         "instructions": None,
         "calls": 0,
         "again": None,
+        "inputs": 0,
         "by": {},
         "capability": None,
         "versions": {},
@@ -187,6 +212,7 @@ class _Session:
         self.hung: set[int] = set()
         self.known: set[Pair] = set()  # pairs with a count, or with a reason why there is none
         self.facts: dict[str, Any] = {}
+        self.numpy: dict[str, str] = {}
         self.deadline = self.begun = time.monotonic()
         self.forks = len(wanted.pairs) + len(wanted.workloads)
         self.done = 0
@@ -222,17 +248,22 @@ class _Session:
 
     def _ask(self, cache: Path) -> None:
         request = {
-            "folder": str(self.wanted.folder),
+            "folder": None if self.wanted.folder is None else str(self.wanted.folder),
             "cache": str(cache),
             "seed": self.wanted.seed,
-            "added": dict(self.wanted.added),
-            "calls": COUNTED_CALLS,
+            "added": {name: asdict(source) for name, source in self.wanted.added.items()},
+            "functions": {name: asdict(source) for name, source in self.wanted.functions.items()},
+            "called": {name: asdict(call) for name, (call, _) in self.wanted.called.items()},
+            "inputs": INPUTS,
             "lanes": min(LANES, usable_cores()),
             "scratch": str(self.scratch),
             "vgdb": shutil.which("vgdb"),
             "vgdb_prefix": _fifo(self.scratch),
             "workloads": [workload.model_dump() for workload in self.wanted.workloads],
-            "jobs": [{"workload": workload, "variant": variant} for workload, variant in self.wanted.pairs],
+            "jobs": [
+                {"workload": workload, "variant": variant, "calls": self.wanted.calls(workload)}
+                for workload, variant in self.wanted.pairs
+            ],
         }
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -250,6 +281,7 @@ class _Session:
             ).stdout
             versions = message["ready"]["versions"] | {"valgrind": valgrind.strip().removeprefix("valgrind-")}
             self.facts = message["ready"] | {"versions": versions}
+            self.numpy = {"numpy": message["numpy"]}
             self.begun = now
         else:
             pair = message["job"]["workload"], message["job"]["variant"]
@@ -264,7 +296,7 @@ class _Session:
     def _counted(self, pair: Pair, child: int, reason: str | None) -> None:
         """Put what a child left into its record; a second count of the same beside the first."""
         record = self.records[pair]
-        known = pair in self.known
+        known, calls = pair in self.known, self.wanted.calls(pair[0])
         self.known.add(pair)
         if child in self.hung:
             reason = f"hangs: no count in {self.limits.get(pair, COUNT_SECONDS):.0f} s"
@@ -278,11 +310,14 @@ class _Session:
             if not known:
                 self.records[pair] = no_count(pair, str(reason))
         elif known:
-            record["again"] = dump.instructions / COUNTED_CALLS
+            record["again"] = dump.instructions / calls
         else:
-            by = {group: spent / COUNTED_CALLS for group, spent in dump.by_group.items()}
-            counted = {"instructions": dump.instructions / COUNTED_CALLS, "calls": COUNTED_CALLS, "by": by}
-            self.records[pair] = no_count(pair, "") | counted | self.facts | {"reason": None}
+            by = {group: spent / calls for group, spent in dump.by_group.items()}
+            counted = {"instructions": dump.instructions / calls, "calls": calls, "by": by}
+            counted |= self.facts | {"reason": None}
+            if pair[0] in self.wanted.called:
+                counted |= {"inputs": INPUTS, "versions": self.facts["versions"] | self.numpy}
+            self.records[pair] = no_count(pair, "") | counted
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()

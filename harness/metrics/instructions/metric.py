@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ...calls.called import Call
 from ...evidence.evidence import Evidence
 from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
@@ -25,7 +26,18 @@ from ...store.pass_schema import Instructions
 from ...store.schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
-from .counting import COUNT_SECONDS, SLOWER, YARDSTICK, Pair, Wanted, cannot_count, count, lacks, no_count
+from .counting import (
+    COUNT_SECONDS,
+    SLOWER,
+    YARDSTICK,
+    Pair,
+    Wanted,
+    calls_of_functions,
+    cannot_count,
+    count,
+    lacks,
+    no_count,
+)
 
 LEAST_PERCENT = 0.02
 """Half width of every interval, in percentage points, where all else is less."""
@@ -95,7 +107,8 @@ def difference(records: Iterable[Instructions], workload: str, variant: str, bas
     if not apart_percent:
         raise ValueError("no variant was counted a second time, so that nobody knows how well counts repeat")
     where = {group: other.by.get(group, 0.0) - one.by.get(group, 0.0) for group in GROUPS}
-    half_width = max(LEAST_PERCENT, 100 * LAYOUT_INSTRUCTIONS / mine, *apart_percent)
+    counted = mine * (min(one.calls, other.calls) if one.inputs else 1)
+    half_width = max(LEAST_PERCENT, 100 * LAYOUT_INSTRUCTIONS / counted, *apart_percent)
     return Difference(100 * (theirs / mine - 1), half_width, mine, theirs, one.calls, where)
 
 
@@ -194,15 +207,16 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
     """
     measurement, places = context.measurement, measured_by(context.measurement)
     records: list[dict[str, Any]] = []
-    by_folder: dict[Path, list[Pair]] = {}
+    by_folder: dict[Path | None, list[Pair]] = {}
     for pair in dict.fromkeys(wanted):
         book = places[pair[0]][1] if pair[0] in places else None
         if reason := _unfit(measurement, book, pair[1]) or lacks():
             records.append(no_count(pair, reason))
-        elif book is not None and book.folder is not None:
+        elif book is not None:
             by_folder.setdefault(book.folder, []).append(pair)
     for folder, pairs in by_folder.items():
         books = {name: places[name][1] for name, _ in pairs}
+        called = {name: _called(measurement, book) for name, book in books.items() if book.folder is None}
         records += count(
             Wanted(
                 folder,
@@ -210,6 +224,8 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
                 tuple(pairs),
                 measurement.added,
                 context.seed,
+                measurement.functions,
+                called,
             ),
             cache=context.cache,
             log=context.log("instructions"),
@@ -224,6 +240,12 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
         names = [f"{record['variant']} on {record['workload']}" for record in records if record["reason"] == reason]
         context.progress.note(f"instructions of {', '.join(names)}: {reason}")
     context.folder.write_json(INSTRUCTIONS, records)
+
+
+def _called(measurement: Measurement, book: ExperimentState) -> tuple[Call, int]:
+    """What the functions of a workload are called with, and how often for a count."""
+    name = book.experiment.workload.name
+    return measurement.calls[name], calls_of_functions(book.call_ns.values())
 
 
 def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
