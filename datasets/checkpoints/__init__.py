@@ -121,8 +121,8 @@ def described(source: Path | str, *, cache: Path | None = None) -> tuple[LlamaCo
 
 
 def geometry_of(source: Path, origin: str) -> Geometry:
-    """The geometry of a usable checkpoint, named after its folder or file. origin: where it comes from, in words. Checks
-    and raises as `check`."""
+    """The geometry of a usable checkpoint, named after its folder or file. origin: where it comes from, in words.
+    Checks and raises as `check`."""
     config, description = described(source)
     file = source.resolve().name.lower()
     name = "".join(letter if letter.isalnum() else "-" for letter in file).strip("-") or "checkpoint"
