@@ -76,7 +76,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     only = ["prefill-15m-t128", "decode-15m-c64"]
     write_run(root / "results/baselines/main", seed=1, only=only)
     write_run(root / "results/runs/same", seed=2, only=only)
-    slow = {"team005_hybrid": FACTORS["team005_hybrid"] * 1.15}
+    slow = {"team005_hybrid": FACTORS["team005_hybrid"] * 1.25}
     write_run(root / "results/runs/slow", seed=3, only=only, factors=slow)
     yield root
 

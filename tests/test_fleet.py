@@ -249,7 +249,8 @@ def test_a_run_json_that_leads_out_of_the_folder_is_refused(fleet: FleetFolder, 
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_commands(measured: list[RunFolder], tmp_path: Path) -> None:
+def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")  # a narrower terminal wraps the names of machines
     folders = [str(run.path) for run in measured]
     said = output("combine", *folders, "--into", "results/runs/all", cwd=tmp_path)
     assert "Simulated CPU (avx_vnni) #2" in said and "refuted on these 3 machines" in said

@@ -31,6 +31,7 @@ from llama_workbench.harness.stats.confidence import first_interval, running_int
 from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import Effect
+from tests import simulated_rates
 from tests.simulated_rates import answers, miss, wrong_verdicts
 
 ALPHA = 0.01
@@ -945,9 +946,11 @@ def test_a_verdict_on_several_effects_is_wrong_in_at_most_one_percent(truths: li
 def test_without_sharing_alpha_a_verdict_that_depends_would_be_wrong_more_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tests.simulated_rates.shared_alpha", lambda alpha, answers: alpha)
+    monkeypatch.setattr(simulated_rates, "shared_alpha", lambda alpha, answers: alpha)
     truths = [1.0, -1.0, *[-1e-9, 0.0] * 5]
-    rates = wrong_verdicts(truths, Region(0.0, math.inf), parts=1500, rng=np.random.default_rng(6), shared=0.0)
+    rates = simulated_rates.wrong_verdicts(
+        truths, Region(0.0, math.inf), parts=1500, rng=np.random.default_rng(6), shared=0.0
+    )
     assert rates["depends"] > 2 * ALPHA
 
 

@@ -18,8 +18,7 @@ from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.conditions import Condition
 from ..spec.hypotheses import Hypothesis
-
-ADD = "--add-variant"
+from ..spec.options import ADD
 
 
 class PlanError(ValueError):

@@ -18,37 +18,42 @@ if TYPE_CHECKING:
     from llama_workbench.harness.store.folder import RunFolder
 
 
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="SECONDS", help="Of rounds; by default as many as its last sitting had."),
+]
+AddVariant = Annotated[
+    list[str] | None,
+    typer.Option("--add-variant", metavar="FILE:FUNCTION", help="A variant of yours that the run measured."),
+]
+Compare = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--compare", metavar="A B", help="The functions that the run compares: FILE:FUNCTION each."),
+]
+Call = Annotated[list[str] | None, typer.Option("--call", metavar="FILE:FUNCTION", help="What they are called with.")]
+Check = Annotated[
+    str | None,
+    typer.Option("--check", metavar="FILE:FUNCTION", help="What compares their answers, if it was given."),
+]
+Checkpoint = Annotated[
+    Path | None, typer.Option("--checkpoint", metavar="PATH", help="The checkpoint, if the run was given one.")
+]
+ClaimsDir = Annotated[
+    Path | None, typer.Option("--claims-dir", metavar="FOLDER", help="Where its claims are, if not those we ship.")
+]
+On = Annotated[str | None, typer.Option("--on", metavar="CLUSTER", help="Of a run over a cluster: ray, or ray://HEAD.")]
+
+
 def command(
     run: RunArgument,
-    budget: Annotated[
-        float | None,
-        typer.Option("--budget", metavar="SECONDS", help="Of rounds; by default as many as its last sitting had."),
-    ] = None,
-    add_variant: Annotated[
-        list[str] | None,
-        typer.Option("--add-variant", metavar="FILE:FUNCTION", help="A variant of yours that the run measured."),
-    ] = None,
-    compare: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--compare", metavar="A B", help="The functions that the run compares: FILE:FUNCTION each."),
-    ] = None,
-    call: Annotated[
-        list[str] | None, typer.Option("--call", metavar="FILE:FUNCTION", help="What they are called with.")
-    ] = None,
-    check: Annotated[
-        str | None,
-        typer.Option("--check", metavar="FILE:FUNCTION", help="What compares their answers, if it was given."),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", metavar="PATH", help="The checkpoint, if the run was given one.")
-    ] = None,
-    claims_dir: Annotated[
-        Path | None, typer.Option("--claims-dir", metavar="FOLDER", help="Where its claims are, if not those we ship.")
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option("--on", metavar="CLUSTER", help="Of a run over a cluster: ray, or ray://HEAD."),
-    ] = None,
+    budget: Budget = None,
+    add_variant: AddVariant = None,
+    compare: Compare = None,
+    call: Call = None,
+    check: Check = None,
+    checkpoint: Checkpoint = None,
+    claims_dir: ClaimsDir = None,
+    on: On = None,
 ) -> None:
     """Go on with a run that was interrupted or killed, or ended with open verdicts.
 
