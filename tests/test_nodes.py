@@ -193,6 +193,26 @@ def test_a_run_that_grows_is_copied_and_is_the_same_in_the_end(tmp_path: Path) -
     assert there.finished_rounds() == {"prefill-tiny-t16": 3}
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_that_ends_while_it_is_looked_at_leaves_no_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    here, there = RunFolder.create(tmp_path / "here"), RunFolder(tmp_path / "there")
+    here.write_json("run.json", MANIFEST)
+    here.append_round(a_round(0))
+    rounds_of = Outgoing._rounds
+
+    def just_before_the_end(outgoing: Outgoing) -> list[Part]:
+        rounds = rounds_of(outgoing)
+        here.finish()
+        here.seal(MANIFEST | {"status": "complete"})
+        return rounds
+
+    monkeypatch.setattr(Outgoing, "_rounds", just_before_the_end)
+    assert copied(Outgoing(here.path), Incoming(there.path), ended=ended) == ["samples.parquet", "run.json"]
+    assert there.changed() == [] and there.finished_rounds() == {"prefill-tiny-t16": 1}
+
+
 def test_a_run_that_was_killed_comes_with_its_journal(tmp_path: Path) -> None:
     here = RunFolder.create(tmp_path / "here")
     here.write_json("run.json", MANIFEST)

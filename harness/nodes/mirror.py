@@ -49,12 +49,12 @@ class Outgoing:
     def parts(self, *, ended: bool) -> Iterator[Part]:
         """In the order in which they must be written. ended: whether the run has, in order or by a kill."""
         rounds = self._rounds()
-        grows = (self.folder / JOURNAL).exists()
+        finished = (self.folder / SAMPLES).exists() and not (self.folder / JOURNAL).exists()  # with all rounds in there
         there = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         others = sorted(name for name in there if self._is_sent_now(name, ended))
-        for name in (MANIFEST, *others) if grows or not ended else (SAMPLES, *others, MANIFEST):
+        for name in (SAMPLES, *others, MANIFEST) if finished else (MANIFEST, *others):
             yield from self._whole(name)
-            if name == MANIFEST:
+            if name == MANIFEST and not finished:
                 yield from rounds
 
     def _is_sent_now(self, name: str, ended: bool) -> bool:
