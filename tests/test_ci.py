@@ -15,7 +15,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
 from llama_workbench.harness.report.compare_text import MARKER
-from tests.workflow import Scratch, script, workflow
+from tests.workflow import MEASURE, Scratch, script, workflow
 from tests.workflow_trials import KEPT, table
 
 
@@ -98,7 +98,7 @@ def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Pa
 
     Other tests compute beside them, now more and now less, so a few seconds of time decide nothing here.
     """
-    scratch = Scratch(tmp_path / "scratch")
+    scratch = Scratch(tmp_path / "scratch", MEASURE.replace("--budget 12", "--budget 3"))
     scratch.write(calls=20)
     settings = "[tool.llama-workbench.compare]\ntime = 100\n"
     (scratch.folder / "pyproject.toml").write_text(settings, encoding="utf-8")

@@ -47,6 +47,7 @@ class Scratch:
     """A repository outside of this one, whose workflow is ours."""
 
     folder: Path
+    measured_with: str = MEASURE
 
     def write(self, *, calls: int) -> None:
         """Its code, with so many forwards in a call."""
@@ -56,7 +57,7 @@ class Scratch:
     def run(self, name: str, *, job: str = "compare", **more: str) -> subprocess.CompletedProcess[str]:
         """Run a step of the workflow by its name, as GitHub runs it on Linux."""
         path = os.pathsep.join([more.pop("first", ""), str(Path(sys.executable).parent), os.environ["PATH"]])
-        environment = os.environ | {"PATH": path.lstrip(os.pathsep), "MEASURE": MEASURE, **more}
+        environment = os.environ | {"PATH": path.lstrip(os.pathsep), "MEASURE": self.measured_with, **more}
         environment |= {"GITHUB_STEP_SUMMARY": str(self.folder / "summary.md")}
         return subprocess.run(
             ["bash", "-e", "-c", script(job, name)],
