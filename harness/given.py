@@ -11,10 +11,10 @@ from pathlib import Path
 from .calls.source import Source
 from .claims.model import Claim
 from .claims.reading import load_claims
-from .plan.functions import CALL, CHECK, COMPARE, Functions, functions_of
+from .plan.functions import Functions, functions_of
 from .plan.selection import PlanError, Request, added_sources
 from .report.further import brought_models, compared_again
-from .spec.options import ADD
+from .spec.options import ADD, CALL, CHECK, COMPARE
 from .store.errors import RunError
 from .store.folder import RunFolder
 from .store.schema import Manifest

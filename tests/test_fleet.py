@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import llama_workbench as wb
+from llama_workbench.harness.evidence.verdict import how_many
 from llama_workbench.harness.fleet import baselines
 from llama_workbench.harness.fleet.combine import combine
 from llama_workbench.harness.fleet.folder import FleetFolder
 from llama_workbench.harness.fleet.judging import judge_fleet
+from llama_workbench.harness.fleet.kinds import labels
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.store.errors import RunError, RunWarning
@@ -376,3 +378,13 @@ def test_two_real_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [row] = fleet.run.records("machines.json")
     assert 0.4 < row["mean"]["low"] < row["mean"]["high"] < 0.7 and len(row["kinds"]) == 1
     assert fleet.path.parent == Path("results/runs")
+
+
+def test_pieces_of_one_node_are_one_machine() -> None:
+    same = {"cpu_model": "AMD EPYC 9554", "cores": 2}
+    found = labels([same] * 4, ["m1", "m2", "m2.2", "m2.3"])
+    first, *pieces = [f"AMD EPYC 9554 #{each}" for each in ("1", "2, piece 1", "2, piece 2", "2, piece 3")]
+    assert found == [first, *pieces] and how_many(found) == 2
+    assert labels([same] * 2, ["m1", "m1.2"]) == ["AMD EPYC 9554, piece 1", "AMD EPYC 9554, piece 2"]
+    assert labels([same] * 2, ["20260102T030405Z-1a2b", "main"]) == ["AMD EPYC 9554 #1", "AMD EPYC 9554 #2"]
+    assert labels([same, same | {"cores": 4}], ["m1", "m2"]) == ["AMD EPYC 9554 (2 cores)", "AMD EPYC 9554 (4 cores)"]

@@ -15,7 +15,7 @@ from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.nodes.cluster import check_address
 from llama_workbench.harness.nodes.mirror import Incoming, Outgoing, Part, is_a_run_file
 from llama_workbench.harness.nodes.order import Asked, Files, portion
-from llama_workbench.harness.nodes.work import LEAST_SECONDS, MOST_TRIES, Piece, Work, pieces_of
+from llama_workbench.harness.nodes.work import LEAST_SECONDS, MOST_TRIES, Piece, Work, pieces_of, units_of
 from llama_workbench.harness.nodes.worker import Told
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
@@ -38,7 +38,11 @@ def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
     pieces = pieces_of(register, nodes)
     names = [name for piece in pieces for name in piece.workloads]
     assert sorted(names) == sorted(each.workload.name for each in register.experiments)
-    assert len(pieces) >= min(3 * nodes, len(names))
+    units = units_of(register)
+    assert len(units) < len(names) and len(pieces) >= min(3 * nodes, len(units))
+    for part in register.hypotheses():  # what is one value of several workloads is measured by one machine
+        if part.least_workloads > 1:
+            assert sum(bool({*part.workload_names()} & {*piece.workloads}) for piece in pieces) <= 1, part
     assert [piece.workloads for piece in pieces if piece.rest] == [()]  # what needs no workload: the source, checks
     headlines = [piece.headline for piece in pieces]
     assert headlines == sorted(headlines, reverse=True)

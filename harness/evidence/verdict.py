@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..store.schema import Effect
 from .numbers import duration
@@ -18,8 +18,16 @@ DEPENDS = "depends"
 ON_THE_MACHINE = "depends on the machine"
 """How the reason begins where machines differ."""
 
+PIECE = ", piece "
+"""In the name of a run, between the machine and the number of the piece of work that it measured there."""
+
 GIVEN = (*SETTLED, DEPENDS)
 """Verdicts of a part that say something about what was claimed or asked, and may be wrong."""
+
+
+def how_many(runs: Iterable[str]) -> int:
+    """How many machines there are, by the names of their runs."""
+    return len({name.partition(PIECE)[0] for name in runs})
 
 
 def combine(effects: Sequence[Effect]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 from ..claims.model import Claim
 from ..claims.reading import check_claim
 from ..evidence.effect import ALPHA
+from ..evidence.verdict import how_many
 from ..judge.machines import Machine, judge_machines
 from ..judge.parts import parts_of
 from ..report.stored import evidence_of
@@ -54,7 +55,8 @@ def verdicts_of(fleet: FleetFolder) -> Judged:
         raise RunError(fleet.path, "no machine of this fleet has finished a round", "Measure again: nothing was kept.")
     manifests = [each for *_, each in measured]
     environments = [each.get("environment") or {} for each in manifests]
-    told = zip(labels(environments), names(environments), measured, strict=True)
+    named = labels(environments, [machine.name for machine, *_ in measured])
+    told = zip(named, names(environments), measured, strict=True)
     machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in told]
     parts = parts_of(
         _claims(fleet),
@@ -80,7 +82,8 @@ def _noise_line(machines: Sequence[Machine]) -> str:
     """What the controls of all machines show together; how far each is off is in the runs."""
     controls = [control for machine in machines for control in machine.evidence.noise.controls]
     fired = [machine.name for machine in machines if any(each.fired for each in machine.evidence.noise.controls)]
-    count = f"{len(controls)} control{'s' * (len(controls) != 1)} on {len(machines)} machines"
+    places = how_many(machine.name for machine in machines)
+    count = f"{len(controls)} control{'s' * (len(controls) != 1)} on {places} machine{'s' * (places != 1)}"
     return f"A/A noise: {count}; " + (f"fired on {', '.join(fired)}" if fired else "none fired")
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..evidence.verdict import PIECE
 from ..machine.environment import device_kind
 
 Environment = Mapping[str, Any]
@@ -22,6 +23,8 @@ _TOLD_FIRST = ("amx", "avx", "sve", "asimd", "bf16", "vnni", "fma", "sse", "neon
 """Parts of the names of instruction sets that numeric code uses: of many that differ these are named."""
 
 UNKNOWN = "unknown processor"
+
+_PIECE = re.compile(r"(m[0-9]+)(?:\.([0-9]+))?")
 
 
 def facts(environment: Environment) -> dict[str, Any]:
@@ -124,12 +127,21 @@ def _fact(what: str, value: object) -> str:
     return f"{what} {value}" if what == "torch" else str(value)
 
 
-def labels(environments: Sequence[Environment]) -> list[str]:
-    """A name for each machine, each another one: that of its kind, with a number where several are of one kind."""
+def labels(environments: Sequence[Environment], folders: Sequence[str] = ()) -> list[str]:
+    """A name for each run, each another one: that of its machine's kind, with a number where several are of one kind.
+
+    folders: of the runs. A node of a cluster has one for each piece of the work ("m2", "m2.2", "m2.3").
+    """
     found = names(environments)
-    seen: dict[str, int] = {}
+    places = [_PIECE.fullmatch(each) for each in folders] or [None] * len(found)
+    nodes = [place[1] if place else str(index) for index, place in enumerate(places)]
+    of_kind: dict[str, list[str]] = {}
+    for name, node in zip(found, nodes, strict=True):
+        of_kind.setdefault(name, [])
+        of_kind[name] += [node] * (node not in of_kind[name])
     made = []
-    for name in found:
-        seen[name] = seen.get(name, 0) + 1
-        made.append(f"{name} #{seen[name]}" if found.count(name) > 1 else name)
+    for name, node, place in zip(found, nodes, places, strict=True):
+        number = f" #{of_kind[name].index(node) + 1}" if len(of_kind[name]) > 1 else ""
+        piece = f"{PIECE}{place[2] or 1}" if place and nodes.count(node) > 1 else ""
+        made.append(f"{name}{number}{piece}")
     return made

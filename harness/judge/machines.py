@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..evidence.evidence import Evidence
-from ..evidence.verdict import DEPENDS, ON_THE_MACHINE, SETTLED, combine
+from ..evidence.verdict import DEPENDS, ON_THE_MACHINE, SETTLED, combine, how_many
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..stats.machines import Ends, have_no_common_point
 from ..store.machine_schema import OverMachines
@@ -148,7 +148,7 @@ def _measured_by(answers: Mapping[str, Mapping[str, str]]) -> str:
     if len(answers) == 1:
         return f"measured on {next(iter(answers))}"
     if len(places) == 1:
-        return f"on each of these {len(answers)} machines: {', '.join(answers)}"
+        return f"on each of these {how_many(answers)} machines: {', '.join(answers)}"
     named = (f"{name} ({', '.join(told)})" for name, told in answers.items())
     return f"measured on {', '.join(named)}"
 
@@ -215,7 +215,7 @@ def _by_machine(reasons: Mapping[str, str]) -> str:
     for machine, reason in reasons.items():
         named.setdefault(reason, []).append(machine)
     if len(named) == 1 and len(reasons) > 1:
-        return f"{next(iter(named))} (on each of these {len(reasons)} machines)"
+        return f"{next(iter(named))} (on each of these {how_many(reasons)} machines)"
     return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in named.items())
 
 

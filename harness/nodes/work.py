@@ -49,6 +49,10 @@ class Piece:
         return {each.workload.name: list(each.entered()) for each in self.experiments}
 
 
+Unit = tuple[Experiment, ...]
+"""Experiments that only one machine can measure, all together."""
+
+
 def _weight(experiment: Experiment) -> int:
     return 1 + len(experiment.targets) + len(experiment.contrasts)
 
@@ -57,10 +61,11 @@ def pieces_of(plan: Plan, nodes: int, *, without: Iterable[str] = (), rest: bool
     """Divide a plan, without the workloads that are measured already, for so many nodes; in the order in which they are
     best begun. Experiments on one geometry stay together where that leaves enough pieces: they share weights."""
     done = set(without)
-    groups: dict[str, list[Experiment]] = {}
-    for experiment in plan.experiments:
-        if experiment.workload.name not in done:
-            groups.setdefault(experiment.workload.geometry or experiment.workload.name, []).append(experiment)
+    groups: dict[str, list[Unit]] = {}
+    for unit in units_of(plan):
+        left = tuple(each for each in unit if each.workload.name not in done)
+        if left:
+            groups.setdefault(left[0].workload.geometry or left[0].workload.name, []).append(left)
     pieces = [tuple(group) for group in groups.values()]
     while len(pieces) < PIECES_A_NODE * nodes:
         largest = max((each for each in pieces if len(each) > 1), key=_weight_of, default=None)
@@ -69,13 +74,28 @@ def pieces_of(plan: Plan, nodes: int, *, without: Iterable[str] = (), rest: bool
         pieces.remove(largest)
         half = len(largest) // 2
         pieces += [largest[:half], largest[half:]]
-    ordered = sorted(map(Piece, pieces), key=lambda each: (not each.headline, -each.weight))
+    whole = (Piece(tuple(each for unit in piece for each in unit)) for piece in pieces)
+    ordered = sorted(whole, key=lambda each: (not each.headline, -each.weight))
     rest = rest and any(not part.workload_names() for part in plan.hypotheses())
     return [*ordered, *[Piece((), rest=True)] * rest]
 
 
-def _weight_of(experiments: Sequence[Experiment]) -> int:
-    return sum(map(_weight, experiments))
+def units_of(plan: Plan) -> list[Unit]:
+    """The experiments of a plan, those together that one machine must measure: a trend is a value of several."""
+    home = {each.workload.name: each.workload.name for each in plan.experiments}
+    for part in plan.hypotheses():
+        names = [name for name in part.workload_names() if name in home]
+        if part.least_workloads > 1 and names:
+            joined = {home[name] for name in names}
+            home |= {name: home[names[0]] for name, place in home.items() if place in joined}
+    units: dict[str, list[Experiment]] = {}
+    for experiment in plan.experiments:
+        units.setdefault(home[experiment.workload.name], []).append(experiment)
+    return [tuple(unit) for unit in units.values()]
+
+
+def _weight_of(units: Sequence[Unit]) -> int:
+    return sum(_weight(each) for unit in units for each in unit)
 
 
 @dataclass
