@@ -33,6 +33,9 @@ def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -
     # Whether they have so many cores, and a GPU, is for the nodes to say.
     check(replace(request, threads=None, device="cpu"), options)
     plan = plan_run(request, options)
+    if functions := [*plan.functions.sources]:
+        told = "functions are compared on one machine only; choose other claims with --claims"
+        raise PlanError(f"--on {on}: a claim is about the function {functions[0]}, and {told}")
     files = Files.read(options.claims_folder, plan.added, request.workloads_file)
     return FleetRun(plan, Spread(on, on_each_kind, asked, files), options)
 
@@ -60,7 +63,7 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     )
     plan = plan_run(request, options).restricted(chosen)
     if differences := _differences(folder, plan, before):
-        raise RunError(folder.path, f"cannot go on, for it is not as it was: {'; '.join(differences)}", UNDO)
+        raise RunError(folder.path, f"cannot go on, something changed: {'; '.join(differences)}", UNDO)
     each_kind = manifest.get("spending") == "replicate"
     done = _done(fleet, machines, each_kind)
     all_ = {each.workload.name for each in plan.experiments}

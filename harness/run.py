@@ -184,7 +184,7 @@ class Run:
     def _untouched(self) -> Result:
         """End before an earlier run went on."""
         assert self.earlier is not None
-        self.progress.note("the earlier run is as it was")
+        self.progress.note("the earlier run is unchanged")
         return Result(self.folder, {**self.earlier.manifest, "status": "interrupted"}, ())
 
     def _measure(self, begun: float) -> None:

@@ -146,7 +146,7 @@ class Unfinished:
 
 
 def _refused(folder: RunFolder, differences: Sequence[str]) -> RunError:
-    return RunError(folder.path, f"cannot go on, for it is not as it was: {'; '.join(differences)}", UNDO)
+    return RunError(folder.path, f"cannot go on, something changed: {'; '.join(differences)}", UNDO)
 
 
 # -- what is read back -------------------------------------------------------------------------------------------------

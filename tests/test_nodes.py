@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import llama_workbench
+from llama_workbench.harness import fleet_session
 from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import Source, parse
 from llama_workbench.harness.claims.reading import load_claims
@@ -19,6 +20,7 @@ from llama_workbench.harness.nodes.work import LEAST_SECONDS, MOST_TRIES, Piece,
 from llama_workbench.harness.nodes.worker import Told
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.run import Options
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 
@@ -244,3 +246,15 @@ def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
     incoming.take(Part("findings.json", 0, b"[", False))
     incoming.take(Part("findings.json", 0, b"[]", True))  # a newer one begins anew
     assert (tmp_path / "findings.json").read_bytes() == b"[]"
+
+
+def test_a_claim_about_functions_is_not_spread(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def old(x): ...\ndef new(x): ...\ndef made(seed): ...\n", encoding="utf-8")
+    claim = (CLAIMS / "single-file-faster.toml").read_text(encoding="utf-8").partition("[[hypothesis]]")[0]
+    claim += '[[hypothesis]]\nvariant = "new"\nbaseline = "old"\nworkloads = ["made"]\nmetric = "time"\n'
+    claim += 'evidence = "operations"\nfaster_than_percent = 1\n[[call]]\nname = "made"\npayload = "mine.py:made"\n'
+    claim += "".join(f'[[function]]\nname = "{name}"\nsource = "mine.py:{name}"\n' for name in ("old", "new"))
+    (tmp_path / "single-file-faster.toml").write_text(claim, encoding="utf-8")
+    options = Options(claims_folder=tmp_path)
+    with pytest.raises(PlanError, match=r"--on ray: a claim is about the function old, .* on one machine only"):
+        fleet_session.spread(Request(), options, on="ray", on_each_kind=False)

@@ -195,7 +195,7 @@ def test_before_its_gates_are_passed_an_interrupt_changes_nothing(copy: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure.Measurement, "pass_gates", interrupted)
         result = run.measure()
-    assert result.interrupted and not result.verdicts and "the earlier run is as it was" in told.notes
+    assert result.interrupted and not result.verdicts and "the earlier run is unchanged" in told.notes
     assert content(copy) == before
 
 

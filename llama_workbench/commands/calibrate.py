@@ -39,7 +39,7 @@ class _Progress:
 
 def command(
     trials: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Go on until the file has so many; without it: a minute.")
+        int | None, typer.Option(min=1, metavar="N", help="Go on until the file has so many; without it, for a minute.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.5, metavar="S", help="Most seconds that a trial measures.")] = 8.0,
     file: Annotated[Path, typer.Option(metavar="FILE", help="Where trials are kept and continued.")] = FILE,
@@ -59,7 +59,7 @@ def command(
     --json prints:
       {"format": 1, "file", "machine", "rows": [{"name", "trials", "false": {"count", "of"}, "covered": {..},
        "decided": {..}, "seconds"}]}
-      false: wrong verdicts. covered: intervals that hold the truth. seconds: half of the verdicts took at most so long.
+      false: wrong verdicts. covered: intervals that hold the truth. seconds: the median time to a verdict.
 
     \b
     Examples:

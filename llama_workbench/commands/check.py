@@ -48,7 +48,7 @@ def command(
     shows at which calls, where in the sequence, and how far off. Then its logits are compared with those of Llamas
     that have one of 16 well-known mistakes each, such as a missing mask. No time is kept.
 
-    Of FILE.py without FUNCTION, its one function `(config, weights, *, max_length)` is meant. A claim is read and
+    FILE.py without FUNCTION stands for its one function `(config, weights, *, max_length)`. A claim is read and
     planned, and so is a file of workloads.
 
     \b

@@ -32,7 +32,8 @@ Exit codes, by what is in the gate (time, if nothing else is said):
      differ. With a threshold of 5 % the whole interval of the slow-down lies above 14.5 % (25 %) then. Less than that
      is seen where old and new code are timed in one run: pytest --benchmark --compare OLD NEW --fail-if slower:5
      Instructions, memory: more than the threshold. Operations: any change.
-  2  cannot tell: nothing in common, no yardstick, another machine or device, too few rounds, or a damaged run
+  2  cannot tell: the runs have nothing in common, no yardstick, another machine or device, too few rounds, or one is
+     damaged
 Where the gate has time and instructions, and a time cannot tell, the count of the same variant decides: work that
 was added is caught on shared machines, where times are not sharp enough, and a slow-down without added work as far
 as times show it. Counts need the same torch, Python, valgrind and kernels, but no equal processors.

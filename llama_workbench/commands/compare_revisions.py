@@ -58,8 +58,8 @@ def command(
 
     The files of both revisions are written into the cache, and each side imports its own, packages and all; the
     repository is not touched. Both are timed in the same rounds, or in two processes that share one core, so that
-    what the machine does meets both. Their answers must agree first. What they are called with comes from today's
-    files. Run it inside the repository. Compiled code of the repository is not built: it must be installed.
+    what the machine does meets both. Their answers must agree first. Their arguments come from today's files. Run it
+    inside the repository. Compiled code of the repository is not built: it must be installed.
 
     Without --call the subject is a build(config, weights, *, max_length), and the models that it builds are compared,
     on --workloads.

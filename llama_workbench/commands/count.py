@@ -35,14 +35,13 @@ def command(
 ) -> None:
     """How many instructions does a call of each variant execute, and whose code do they lie in?
 
-    Counted by valgrind's callgrind (apt-get install valgrind): about a minute to begin, and some 10 seconds for each
-    count of a small prefill. Another program cannot change a count, so that it shows differences of 0.5 % on a busy
-    machine. It is work and no time: a cache miss counts as much as an addition. Outputs are not checked here; a run
-    does that before it counts (metric = "instructions" in a claim).
+    Valgrind's callgrind counts them (apt-get install valgrind). It takes about a minute to begin, and some 10 seconds
+    for each count of a small prefill. Other programs cannot change a count, so it shows differences of 0.5 % on a busy
+    machine. A count is work and not time: a cache miss counts as much as an addition. Outputs are not checked here; a
+    run does that before it counts (metric = "instructions" in a claim).
 
-    The first side is counted twice (the second where the first fails). The interval of the difference is what both
-    counts differ by, and at least 100,000 instructions: by so much another process may differ, whose memory lies
-    otherwise.
+    The first side is counted twice (the second, where the first fails). The interval of the difference is as wide as
+    both counts differ, and at least 100,000 instructions: another process, with other addresses, may differ by that.
 
     \b
     Exit codes:

@@ -48,7 +48,7 @@ def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: 
         raise ValueError(f"the yardstick: {error}; measure both runs with --count-instructions") from error
     if abs(beside.percent) > beside.half_width:
         what = f"the yardstick, whose code never changes, executes {beside.percent:+.2f} % instructions"
-        raise ValueError(f"{what}: something beside the variant is not what it was")
+        raise ValueError(f"{what}: something other than the variant changed")
     return found
 
 

@@ -105,7 +105,7 @@ def difference(records: Iterable[Instructions], workload: str, variant: str, bas
         if record.again and record.instructions and not unlike(record, one)
     ]
     if not apart_percent:
-        raise ValueError("no variant was counted a second time, so that nobody knows how well counts repeat")
+        raise ValueError("no variant was counted twice, so nobody knows how well counts repeat")
     where = {group: other.by.get(group, 0.0) - one.by.get(group, 0.0) for group in GROUPS}
     counted = mine * (min(one.calls, other.calls) if one.inputs else 1)
     half_width = max(LEAST_PERCENT, 100 * LAYOUT_INSTRUCTIONS / counted, *apart_percent)

@@ -136,7 +136,7 @@ def _reached(record: Record, variant: str, clock: Literal["cpu", "wall"], alpha:
             logs[name].append(math.log(rate))
         spent += [sample.wall_ns / 1e9 for sample in roofs] + [row.wall_ns / 1e9 for row in mine]
     if not spent:
-        raise ValueError("no round with a valid time of the variant and of both roofs")
+        raise ValueError("no round with a valid time of the variant and of both peak kernels")
     forwards = [forward for length in sorted({row.tokens for row in rows}) for forward in record.work[length]]
     return Reached(
         workload=record.workload,
