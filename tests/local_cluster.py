@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,16 @@ WAIT_SECONDS = 180.0
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """What Ray makes of SIGTERM in this process ends with this block: other tests look at it."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class LocalCluster:
     """A head that measures nothing, and nodes."""
 
@@ -27,14 +39,16 @@ class LocalCluster:
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        with _signals_kept():
+            self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self.address = str(self._cluster.address)
 
     def add(self, **environment: str) -> Any:
         """A node with one processor, its environment beside that of this process."""
-        return self._cluster.add_node(
-            num_cpus=1, object_store_memory=STORE_BYTES, include_dashboard=False, env_vars=environment or None
-        )
+        with _signals_kept():
+            return self._cluster.add_node(
+                num_cpus=1, object_store_memory=STORE_BYTES, include_dashboard=False, env_vars=environment or None
+            )
 
     def kill(self, node: Any) -> None:
         """End a node at once."""

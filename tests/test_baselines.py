@@ -99,6 +99,16 @@ def test_what_cannot_be_compared_with_is_not_saved(run: RunFolder, tmp_path: Pat
     assert not (tmp_path / "baselines").exists()
 
 
+def test_a_run_of_functions_needs_no_yardstick(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "functions", rounds=8, only=["mask-create-apply-t128"])
+    manifest = run.read_manifest()
+    for experiment in manifest["experiments"]:
+        experiment["workload"] |= {"kind": "call", "geometry": "", "component": None, "payload": "bench.py:texts"}
+    run.seal(manifest)
+    save(run, "functions", under=tmp_path / "baselines")
+    assert (tmp_path / "baselines" / "functions" / "run.json").exists()
+
+
 def test_the_commands_save_list_and_compare(run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

@@ -158,6 +158,19 @@ def test_the_commit_that_made_it_slower_is_found(repository: Path, capsys: pytes
     assert found["chance_percent"] == len(found["steps"]) <= 4
 
 
+def test_what_gives_other_answers_cannot_be_bisected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main")
+    for answer in ("1", "2"):
+        (tmp_path / "mine.py").write_text(f"def f(x): return {answer}\ndef made(seed): return seed\n", encoding="utf-8")
+        git(tmp_path, "add", "mine.py")
+        git(tmp_path, "commit", "--quiet", "--message", answer)
+    monkeypatch.chdir(tmp_path)
+    assert code_of("bisect", "HEAD~1", "HEAD", "mine.py:f", "--call", "mine.py:made", "--budget", "2") == 2
+    assert "HEAD cannot be compared with HEAD~1: f-" in capsys.readouterr().err
+
+
 # -- which commits are asked about -------------------------------------------------------------------------------------
 
 

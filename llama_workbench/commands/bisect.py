@@ -76,6 +76,7 @@ def _found(
     from llama_workbench.harness.calls.source import SourceError
     from llama_workbench.harness.evidence.effect import ALPHA
     from llama_workbench.harness.revisions import Step, bisect
+    from llama_workbench.harness.versus import Disagreement
 
     def measure(commit: str, percent: float) -> Step:
         step: Step = _step(measured(subject, (good, commit), inputs, percent, budget), commit)
@@ -88,6 +89,8 @@ def _found(
         return asdict(found), [subject_of(repository_of(Path.cwd()), commit) for commit in found.commits]
     except SourceError as error:
         raise Failure(str(error)) from error
+    except Disagreement as error:  # that of any other commit is passed over
+        raise Failure(f"{bad} cannot be compared with {good}: {error}") from error
 
 
 def _step(result: Any, commit: str) -> Any:
