@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -233,7 +234,7 @@ def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Pa
         "Keys and values after 4 lengths: team006_after 977 KiB (2 % of the weights, 1 times what"
     )
     assert "gguf, cold: " in alts[2]
-    assert "Best speed-up for its memory (caches): " in text
+    assert "None is faster with as little memory (caches) as " in text
     assert "Beaten, with intervals that do not touch: " in text
     assert "too few rounds for an interval (1)" in text
     assert "Too few rounds for an interval (1 of about 15) where the ends are open." in text
@@ -280,3 +281,12 @@ def test_the_difference_between_two_sides_is_told_with_its_percent() -> None:
     assert sweeps.differences(rows, "parameter_bytes", "old") == ["new: the same as old"]
     assert sweeps.differences(rows, "cache_bytes", "old") == ["new: 1 MiB more than old"]
     assert sweeps.differences(rows, "cache_bytes", "gone") == []
+
+
+def test_an_engine_has_no_place_for_its_own_memory_is_not_counted(home: Path) -> None:
+    run = data.read_run(home / "runs" / "full")
+    row = run.memory[WORKLOAD, "team006_after"]
+    with_engine = replace(run, memory={**run.memory, (WORKLOAD, "llama_cpp"): row})
+    spots, missing = sweeps.tradeoff(with_engine, None, WORKLOAD, "peak_transient_bytes")
+    assert "llama_cpp" not in [spot.variant for spot in spots]
+    assert "llama_cpp: an engine, whose own memory is not counted" in missing

@@ -80,7 +80,7 @@ def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
     geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
     wanted = st.query_params.get("workload")
     having = [name for workload, name in phases.measured if workload == wanted]
-    usual = SHARES_OF if SHARES_OF in having or not having else having[0]
+    usual = SHARES_OF if SHARES_OF in having else having[0] if having else breakdown.usual_variant(run, phases)
     left, middle, right = st.columns(3)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))

@@ -56,8 +56,8 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     if spots:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
-        blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         blocks.say(_front_sentence(spots, title))
+        blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
             "Up and to the left is better. On the front: no other variant is faster without needing more memory. "
             "Beaten: another one is better, and their intervals do not touch. Not settled: the order may be the other "
@@ -77,7 +77,7 @@ def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
     front = [f"{spot.variant} ({words.size(spot.amount)})" for spot in spots if spot.rank == memory.FRONT]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = len(spots) - len(front) - len(beaten)
-    best = f"Best speed-up for its memory ({title.lower()}): {words.listing(front)}."
+    best = f"None is faster with as little memory ({title.lower()}) as {words.listing(front)}."
     losers = f" Beaten, with intervals that do not touch: {words.listing(beaten)}." if beaten else ""
     return best + losers + (f" For {rest} more the data cannot tell." if rest else "")
 

@@ -137,6 +137,7 @@ def teams(run: data.Run) -> list[Json]:
     return [
         {
             "name": words.clip(name, 60),
+            "share": _share_of([claim for claim in main if name in claim.who], run, name),
             "said": [_said(claim, index[id(claim)]) for claim in main if name in claim.who],
             "picks": [
                 {
@@ -150,6 +151,13 @@ def teams(run: data.Run) -> list[Json]:
         }
         for name in names
     ]
+
+
+def _share_of(shown: list[data.Claim], run: data.Run, name: str) -> str:
+    """How many of a team's claims stand there: "5 of 17 claims"; nothing where these are all."""
+    said = {claim.id for claim in run.claims if name in claim.who}
+    count = len({claim.id for claim in shown})
+    return f"{count} of {len(said)} claims, the others below" if count < len(said) else ""
 
 
 def _said(claim: data.Claim, index: int) -> Json:

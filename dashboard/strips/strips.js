@@ -156,8 +156,9 @@ function answer(app, data) {
       const told = element("summary", "", element("b", "", pick.picked));
       return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
     });
-    const made = element("section", "team", element("h3", "", team.name), element("ul", "", ...said));
-    if (picks.length) made.append(element("h4", "", "Its own rule now picks"), element("ul", "", ...picks));
+    const head = element("h3", "", team.name, ...(team.share ? [element("span", "quiet", ` ${team.share}`)] : []));
+    const made = element("section", "team", head, element("ul", "", ...said));
+    if (picks.length) made.append(element("h4", "", "What its own decision rule picks"), element("ul", "", ...picks));
     return made;
   });
   return [legend(data.claimed), ...strips, element("div", "teams", ...teams)];

@@ -18,7 +18,7 @@ STANDS = SETTLED | {"inconclusive": "open on", "not evidence": "without evidence
 
 
 def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, str]:
-    """The verdict of `claim` in plain words: four answers by question, a sentence or two or nothing. `explained`: what
+    """The verdict of `claim` in plain words: answers by question, a sentence or two or nothing. `explained`: what
     the run knows of the causes (see `why`)."""
     reason = claim.reason.strip().removesuffix(".")
     if claim.is_comparison and claim.verdict in GIVEN:
@@ -34,7 +34,18 @@ def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, s
         "By how much": _how_much(claim),
         "How sure": _how_sure(run, claim),
         "Why": " ".join(filter(None, (explained, reason and f"{reason}."))),
+        "What would change it": _what_would_change(claim),
     }
+
+
+def _what_would_change(claim: data.Claim) -> str:
+    """Of a settled verdict about times: what it is about, and so where another one is possible. Else nothing."""
+    where = list(dict.fromkeys(effect.where for effect in claim.effects))
+    if claim.verdict not in SETTLED or claim.unit or not where:
+        return ""
+    about = words.listing(where) if len(where) <= 3 else f"{len(where)} workloads"
+    now = "Not more time: each interval lies on one side already"
+    return f"{now}. It is about {about} on this machine; others may differ."
 
 
 def _capital(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -161,6 +162,15 @@ def agreements(
 def geometry(run: data.Run, workload: str) -> str:
     """The geometry of a workload, "unknown" where the manifest does not say."""
     return data.experiment(run, workload).workload.geometry or "unknown"
+
+
+def usual_variant(run: data.Run, phases: Phases) -> str:
+    """The variant that is shown at first: the one with most kinds of calls, then with most workloads."""
+    kinds: dict[str, set[str]] = {}
+    for workload, name in phases.measured:
+        kinds.setdefault(name, set()).add(data.experiment(run, workload).workload.kind or "")
+    counts = Counter(name for _, name in phases.measured)
+    return max(kinds, key=lambda name: (len(kinds[name]), counts[name]))
 
 
 def order(run: data.Run, workload: str) -> tuple[int, int, int, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.metrics.loading.metric import METRICS, load_effects, load_shares
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval
@@ -76,7 +77,9 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
             continue
         amount = getattr(row, field)
         time, alpha = timing(run, evidence, workload, variant, baseline)
-        if amount is None:
+        if _is_engine(variant):
+            missing.append(f"{variant}: an engine, whose own memory is not counted")
+        elif amount is None:
             missing.append(f"{variant}: {row.reason or 'its memory was not measured'}")
         elif time.value is None:
             missing.append(f"{variant}: {'; '.join(time.warnings) or time.told}")
@@ -84,6 +87,11 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
             spots.append(Spot(variant, amount, time, alpha))
     spots.sort(key=lambda spot: -(spot.timing.value or 0))
     return [replace(spot, rank=_rank(spot, spots)) for spot in spots], missing
+
+
+def _is_engine(variant: str) -> bool:
+    """Whether it runs outside of torch: what is counted of it is only what it hands over."""
+    return variant in variants.names() and variants.get(variant).engine is not None
 
 
 def _rank(spot: Spot, spots: Sequence[Spot]) -> str:

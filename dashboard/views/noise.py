@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,6 +184,14 @@ def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:
     return sizes
 
 
+def _judgement(count: int, fired: Collection[str]) -> str:
+    checks = f"{count} check{'s' * (count != 1)} with identical code"
+    if fired:
+        where = f"{len(fired)} workload{'s' * (len(fired) != 1)}"
+        return f"{checks}: on {where} it seemed to differ, so intervals there are widened: do not trust small ones."
+    return f"{checks}: none found a difference, so this run can be trusted as far as its intervals go."
+
+
 def could_see(controls: Sequence[Control]) -> str:
     """What this run could see at all, in a few sentences."""
     sizes = smallest_by_workload(controls)
@@ -191,14 +199,14 @@ def could_see(controls: Sequence[Control]) -> str:
     able = sum(size <= SEEN for size in known)
     fired = {control.workload for control in controls if control.fired}
     of = f"{len(sizes)} workload{'s' * (len(sizes) != 1)}"
-    lines = [f"On {able} of {of} this machine could have seen a difference of {100 * SEEN:g} %."]
+    lines = [_judgement(len(controls), fired)]
+    lines.append(f"By itself a control could have shown a difference of {100 * SEEN:g} % on {able} of {of}.")
     if known:
         best, middle, worst = (100 * find(known) for find in (min, np.median, max))
         lines.append(
-            f"The smallest difference that it could have seen was {best:.2g} % at best, {middle:.2g} % in the middle "
+            f"The smallest difference that one could have shown was {best:.2g} % at best, {middle:.2g} % in the middle "
             f"and {worst:.2g} % at worst."
         )
     if open_ones := len(sizes) - len(known):
         lines.append(f"On {open_ones} there were too few rounds to say.")
-    lines.append(f"Controls fired on {len(fired)}." if fired else "No control fired.")
     return " ".join(lines)
