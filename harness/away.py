@@ -3,15 +3,15 @@ journal needs a disk, and published when it has ended, however that was."""
 
 from __future__ import annotations
 
-import hashlib
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llama_workbench.cache import cache_directory
 
-from .remote.place import Place, Refused, is_url
+from .remote.place import Place, Refused, is_url, key_of
 from .remote.publish import publish
 from .remote.transfer import release, reserve
 from .run import Options, Result, Run
@@ -28,7 +28,7 @@ def keep_at(options: Options, where: str) -> Options:
     if not is_url(where):
         return replace(options, run_dir=Path(where), publish_to="")
     url = where.rstrip("/")
-    own = cache_directory() / "measured" / hashlib.sha256(url.encode()).hexdigest()[:16] / url.rpartition("/")[2]
+    own = cache_directory() / "measured" / key_of(url) / url.rpartition("/")[2]
     return replace(options, run_dir=own, publish_to=url)
 
 
@@ -39,18 +39,23 @@ def keep_within(options: Options, name: str) -> Options:
 
 
 def measure(plan: Plan, options: Options, progress: Progress, earlier: Unfinished | None = None) -> Result:
-    """`Run.measure`; then the run is published where the options say so.
+    """`Run.measure`; then the run is published where the options say so. Raises as `published` does."""
+    return published(Run(plan, options, progress, earlier).measure, options, progress)
+
+
+def published(measuring: Callable[[], Result], options: Options, progress: Progress) -> Result:
+    """Measure into `options.run_dir`, and publish what came of it where the options say so.
 
     The place is marked first: one that cannot be written costs no measuring. Raises what `run.USER_ERRORS` lists; where
     only the publishing fails, the result says so as its `trouble`, and the run is whole on this machine.
     """
     url = options.publish_to
     if not url:
-        return Run(plan, options, progress, earlier).measure()
+        return measuring()
     place = Place.at(url)
     reserve(place)
     try:
-        result = Run(plan, options, progress, earlier).measure()
+        result = measuring()
     except BaseException:
         progress.note(f"not published; what was measured is in {options.run_dir}")
         release(place)

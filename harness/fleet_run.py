@@ -143,7 +143,9 @@ class FleetRun:
             station = waiting[asked]
             try:
                 self._heard(station, station.worker.answer(asked))
-            except (Lost, ValueError) as error:  # ValueError: what it sent is no part of a run
+            except Lost as lost:
+                self._lost(station, str(lost), by_itself=not lost.with_node)
+            except ValueError as error:  # what it sent is no part of a run
                 self._lost(station, str(error))
         for station in [each for each in self.state.stations if each.is_late]:
             self._leave_out(station, BUSY)
@@ -254,14 +256,15 @@ class FleetRun:
         if station.failures >= MOST_FAILURES:
             self._leave_out(station, f"{MOST_FAILURES} runs on it came to nothing: {reason}")
 
-    def _lost(self, station: Station, reason: str) -> None:
-        """Its worker is gone: finished rounds are kept, and another node takes what it had."""
+    def _lost(self, station: Station, reason: str, *, by_itself: bool = True) -> None:
+        """Its worker is gone: finished rounds are kept, and another node takes what it had. by_itself: what it measured
+        may be the cause."""
         task, station.task = station.task, None
         self.state.lost[station.node.id] = time.monotonic()
         if task is None:
             self._leave_out(station, reason)
             return
-        task.work.failed(task.piece, task.unspent_seconds, counts="node" not in reason)
+        task.work.failed(task.piece, task.unspent_seconds, counts=by_itself)
         self._settle(task, "interrupted", reason)
         self._let_go(station, reason)
 

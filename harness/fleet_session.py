@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,13 +14,13 @@ from .nodes.cluster import check_address
 from .nodes.order import Asked, Files
 from .plan.experiments import Plan
 from .plan.selection import PlanError, Request
-from .plan.sources import sources_of
 from .run import Options, check, plan_run
 from .store.errors import RESTORE, RunError
 from .store.files import CLAIMS, MANIFEST
 from .store.folder import RunFolder
 from .store.machine_schema import Machine
-from .unfinished import UNDO
+from .store.sitting_schema import Sources
+from .unfinished import UNDO, changed_code
 
 
 def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -> FleetRun:
@@ -52,7 +51,7 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     known = manifest.get("request") or {}
     try:
         asked = Asked.model_validate(known.get("asked"))
-        before, seconds = known["sources"], float(known["budget_seconds"])
+        before, seconds = Sources.model_validate(known["sources"]), float(known["budget_seconds"])
         chosen = {(name, variant) for name, names in known["select"].items() for variant in names}
     except (ValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
         fix = "Measure anew." if not known else RESTORE
@@ -75,18 +74,9 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     return FleetRun(plan, Spread(on, each_kind, asked, files), options, Before(fleet, manifest, machines, done))
 
 
-def _differences(folder: RunFolder, plan: Plan, before: dict[str, Any]) -> list[str]:
+def _differences(folder: RunFolder, plan: Plan, before: Sources) -> list[str]:
     """What is not as it was."""
-    sources = sources_of(plan)
-    assert sources is not None
-    now = sources.model_dump(mode="json")
-    changed = [
-        f"the code of {name} changed"
-        for name, source in now["variants"].items()
-        if before.get("variants", {}).get(name, {}).get("digest") != source["digest"]
-    ]
-    if before.get("harness") != now["harness"]:
-        changed.append("the code that measures changed (another version of the workbench)")
+    changed = [*changed_code(before, plan)]
     if folder.records(CLAIMS) != [plain_claim(claim) for claim in plan.claims]:
         changed.append("a claim, or which there are, changed")
     return changed

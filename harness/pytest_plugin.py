@@ -334,7 +334,8 @@ class Session:
         try:
             with closing(progress_on(_console(config))) as progress:
                 if self.fleet:
-                    self.result = self.fleet.measure(plan, progress)
+                    fleet = partial(self.fleet.measure, plan, progress)
+                    self.result = away.published(fleet, self.options, progress)
                 else:
                     self.result = away.measure(plan, self.options, progress, self.earlier)
         except runs.USER_ERRORS as error:

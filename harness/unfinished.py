@@ -82,7 +82,7 @@ class Unfinished:
         now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
         before = manifest["environment"]
         differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows
-        differences += [*_changed_code(sources, plan), *_changed_claims(claims, claims_folder)]
+        differences += [*changed_code(sources, plan), *_changed_claims(claims, claims_folder)]
         if differences:
             raise _refused(folder, differences)
         return cls(folder, manifest, known, plan, rounds, folder.digest())
@@ -252,7 +252,8 @@ def _named(folder: RunFolder, manifest: Mapping[str, Any], checkpoint: Geometry 
 # -- what may have changed ---------------------------------------------------------------------------------------------
 
 
-def _changed_code(before: Sources, plan: Plan) -> Iterator[str]:
+def changed_code(before: Sources, plan: Plan) -> Iterator[str]:
+    """What of the code is not as it was, in words."""
     now = sources_of(plan)
     assert now is not None  # of sides with environments of their own no run goes on
     for name, source in now.variants.items():

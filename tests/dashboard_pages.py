@@ -16,7 +16,10 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 
+from llama_workbench import ROOT
 from llama_workbench.dashboard import words
+
+APP = ROOT / "dashboard" / "app.py"
 
 
 def open_page(script: Path, monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:
@@ -26,6 +29,18 @@ def open_page(script: Path, monkeypatch: pytest.MonkeyPatch, results: Path, **li
     app = AppTest.from_file(str(script), default_timeout=60)
     for name, value in link.items():
         app.query_params[name] = value
+    return app.run()
+
+
+def open_in_app(name: str, monkeypatch: pytest.MonkeyPatch, results: Path | str, **link: str) -> AppTest:
+    """A page of the whole app ("claim"), so that its links lead somewhere, on a results folder or URL."""
+    monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    if name != "verdicts":
+        app.run().switch_page(f"page_scripts/{name}.py")
+    for key, value in link.items():
+        app.query_params[key] = value
     return app.run()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import NOISE
 from tests import runs
-from tests.dashboard_pages import alts, everything, strips, texts
+from tests.dashboard_pages import alts, everything, open_in_app, strips, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -62,14 +61,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """`page("claim", results, run="…")` opens that page of the app on that link."""
 
     def opened(name: str, results: Path, **link: str) -> AppTest:
-        monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
-        monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(APP), default_timeout=30)
-        if name != "verdicts":
-            app.run().switch_page(f"page_scripts/{name}.py")
-        for key, value in link.items():
-            app.query_params[key] = value
-        return app.run()
+        return open_in_app(name, monkeypatch, results, **link)
 
     yield opened
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from streamlit.testing.v1 import AppTest
 
-from tests.dashboard_pages import everything
+from tests.dashboard_pages import everything, open_in_app
 
 APP = ROOT / "dashboard" / "app.py"
 OF_MODELS = re.compile(r"(?i)llama|logits|token|forward|layer|prefill|decode|operations|yardstick|torch\.nn")
@@ -68,11 +66,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_speaks_of_models(page: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORKBENCH_RESULTS", str(home))
-    monkeypatch.setattr(sys, "argv", ["app.py"])
-    app = AppTest.from_file(str(APP), default_timeout=60).run()
-    if page != "verdicts":
-        app.switch_page(f"page_scripts/{page}.py").run()
+    app = open_in_app(page, monkeypatch, home)
     assert not app.exception
     text = everything(app)
     if page in MODELS_ALONE:

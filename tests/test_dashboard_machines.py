@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 
-from llama_workbench import ROOT
 from llama_workbench.harness.fleet.combine import combine
 from llama_workbench.harness.fleet.folder import FleetFolder
 from llama_workbench.harness.fleet.judging import judge_fleet
 from llama_workbench.harness.store.machine_schema import Machine
-from tests.dashboard_pages import alts, everything, strips
+from tests.dashboard_pages import alts, everything, open_in_app, strips
 from tests.dashboard_runs import HOSTILE, MARKUP
 from tests.runs import CLAIMS, write_run
 from tests.test_fleet import ONLY, OTHER
@@ -47,14 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
     def opened(name: str, **link: str) -> AppTest:
-        monkeypatch.setenv("WORKBENCH_RESULTS", str(home))
-        monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-        if name != "verdicts":
-            app.run().switch_page(f"page_scripts/{name}.py")
-        for key, value in link.items():
-            app.query_params[key] = value
-        app.run()
+        app = open_in_app(name, monkeypatch, home, **link)
         assert not app.exception, app.exception
         return app
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,25 +10,20 @@ import pytest
 
 pytest.importorskip("s3fs", reason="the extra `remote` is not installed")
 
-from llama_workbench import ROOT
 from llama_workbench.harness.remote import index
 from llama_workbench.harness.remote.place import Place, PlaceError
 from llama_workbench.harness.remote.publish import publish
 from llama_workbench.harness.remote.rows import row_of
 from llama_workbench.harness.store.folder import RunFolder
 from tests import store_speed
-from tests.dashboard_pages import alts, everything
+from tests.dashboard_pages import alts, everything, open_in_app
 from tests.object_store import Store, running_store
 from tests.test_remote import a_run
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 
-from streamlit.testing.v1 import AppTest
-
 from llama_workbench.dashboard.views import remote
 from llama_workbench.dashboard.views.remote import RemoteList
-
-APP = ROOT / "dashboard" / "app.py"
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +46,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(name: str, url: str, monkeypatch: pytest.MonkeyPatch, **link: str) -> Any:
-    monkeypatch.setenv("WORKBENCH_RESULTS", url)
-    monkeypatch.setattr(sys, "argv", ["app.py"])
-    app = AppTest.from_file(str(APP), default_timeout=60)
-    if name != "verdicts":
-        app.run().switch_page(f"page_scripts/{name}.py")
-    for key, value in link.items():
-        app.query_params[key] = value
-    app.run()
+    app = open_in_app(name, monkeypatch, url, **link)
     assert not app.exception, [each.message for each in app.exception]
     return app
 

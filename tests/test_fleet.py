@@ -23,6 +23,7 @@ from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.machine_schema import Machine
 from tests.runs import CLAIMS, ENVIRONMENT, write_run
 from tests.test_cli import command, fails, output
+from tests.test_functions import MINE
 
 ONLY = ("prefill-15m-t128", "decode-15m-c64")
 OTHER = {"cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx_vnni"]}
@@ -351,20 +352,6 @@ def test_a_fleet_is_a_baseline_of_all_its_kinds(fleet: FleetFolder, measured: li
 
 
 # -- measured for real -------------------------------------------------------------------------------------------------
-
-MINE = """
-import random
-
-def words(seed):
-    return " ".join(random.Random(seed).choices(["one", "two", "three"], k=400))
-
-def once(text):
-    return sorted(text.split())
-
-def twice(text):
-    sorted(text.split())
-    return sorted(text.split())
-"""
 
 
 @pytest.mark.usefixtures("warm")

@@ -23,6 +23,7 @@ from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.run import Options
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
+from tests.fleet_costs import on_paper
 
 CLAIMS = llama_workbench.ROOT / "claims"
 
@@ -258,3 +259,7 @@ def test_a_claim_about_functions_is_not_spread(tmp_path: Path) -> None:
     options = Options(claims_folder=tmp_path)
     with pytest.raises(PlanError, match=r"--on ray: a claim is about the function old, .* on one machine only"):
         fleet_session.spread(Request(), options, on="ray", on_each_kind=False)
+
+
+def test_the_plan_on_paper_is_that_of_the_reference_run() -> None:
+    assert on_paper() in (llama_workbench.ROOT / "FLEET.md").read_text(encoding="utf-8")

@@ -28,6 +28,8 @@ PORT = 10001
 """Where a head listens for ray://, if it was not told otherwise."""
 
 KNOCK_SECONDS = 10.0
+
+NODE_GONE = ("the node was lost", "the node does not answer")
 _ADDRESS = re.compile(r"ray|ray://[^\s/]+")
 
 
@@ -43,7 +45,11 @@ class Node:
 
 
 class Lost(Exception):
-    """A worker did not answer; the text says why."""
+    """A worker did not answer; the text says why. with_node: because its machine is gone."""
+
+    def __init__(self, text: str, *, with_node: bool) -> None:
+        super().__init__(text)
+        self.with_node = with_node
 
 
 class Cluster:
@@ -124,7 +130,8 @@ class Worker:
         try:
             return self._ray.get(asked, timeout=seconds)
         except self._ray.exceptions.RayError as error:
-            raise Lost(_said(error)) from error
+            reason = _said(error)
+            raise Lost(reason, with_node=reason in NODE_GONE) from error
 
     def kill(self) -> None:
         """End it at once, with its measuring process."""
@@ -165,9 +172,9 @@ def _said(error: Exception) -> str:
     if found := re.findall(r"(?:ModuleNotFound|Import|Attribute)Error: [^\n]+", text):
         return f"the workbench there cannot be used: {found[-1]}"
     if "node has died" in text or "node was terminated" in text or "node died" in text.lower():
-        return "the node was lost"
+        return NODE_GONE[0]
     if "unavailable" in text:
-        return "the node does not answer"
+        return NODE_GONE[1]
     lines: Iterator[str] = (line.strip() for line in text.splitlines())
     reason = next((line for line in lines if line and not re.match(r"\w+: \S+$|\w+Error", line)), type(error).__name__)
     return f"its worker was lost ({reason[:160]})"

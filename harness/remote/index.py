@@ -23,7 +23,7 @@ from ..store.errors import first_line
 from ..store.files import MANIFEST
 from ..store.folder import RunFolder
 from ..store.index_schema import SCHEMA
-from .place import Place, PlaceError
+from .place import Place, PlaceError, key_of
 from .rows import NEEDED, Row, row_of
 from .transfer import fetch
 
@@ -46,7 +46,7 @@ class Listing:
         self._source = source
         if isinstance(source, pa.Table):
             self._count = source.num_rows
-            self.state = _short(repr(source.select(["name", "digest"]).to_pylist()))
+            self.state = key_of(repr(source.select(["name", "digest"]).to_pylist()))
         else:
             self._count = pq.read_metadata(source).num_rows
             self.state = source.name
@@ -105,12 +105,12 @@ def read(home: Place, cache: Path | None = None) -> Listing | None:
     """The index of the folder at `home`; None where it has none. Asks the store for the names of its files, and for
     those that are not here yet. Raises PlaceError."""
     index = home.folder(INDEX)
-    kept = (cache or cache_directory()) / "index" / _short(index.url)
+    kept = (cache or cache_directory()) / "index" / key_of(index.url)
     for _ in range(_TRIES):
         names = _files(index)
         if not names:
             return None
-        whole = kept / f"all-{_short(' '.join(names))}.parquet"
+        whole = kept / f"all-{key_of(' '.join(names))}.parquet"
         if whole.exists():
             return Listing(whole)
         tables = _fetched(index, names, kept)
@@ -243,7 +243,3 @@ def _write(table: pa.Table, path: Path) -> None:
     with partial_folder(path.parent, path.stem, needed_bytes=table.nbytes) as partial:
         pq.write_table(table, partial / path.name, compression="zstd", row_group_size=_ROWS_OF_A_GROUP)
         (partial / path.name).replace(path)
-
-
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -6,6 +6,7 @@ whole or not at all: object stores put it so, elsewhere it is written under anot
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,11 @@ _OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memo
 """Stores that put an object whole, and have no folders to make: making one there may make a bucket."""
 
 _VERSIONS = ("ETag", "etag", "md5Hash", "checksum", "created", "updated", "mtime", "LastModified", "last_modified")
+
+
+def key_of(text: str) -> str:
+    """A short name for a text, for files and folders of the cache: 16 hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def is_url(text: object) -> bool:

@@ -7,7 +7,6 @@ that broke off is known for one and can be made again. What is fetched is checke
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shlex
@@ -21,7 +20,7 @@ from ..machine.locks import Lock
 from ..store.errors import ChangedFile, RunError
 from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
 from ..store.folder import RunFolder
-from .place import Place, PlaceError, Refused, Remote
+from .place import Place, PlaceError, Refused, Remote, key_of
 
 UPLOADING = ".uploading"
 _LOGS = "log"
@@ -120,7 +119,7 @@ def fetch(url: str, cache: Path | None = None) -> RunFolder:
         fix = "Publish it again from where it was measured: workbench publish RUN URL"
         raise PlaceError(place.url, "only a part of a run: it is being uploaded, or its upload broke off", fix)
     state = json.dumps([(name, facts.size, facts.version) for name, facts in sorted(there.items())])
-    above = (cache or cache_directory()) / "fetched" / _short(place.url) / _short(state)
+    above = (cache or cache_directory()) / "fetched" / key_of(place.url) / key_of(state)
     home = above / (place.name or "run")
     if not home.is_dir():
         size = sum(facts.size for facts in there.values())
@@ -165,7 +164,3 @@ def remove(place: Place) -> None:
         raise Refused(place.url, "there is no run", "It stays as it is.")
     place.remove(sorted(there, key=lambda name: (Path(name).name != MANIFEST, name.count("/"))))
     place.remove_folder()
-
-
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
