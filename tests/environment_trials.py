@@ -68,9 +68,8 @@ def row(name: str, samples: pd.DataFrame) -> str:
     values = np.array([each.median() for each in rounds])
     alone = [fixed_interval(each.to_numpy(), ALPHA) for each in rounds]
     missed = sum(not each.low <= 0 <= each.high for each in alone)
-    widths = [
-        _half(running_interval(values[:count], ALPHA), len(values) >= count) for count in (FIRST_LOOK, SECOND_LOOK)
-    ]
+    looks = (FIRST_LOOK, SECOND_LOOK)
+    widths = [_half(running_interval(values[:count], ALPHA), len(values) >= count) for count in looks]
     whole = running_interval(values, ALPHA)
     low, centre, high = (math.exp(each) for each in (whole.low, whole.centre, whole.high))
     cells = [name, str(len(values)), f"{centre:.3f} [{low:.3f}, {high:.3f}]", f"{100 * values.std(ddof=1):.1f} %"]
@@ -79,8 +78,8 @@ def row(name: str, samples: pd.DataFrame) -> str:
 
 def log_ratios(samples: pd.DataFrame) -> list[pd.Series]:
     """For each round the differences of log times of both sides, by turn."""
-    times = np.log(samples["cpu_ns"] / samples["repeats"]).rename("log")
     keys = ["round", "sub_round", "variant"]
+    times = np.log(samples["cpu_ns"].to_numpy() / samples["repeats"].to_numpy())
     wide = samples[keys].assign(log=times).pivot(index=keys[:2], columns="variant", values="log").dropna()
     difference = wide.iloc[:, 0] - wide.iloc[:, 1]
     return [each for _, each in difference.groupby(level="round")]

@@ -120,7 +120,7 @@ def measured(seconds: float) -> str:
 
 
 class _Quiet(Quiet):
-    def of(self, name: str) -> Quiet:
+    def of(self, name: str) -> _Quiet:
         return self
 
     def close(self) -> None:
