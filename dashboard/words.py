@@ -17,6 +17,9 @@ from llama_workbench.harness.report.text import interval_text, one_text_line, ra
 from llama_workbench.harness.store.errors import RunError
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
+NO_BREAK = "\u00a0"  # a space that breaks no line
+UNIT = re.compile(r"(?<=[\d×]) (?=(?:%|ms|µs|s|min|h|KiB|MiB|GiB)(?:[^\w%]|$))")
+"""A space between a number and its unit."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,9 @@ def markdown(text: object) -> str:
 
     Backslashes stop CommonMark, HTML, LaTeX and `:red[...]`. Emoji and icon short codes (`:tada:`), links without
     brackets and `->` are replaced in the text *after* it was parsed, where no backslash is left: a word joiner
-    inside the pattern stops those.
+    inside the pattern stops those. A number and its unit stay on one line.
     """
-    line = " ".join(str(text).split())
+    line = UNIT.sub(NO_BREAK, " ".join(str(text).split()))
     line = re.sub(r"([:@])(?=\S)", rf"\1{WORD_JOINER}", line)
     line = re.sub(r"(?i)\b(www)(?=\.)", rf"\1{WORD_JOINER}", line)
     line = re.sub(r"([-<>=~])(?=[-<>=])", rf"\1{WORD_JOINER}", line)

@@ -53,7 +53,12 @@ def everything(app: AppTest) -> str:
     parts += [table.value.to_string() for table in [*app.table, *app.dataframe]]
     parts += [element.label for element in app.expander]
     parts += [string for drawn in strips(app).values() for string in strings(drawn)]
-    return re.sub(rf"\\|{words.WORD_JOINER}", "", "\n".join(parts))
+    return read("\n".join(parts))
+
+
+def read(text: str) -> str:
+    """Markdown as it is read: without backslashes and word joiners, and with ordinary spaces."""
+    return re.sub(rf"\\|{words.WORD_JOINER}", "", text).replace(words.NO_BREAK, " ")
 
 
 def strips(app: AppTest) -> dict[str, Any]:

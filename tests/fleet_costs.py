@@ -1,16 +1,20 @@
-"""What a cluster costs, for FLEET.md: `python -m tests.fleet_costs [SECONDS]` prints both of its tables.
+"""What a cluster costs, for FLEET.md: `python -m tests.fleet_costs [SECONDS [PAIRS]]` prints its three tables.
 
 The first is counted: how long the reference run's rounds would take on so many nodes. The second is measured: processor
 time of Ray's own processes on a node of this machine, and of the driver, while the node measures for so many seconds.
+The third compares wall times: one comparison is measured for so many seconds, through Ray and without it, by turns.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +22,12 @@ import psutil
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.fleet.folder import FleetFolder
 from llama_workbench.harness.nodes.work import units_of
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.folder import RunFolder
 from tests.local_cluster import LocalCluster, measuring, raylet_of
 from tests.runs import Quiet
@@ -137,5 +144,67 @@ def _run(seconds: float) -> None:
         fleet.measure(fleet.plan, _Quiet())
 
 
+class Cost(NamedTuple):
+    """What one run took."""
+
+    a_call: float
+    """Seconds of rounds for each call that was timed, all that lies between samples included."""
+    around: float
+    """Seconds of the command before, between and after the rounds: start, gates, verdicts."""
+
+
+def by_turns(seconds: float, pairs: int) -> str:
+    """The table of Ray's share in the wall time of a run."""
+    cluster = LocalCluster()
+    try:
+        cluster.add()
+        os.environ["RAY_ADDRESS"] = cluster.address
+        found = [_pair(seconds, plain_first=index % 2 == 0) for index in range(pairs)]
+    finally:
+        cluster.close()
+    rounds = fixed_interval([math.log(ray.a_call / plain.a_call) for plain, ray in found], ALPHA)
+    start = fixed_interval([ray.around - plain.around for plain, ray in found], ALPHA)
+    low, middle, high = (100 * math.expm1(each) for each in (rounds.low, rounds.centre, rounds.high))
+    return "\n".join(
+        (
+            f"| through Ray, against the same without it ({pairs} pairs of {seconds:g} s) | more |",
+            "|---|---|",
+            f"| wall time of the rounds, for each timed call | {middle:+.1f} % [{low:+.1f}, {high:+.1f}] |",
+            f"| the rest of the command, once | {start.centre:+.1f} s [{start.low:+.1f}, {start.high:+.1f}] |",
+        )
+    )
+
+
+def _pair(seconds: float, *, plain_first: bool) -> tuple[Cost, Cost]:
+    """Without Ray and through it."""
+    if plain_first:
+        plain = _timed(seconds)
+        return plain, _timed(seconds, "--on", "ray")
+    ray = _timed(seconds, "--on", "ray")
+    return _timed(seconds), ray
+
+
+def _timed(seconds: float, *words: str) -> Cost:
+    """One run of a comparison that no time decides."""
+    with tempfile.TemporaryDirectory(prefix="fleet-costs-") as folder:
+        run = Path(folder) / "run"
+        command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-q", *words]
+        command += ["--compare", "team005_hybrid", "team005_proposal", "--workloads", "prefill-tiny-t16"]
+        command += ["--fail-if", "slower:0", "--budget", f"{seconds:g}", "--run-dir", str(run)]
+        begun = time.monotonic()
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        took = time.monotonic() - begun
+        each = RunFolder(FleetFolder(run).machine("m1") if words else run)
+        spent = sum(float(one["seconds"]) for one in each.read_manifest()["experiments"])
+        return Cost(spent / float(each.read_samples()["repeats"].sum()), took - spent)
+
+
+def main(seconds: float = 60.0, pairs: float = 5.0) -> None:
+    """Print the tables."""
+    for table in (on_paper, partial(measured, seconds), partial(by_turns, seconds, int(pairs))):
+        sys.stdout.write(f"{table()}\n\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    sys.stdout.write(f"{on_paper()}\n\n{measured(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)}\n")
+    main(*map(float, sys.argv[1:]))

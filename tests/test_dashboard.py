@@ -26,7 +26,7 @@ from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
-from tests.dashboard_pages import everything, open_page, strings, strips, texts
+from tests.dashboard_pages import everything, open_page, read, strings, strips, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -571,7 +571,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 def shown_text(markdown: str) -> str:
     """What is read of it, without the icon in front and without colours."""
     without_icon = re.sub(r"^:[a-z]+\[:material/\w+:\] ", "", markdown)
-    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", re.sub(rf"\\|{words.WORD_JOINER}", "", without_icon))
+    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", read(without_icon))
 
 
 def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:

@@ -38,6 +38,7 @@ from llama_workbench.dashboard.flames import picture as frame_difference
 from llama_workbench.dashboard.flames import tree as frames
 from llama_workbench.dashboard.views import data
 from llama_workbench.harness.store.pass_schema import Profile
+from tests.dashboard_pages import read
 
 APP = ROOT / "dashboard" / "app.py"
 LINK = {"run": "all", "claim": "mask-caching-helps"}
@@ -414,7 +415,7 @@ def drawn(app: AppTest) -> dict[str, Any]:
 
 def said(app: AppTest) -> str:
     elements = [*app.markdown, *app.caption, *app.text, *app.code]
-    return "\n".join(str(element.value) for element in elements).replace("\\", "")
+    return read("\n".join(str(element.value) for element in elements))
 
 
 def test_both_sides_with_samples_rate_and_error(page: Any, home: Path) -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard.words import WORD_JOINER
+from tests.dashboard_pages import read
 
 APP = ROOT / "dashboard" / "app.py"
 PAGES = ("verdicts", "claim", "compare", "attribution", "breakdown", "memory", "scaling", "history", "trust")
@@ -70,7 +70,7 @@ def chosen(app: AppTest) -> dict[str, str]:
 
 
 def warnings(app: AppTest) -> list[str]:
-    return [re.sub(rf"\\|{WORD_JOINER}", "", each.value) for each in app.warning]
+    return [read(each.value) for each in app.warning]
 
 
 def test_the_menu_keeps_the_chosen_claim_run_and_workload_on_all_pages(reader: Opener) -> None:
@@ -161,7 +161,7 @@ def test_the_answer_is_the_same_box_under_a_title_with_its_verdict(reader: Opene
     app = reader(page, run="older")
     title = next(each.value for each in app.header if each.value.startswith(":"))
     assert re.match(r":(red|green|gray|violet|blue)\[:material/\w+:", title)
-    told = [re.sub(rf"\\|{WORD_JOINER}", "", each.value) for each in app.markdown]
+    told = [read(each.value) for each in app.markdown]
     for question in ("By how much", "How sure"):
         assert sum(line.startswith(f":gray[{question}:]") for line in told) == 1
 
@@ -187,6 +187,6 @@ def test_an_unknown_verdict_of_the_filter_is_named(reader: Opener, home: Path) -
 def test_a_workload_of_the_run_that_a_page_has_nothing_of_is_told_quietly(reader: Opener) -> None:
     app = reader("memory", run="older", workload="decode-15m-c64")
     assert not app.warning
-    told = " ".join(re.sub(rf"\\|{WORD_JOINER}", "", each.value) for each in app.caption)
+    told = " ".join(read(each.value) for each in app.caption)
     assert "There is nothing to show here of: decode" in told and "Shown instead: prefill" in told
     assert chosen(app)["workload"] == "decode-15m-c64", "kept for the other pages"

@@ -116,8 +116,8 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
     assert sizes["fine"] == pytest.approx(0.0252, abs=1e-4), "the less certain of two decides"
     said = noise.could_see(found)
     assert said.startswith("5 checks with identical code: on 1 workload it seemed to differ, ")
-    assert "a control could have shown a difference of 1 % on 1 of 4 workloads" in said
-    assert "0.8 % at best" in said and "On 1 there were too few rounds" in said
+    assert "On the best workload 0.8 %" in said and "1 % or less on 1 of 4 workloads" in said
+    assert "On 1 of 4 workloads there were too few rounds" in said
 
 
 def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> None:

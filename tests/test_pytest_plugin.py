@@ -48,7 +48,7 @@ def test_it_measures_replays_and_judges(quick):
     assert result.returncode == 0, result.stdout + result.stderr
     assert "test_variant[mask-create-apply-t32-team006_before]" in result.stdout
     assert "team006_before → team006_after" in result.stdout
-    assert "A/A noise" in result.stdout
+    assert "Identical code: " in result.stdout
     assert "faster" in result.stdout
     (verdict,) = json.loads((folder / "run" / "verdicts.json").read_text())
     assert (verdict["claim"], verdict["verdict"]) == ("ad-hoc", "faster")

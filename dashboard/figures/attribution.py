@@ -50,6 +50,7 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
     )
     return figure(
         heatmap,
+        colours,
         height=62 * len(table) + 108,
         margin=(76, 4, 62, 8),
         xaxis=axis(title, SMALL + 1, ticks_at=columns, side="top", tickangle=0, standoff=4, **shared),

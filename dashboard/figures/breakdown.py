@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
@@ -12,7 +11,7 @@ from llama_workbench.variants.phase_map import PHASES
 from .. import words
 from ..views.breakdown import NAMES, PhaseShare, interval
 from .colours import DARK, LIGHT, Palette
-from .drawing import SMALL, Layout, axis, figure, legend, row_notes, rows_axis
+from .drawing import SMALL, Layout, axis, figure, row_notes, rows_axis
 
 Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
 """The label of each bar, and its shares."""
@@ -20,7 +19,15 @@ Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
 ROW_PX = 58  # a line of text and a bar
 BAR_PX = 28
 FOOT_PX = 44
-LEGEND_ROW_PX = 22
+
+CSS_PATTERNS = {
+    "": "",
+    "/": "repeating-linear-gradient(135deg, {ink} 0 1px, transparent 1px 4px), ",
+    "x": "repeating-linear-gradient(135deg, {ink} 0 1px, transparent 1px 4px), "
+    "repeating-linear-gradient(45deg, {ink} 0 1px, transparent 1px 4px), ",
+    ".": "radial-gradient({ink} 1px, transparent 1.5px) 0 0 / 4px 4px, ",
+}
+"""Plotly's patterns in the legend."""
 
 # Okabe and Ito's colours, light and dark enough that black text on one and white text on the other can be read. Parts
 # of one thing share a colour and differ in their pattern; no colour is needed, since every bar has its name on it.
@@ -54,18 +61,38 @@ def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
         notes += row_notes(y + BAR_PX / 2 + 11, words.label(name, 34), time, colours, quiet=True)
     measured = {part.phase for _, parts in rows for part in parts}
     present = [phase for phase in PHASES if phase in measured]
-    foot = FOOT_PX + LEGEND_ROW_PX * math.ceil(len(present) / 3)  # on a phone three fit in a row
     ticks: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
     return figure(
         [_bar(phase, rows, middles, colours) for phase in present],
-        height=height + foot,
-        margin=(5, 20, 2, foot),
+        colours,
+        height=height + FOOT_PX,
+        margin=(5, 20, 2, FOOT_PX),
         barmode="stack",
         annotations=notes,
         uniformtext={"mode": "hide", "minsize": SMALL},
         xaxis=axis("share of the time [%]", standoff=4, range=[0, 100], **ticks),
         yaxis=rows_axis(height),
-        legend=legend(colours.text, yref="paper", y=-FOOT_PX / height, traceorder="normal"),
+        showlegend=False,
+    )
+
+
+def phase_legend(rows: Rows, colours: Palette = LIGHT) -> str:
+    """What each colour and pattern of the bars is, as HTML: plotly's own legend does not grow with its lines.
+
+    Nothing of a file is in it.
+    """
+    measured = {part.phase for _, parts in rows for part in parts}
+    entries = "".join(_legend_entry(phase, colours) for phase in PHASES if phase in measured)
+    return f'<div style="display: flex; flex-wrap: wrap; gap: 2px 16px; font-size: 12px">{entries}</div>'
+
+
+def _legend_entry(phase: str, colours: Palette) -> str:
+    light_fill, dark_fill, pattern = _LOOKS[phase]
+    fill = dark_fill if colours == DARK else light_fill
+    square = f"width: 12px; height: 12px; background: {CSS_PATTERNS[pattern].format(ink=colours.muted)}{fill}"
+    return (
+        '<span style="display: inline-flex; align-items: center; gap: 5px">'
+        f'<span style="{square}"></span>{NAMES.get(phase, phase)}</span>'
     )
 
 

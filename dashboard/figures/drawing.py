@@ -65,13 +65,22 @@ def rows_axis(height: float) -> Layout:
     return {"range": [0, height], "visible": False, "fixedrange": True}
 
 
-def figure(data: Any, *, height: float, margin: Sequence[float], **more: Any) -> go.Figure:
+def figure(data: Any, colours: Palette, *, height: float, margin: Sequence[float], **more: Any) -> go.Figure:
     """A figure with nothing to drag. `margin`: left, right, top, bottom in pixels.
 
     All at once: plotly checks every shape again with each one that is added, which took 0.3 s for eight rows.
     """
     layout = {"height": height, "margin": dict(zip("lrtb", margin, strict=True)), "dragmode": False}
-    return go.Figure(data=data, layout={**layout, "hovermode": "closest", **more})
+    layout |= {"hovermode": "closest", "paper_bgcolor": colours.page, "plot_bgcolor": colours.page}
+    axes = {name: _readable(more.pop(name), colours) for name in ("xaxis", "yaxis")}
+    return go.Figure(data=data, layout={**layout, **axes, **more})
+
+
+def _readable(shown: Layout, colours: Palette) -> Layout:
+    """An axis with its texts in our ink: those of Streamlit's theme have a contrast of 3.7."""
+    ink = {"color": colours.muted}
+    title = {"title": {**shown["title"], "font": {**shown["title"]["font"], **ink}}} if "title" in shown else {}
+    return {**shown, "tickfont": {**shown.get("tickfont", {}), **ink}, **title}
 
 
 def marks(

@@ -49,6 +49,7 @@ def forest(
         x_axis = axis(words.label(plan.title, 80), type="linear", range=ends, nticks=6, **foot)
     return figure(
         [*(_intervals(plan, verdict, colours) for verdict in plan.verdicts), *_floors(plan, colours)],
+        colours,
         height=int(plan.height + FOOT_PX + LEGEND_PX),
         margin=(2, 2, LEGEND_PX, FOOT_PX),
         shapes=_shapes(plan, colours),

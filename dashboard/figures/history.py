@@ -58,6 +58,7 @@ def timeline(
     against = words.label(points[-1].against or "yardstick", 30)
     return figure(
         traces,
+        colours,
         height=340,
         margin=(62, 36, 46, 52),
         shapes=[rule(x, x, 0, 1, orange, "dot", yref="paper") for x in (each.index - 0.5 for each in breaks)],

@@ -64,6 +64,7 @@ def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette =
     )
     return figure(
         bar,
+        colours,
         height=height + 30,
         margin=(5, 24, 2, 28),
         annotations=notes,
@@ -111,6 +112,7 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     ]
     return figure(
         traces,
+        colours,
         height=PLOT_PX + 90,
         margin=(8, 8, 34, 8),
         annotations=[
@@ -222,6 +224,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
     grid: Layout = {"gridcolor": colours.rule}
     return figure(
         traces,
+        colours,
         height=360 + 20 * len(sweeps),
         margin=(8, 8, 8, 8),
         xaxis=axis("different prompt lengths served (log)", type="log", ticks_at=labels, **grid),

@@ -74,6 +74,7 @@ def paired_rounds(
         )
     return figure(
         traces,
+        colours,
         height=360,
         margin=(8, 8, 8, 8),
         shapes=_shapes(paired, claimed, (None, None) if beyond else (low, high), (bottom, top), colours),
@@ -191,6 +192,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
     zero: Layout = {"zeroline": True, "zerolinecolor": colours.muted}
     return figure(
         [rounds, median],
+        colours,
         height=320,
         margin=(5, 12, 30, 46),
         xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),

@@ -56,7 +56,7 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     for size, effect in series.effects.items():
         if effect.value:
             hover = f"<b>{words.label(effect.workload, 60)}</b><br>{words.label(effect.text)}<br>{effect.rounds} rounds"
-            ends = effect.low or bottom, effect.high or top
+            ends = _drawn_ends(effect.value, effect.low or None, effect.high, bottom, top)
             rows.append((series.settled(size), size, effect.value, *ends, hover))
     traces = _traces(rows, ("settled", "not settled"), colours)
     if grey:
@@ -88,9 +88,10 @@ def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette
     most = bent(max(finite, default=1.0)) * 1.08
     rows: list[Point] = []
     for size, (cost, us) in known.items():
-        low = -most if cost.low is None else bent(cost.low)
-        high = most if cost.high is None else bent(cost.high)
-        rows.append((low * high > 0, size, bent(us), low, high, f"{cost.told}<br>{cost.rounds} rounds"))
+        settled = cost.low is not None and cost.high is not None and cost.low * cost.high > 0
+        low, high = (None if end is None else bent(end) for end in (cost.low, cost.high))
+        ends = _drawn_ends(bent(us), low, high, -most, most)
+        rows.append((settled, size, bent(us), *ends, f"{cost.told}<br>{cost.rounds} rounds"))
     traces = _traces(rows, ("sign settled", "sign not settled"), colours)
     powers = [10.0**power for power in range(-2, 8) if knee <= 10.0**power <= max(finite, default=1.0) * 1.1]
     step = 1 if len(powers) <= 4 else 2
@@ -122,6 +123,7 @@ def _figure(
 ) -> go.Figure:
     return figure(
         traces,
+        colours,
         height=380,
         margin=(8, 8, 34, 8),
         shapes=shapes,
@@ -136,6 +138,13 @@ def _figure(
         yaxis={**y_axis, "gridcolor": colours.rule, "automargin": True},
         legend=ABOVE,
     )
+
+
+def _drawn_ends(value: float, low: float | None, high: float | None, bottom: float, top: float) -> tuple[float, float]:
+    """An interval that is open at one end runs to the edge; where there is none, none is drawn."""
+    if low is None and high is None:
+        return value, value
+    return bottom if low is None else low, top if high is None else high
 
 
 def _ends(series: Series) -> tuple[float, float]:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import breakdown as figures
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, head, named, published
-from llama_workbench.dashboard.sections.sides import PHASES_COMMAND
+from llama_workbench.dashboard.sections.sides import PHASES_COMMAND, show_phase_bars
 from llama_workbench.dashboard.views import breakdown, data
 from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
 from llama_workbench.harness.report.decision import SHARES_OF
@@ -64,9 +63,10 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
     blocks.header("Time by phase", anchor="phases")
     ends = rows if len(rows) < 3 else (rows[0], rows[-1])
     largest = "; ".join(f"{breakdown.largest(one)} ({run.named(one.workload)})" for _, one in ends)
-    blocks.say(f"Most time of {variant} goes to: {largest}.")
+    masks = state.computed(opened, breakdown.masks, geometry, _given=(phases,))
+    blocks.say(f"Most time of {variant} goes to: {largest}. {masks}")
     bars = [(label, one.shares) for label, one in rows]
-    blocks.plot(figures.phase_bars(bars, state.colours()), figures.phase_bars_text(bars), "phases")
+    show_phase_bars(bars)
     blocks.caption(
         f"Shares of {SHARED[of]}. Each bar is one call and sums to 100 %. Above it stand the number of tokens (T) and "
         f"the time of a call. The model has the shape {geometry}."

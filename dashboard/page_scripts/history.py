@@ -18,6 +18,7 @@ from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import entries, history, remote
 from llama_workbench.dashboard.views.entries import Entry, Stamp, when
 from llama_workbench.dashboard.views.workloads import shipped_named
+from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
 from llama_workbench.harness.report.compare_text import change_text
 from llama_workbench.harness.report.standings import YARDSTICK, read_standings
@@ -246,7 +247,7 @@ def show_runs(runs: Sequence[Entry]) -> None:
             "run": entry.name,
             "status": entry.summary.status,
             **{words.look(word).word: entry.summary.verdicts.get(word, 0) for word in kinds},
-            "noise": entry.summary.noise.removeprefix("A/A noise: ") or "no controls",
+            "noise": entry.summary.noise.removeprefix(f"{SUBJECT}: ") or "not checked",
             "machine": entry.summary.machine or "not recorded",
             "commit": entry.summary.commit or "not recorded",
         }
@@ -257,7 +258,7 @@ def show_runs(runs: Sequence[Entry]) -> None:
         "All runs, newest first: date, status, verdicts, noise, machine and commit",
         columns={
             "verdicts": st.column_config.LinkColumn("open", display_text="Verdicts"),
-            "noise": st.column_config.TextColumn("A/A noise"),
+            "noise": st.column_config.TextColumn(SUBJECT.lower()),
         },
     )
     st.caption("Keep a run to compare with: `workbench baseline save RUN NAME`.")

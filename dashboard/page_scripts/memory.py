@@ -56,7 +56,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     if spots:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
-        blocks.say(_front_sentence(spots, title))
+        blocks.say(f"{_front_sentence(spots, title)} Times are compared with {baseline}, the baseline here.")
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
             "Up and to the left is better. On the front: no other variant is faster without needing more memory. "

@@ -91,7 +91,7 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
             blocks.caption(
                 f"Above 0: {series.baseline} takes so much longer. The axis is linear near 0 and logarithmic "
                 "further out. Overhead stays about level here while its share above melts away; a cost that grows "
-                "with the work climbs. Hollow: the interval holds 0. With "
+                "with the work climbs. Hollow: the interval holds 0, or there are too few rounds for one. With "
                 f"{words.percent(1 - run.alpha)} confidence all intervals of this picture hold at once."
             )
     _table(series, costs)
@@ -111,7 +111,8 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
     layers = " Models of different width may also differ in their number of layers." if series.axis == "width" else ""
     return (
         f"{region}. {grey}. Line: as fast as each other. Filled: the whole interval lies inside the claimed range or "
-        f"outside; hollow: not settled. Dashed uprights: between them the effect crosses the range's edge.{layers}"
+        f"outside; hollow: not settled. A dot alone has too few rounds for an interval. Dashed uprights: between them "
+        f"the effect crosses the range's edge.{layers}"
     )
 
 

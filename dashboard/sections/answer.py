@@ -16,8 +16,9 @@ def show(run: data.Run, claim: data.Claim, causes: str = "") -> None:
     told = [f":gray[{question}:] {words.markdown(text)}" for question, text in others if text]
     with st.container(border=True, gap="xsmall", key="answer-box"):
         st.markdown(f"{blocks.verdict_word(outcomes.look_of(claim))} {words.markdown(who)}")
+        half = (len(told) + 1) // 2
         left, right = st.columns(2, gap="medium")
-        for column, lines in ((left, told[:-1]), (right, told[-1:])):
+        for column, lines in ((left, told[:half]), (right, told[half:])):
             with column:
                 for line in lines:
                     st.markdown(line)

@@ -24,6 +24,9 @@ def name_tab(text: str) -> None:
 MOST_ROWS = 24
 """Of a table that is shown whole; a longer one scrolls by itself."""
 
+MOST_LETTERS = 150
+"""Of a row that a wide window shows whole, when every column is as wide as its longest cell."""
+
 
 def header(title: str, anchor: str) -> None:
     """The heading of a part of the page, which its contents then have a link to."""
@@ -70,6 +73,13 @@ def table(
         column_config={**numbers, **(columns or {})},
         alt=alt,
     )
+    if _letters(content) > MOST_LETTERS:
+        st.caption("This table is wider than the page: scroll it sideways.")
+
+
+def _letters(content: pd.DataFrame) -> int:
+    """How many letters the longest cells of all columns have together, with the air between."""
+    return sum(max([len(str(name)), *content[name].astype(str).str.len()]) + 3 for name in content.columns)
 
 
 def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> None:

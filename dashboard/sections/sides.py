@@ -124,12 +124,19 @@ def show_phases(opened: state.Opened, workload: str, sides: Sequence[str], of: s
     if not rows:
         blocks.missing("shares of the time by phase here", PHASES_COMMAND)
         return
-    blocks.plot(phase_figures.phase_bars(rows, state.colours()), phase_figures.phase_bars_text(rows), "phases")
+    show_phase_bars(rows)
     untimed = f" Not timed by phase: {words.listing(missing)}." if missing else ""
     blocks.caption(
         f"Shares of the {breakdown.WHOLES[whole]} by phase; each bar sums to 100 %. Milliseconds hold for "
         f"this machine only.{untimed}"
     )
+
+
+def show_phase_bars(rows: phase_figures.Rows) -> None:
+    """The bars and what their colours are."""
+    colours = state.colours()
+    blocks.plot(phase_figures.phase_bars(rows, colours), phase_figures.phase_bars_text(rows), "phases")
+    st.html(phase_figures.phase_legend(rows, colours))
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def _said(claim: data.Claim, index: int) -> Json:
     word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
     counts = outcomes.tally_text(stands.rows_of([claim]))
     if claim.verdict == "depends" and counts:
-        word = f"{counts[0].upper()}{counts[1:]}"
+        word = f"{shown.word}: {counts}"
     part = f" ({claim.part})" if claim.part else ""
     return {"look": {**look(shown), "word": word}, "text": words.clip(f"{claim.title}{part}", LONGEST), "index": index}
 

@@ -32,8 +32,13 @@ export default function (component) {
 function element(tag, className, ...children) {
   const made = document.createElement(tag);
   if (className) made.className = className;
-  made.append(...children.filter((child) => child !== null && child !== ""));
+  made.append(...children.filter((child) => child !== null && child !== "").map(kept));
   return made;
+}
+
+// A number and its unit stay on one line, as in words.py.
+function kept(child) {
+  return typeof child === "string" ? child.replace(/(?<=[\d×]) (?=(%|ms|µs|s|min|h)([^\w%]|$))/g, "\u00a0") : child;
 }
 
 function shape(tag, attributes, ...children) {
@@ -205,6 +210,13 @@ function fill(app, made, row) {
     told.append(link(app, part.index, "Evidence"));
     made.append(element("div", "part", told, picture(part.picture, false)));
   }
+  const above = element("a", "above", "↑ The answer to this in words, above the list");
+  above.href = "#who";
+  above.addEventListener("click", (event) => {
+    event.preventDefault();
+    document.getElementById("who")?.scrollIntoView({ block: "center" });
+  });
+  made.append(above);
 }
 
 function unfold(app, index, scroll) {

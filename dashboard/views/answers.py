@@ -6,10 +6,11 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 from __future__ import annotations
 
 from llama_workbench.harness.evidence.verdict import GIVEN
+from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 
 from .. import words
-from . import data
+from . import data, outcomes
 from .attribution import MEANING, headline
 
 LONGEST_LIST = 4
@@ -135,22 +136,30 @@ def _how_much(claim: data.Claim) -> str:
     if not known:
         return "Nothing was measured, so there is no number."
     first = known[0]
-    front = "The margin is" if claim.is_comparison else f"{claim.range_word.capitalize()} was"
-    claimed = f" {front}: {claim.claimed}." if claim.claimed else ""
+    front = _claimed_and_found(claim)
     subject = first.sides
     if first.unit:
         subject = f"{first.metric} of {first.variant}" if first.variant else first.metric
     if len(known) == 1:
         place = f" on {first.where}" if first.workload else ""
         gain = f", that is {gain}" if (gain := _gain(first)) else ""
-        return f"{subject}{place}: {first.text}{gain}.{claimed}"
+        return f"{front}{subject}{place}: {first.text}{gain}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
     for end, effect in (("Least", first), ("Most", known[-1])):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
         gain = f", that is {gain}" if (gain := _gain(effect)) else ""
         ends.append(f"{end} ({place}): {effect.text}{gain}.")
-    return f"{f'{subject}. ' if same else ''}{' '.join(ends)}{claimed}"
+    return f"{front}{f'{subject}. ' if same else ''}{' '.join(ends)}"
+
+
+def _claimed_and_found(claim: data.Claim) -> str:
+    """As "Claimed: 2-3x; measured: at most 1.02x. "; nothing where nothing was claimed."""
+    if not claim.claimed:
+        return ""
+    front = "Margin" if claim.is_comparison else claim.range_word.capitalize()
+    found = "" if claim.is_comparison else found_words(outcomes.record(claim))
+    return f"{front}: {claim.claimed}{f'; measured: {found}' if found else ''}. "
 
 
 def _gain(effect: data.Effect) -> str:
@@ -196,7 +205,7 @@ def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
         "Error rate": rate if has_rate else "",
         "Rounds": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
         "Time spent": duration_text(seconds) if seconds else "",
-        "Noise": run.noise.line or "no controls in this run",
+        "Noise": run.noise.line or "not recorded",
         "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
     }
 

@@ -200,6 +200,26 @@ def largest(one: Breakdown) -> str:
     return ", ".join(f"{share.name} {share.percent:.0f} %" for share in one.shares[:3])
 
 
+def masks(run: data.Run, phases: Phases, shape: str) -> str:
+    """What caching masks could gain at most on models of this shape; empty where making them was not timed."""
+    found = {}
+    for workload, variant in phases.measured:
+        if geometry(run, workload) == shape:
+            try:
+                share = shares.share(phases.table, workload, variant, ["mask_create"], "forward", alpha=run.alpha)
+            except ValueError:
+                continue
+            if math.isfinite(share.high):
+                found[workload, variant] = share.high
+    if not found:
+        return ""
+    (workload, variant), most = max(found.items(), key=lambda item: item[1])
+    return (
+        f"Making masks takes at most {100 * most:.2g} % of a call, the most in {variant} ({run.named(workload)}): "
+        "caching masks cannot gain more than that."
+    )
+
+
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:
     """Why the dispute's table puts its largest line where it does; empty where the phases were not measured apart."""
     table = list(lines)

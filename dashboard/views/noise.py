@@ -200,13 +200,12 @@ def could_see(controls: Sequence[Control]) -> str:
     fired = {control.workload for control in controls if control.fired}
     of = f"{len(sizes)} workload{'s' * (len(sizes) != 1)}"
     lines = [_judgement(len(controls), fired)]
-    lines.append(f"By itself a control could have shown a difference of {100 * SEEN:g} % on {able} of {of}.")
     if known:
         best, middle, worst = (100 * find(known) for find in (min, np.median, max))
         lines.append(
-            f"The smallest difference that one could have shown was {best:.2g} % at best, {middle:.2g} % in the middle "
-            f"and {worst:.2g} % at worst."
+            f"How small a difference could a check have found? On the best workload {best:.2g} %, on the middle one "
+            f"{middle:.2g} %, on the worst {worst:.2g} %; {100 * SEEN:g} % or less on {able} of {of}."
         )
     if open_ones := len(sizes) - len(known):
-        lines.append(f"On {open_ones} there were too few rounds to say.")
+        lines.append(f"On {open_ones} of {of} there were too few rounds to say.")
     return " ".join(lines)

@@ -126,7 +126,9 @@ def _groups(run: data.Run, axis: Axis, workloads: Iterable[str]) -> dict[str, di
         if axis == "width":
             checkpoint = (run.manifest.checkpoints or {}).get(geometry)
             size = checkpoint.hidden_size if checkpoint and kind != "component" else None
-            name = f"{what} after {facts.context} tokens" if kind == "decode" else f"{what} of {facts.tokens} tokens"
+            name = (
+                f"{what} after {_tokens(facts.context)}" if kind == "decode" else f"{what} of {_tokens(facts.tokens)}"
+            )
         elif axis == "length" and kind in ("prefill", "component"):
             size = facts.tokens
         elif axis == "position" and kind == "decode":
@@ -135,6 +137,10 @@ def _groups(run: data.Run, axis: Axis, workloads: Iterable[str]) -> dict[str, di
         if size and facts.lengths != "trace":  # a trace has many lengths
             groups.setdefault(name, {}).setdefault(size, workload)
     return groups
+
+
+def _tokens(count: int | None) -> str:
+    return f"{count} token{'s' * (count != 1)}"
 
 
 def _series(
@@ -177,44 +183,62 @@ def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
 
 
 def sentence(series: Series) -> str:
-    """What the points say: "at width 256 A takes 28 % [9.7, 46] longer than B; at 512 these rounds cannot tell"."""
-    parts: list[str] = []
+    """What the points say: "A takes longer than B: at width 256 by 28 % [9.7, 46], at 512 by 10 % [8.9, 12]." and the
+    sizes at which these rounds cannot tell."""
+    longer: dict[tuple[str, str], list[str]] = {}
     unknown: list[str] = []
     for at, effect in series.effects.items():
         size, answer = f"{at:,.0f}", side(effect)
         ends = [end for end in (effect.low, effect.value, effect.high) if end]
         if answer == "faster":
-            parts.append(f"{size} {series.baseline} takes {_longer(ends)} {series.variant}")
+            longer.setdefault((series.baseline, series.variant), []).append(f"{size} {_longer(ends)}")
         elif answer == "slower":
-            parts.append(f"{size} {series.variant} takes {_longer([1 / end for end in ends[::-1]])} {series.baseline}")
+            ends = [1 / end for end in ends[::-1]]
+            longer.setdefault((series.variant, series.baseline), []).append(f"{size} {_longer(ends)}")
         else:
             unknown.append(size)
+    told = [
+        f"{more} takes longer than {less}: at {series.axis} {', at '.join(sizes)}"
+        for (more, less), sizes in longer.items()
+    ]
     if unknown:
         sides = f"{series.variant} and {series.baseline}"
-        parts.append(f"{words.listing(unknown)} these rounds cannot tell which of {sides} is faster")
-    return f"At {series.axis} {'; at '.join(parts)}."
+        told.append(f"At {series.axis} {words.listing(unknown)} these rounds cannot tell which of {sides} is faster")
+    return f"{'. '.join(told)}."
 
 
 def _longer(ends: Sequence[float]) -> str:
-    """Low, middle and high of a ratio above 1 in words, up to the name of what takes less."""
+    """Low, middle and high of a ratio above 1 in words."""
     if len(ends) < 3:
-        return "longer, by an amount that is still open at one end, than"
+        return "by an amount that is still open at one end"
     if ends[1] >= 2:
         low, middle, high = (f"{end:,.3g}" if end < 1000 else f"{end:,.0f}" for end in ends)
-        return f"{middle} times [{low}, {high}] as long as"
+        return f"by a factor of {middle} [{low}, {high}]"
     low, middle, high = (f"{100 * (end - 1):.2g}" if end < 2 else f"{100 * (end - 1):.0f}" for end in ends)
-    return f"{middle} % [{low}, {high}] longer than"
+    return f"by {middle} % [{low}, {high}]"
 
 
 def crossing_sentence(series: Series) -> str:
     """Where the effect passes the edge of the region asked about, or that this is open."""
     swept = series.sweep
     if not swept.crossings:
-        return f"No crossover is settled (asked: {series.asked}): {swept.describe()}."
+        return f"Asked: {series.asked}. {_where_it_stands(swept)}"
     brackets = [
         f"between {crossing.low:,.0f} and {crossing.high:,.0f}"
         f" (by the line between them at about {float(f'{crossing.estimate:.2g}'):,.0f})"
         f" it goes from {crossing.before} to {crossing.after}"
         for crossing in swept.crossings
     ]
-    return f"Crossover (asked: {series.asked}): {'; '.join(brackets)}."
+    return f"Asked: {series.asked}. The effect crosses the edge of that: {'; '.join(brackets)}."
+
+
+def _where_it_stands(swept: Sweep) -> str:
+    """Of a sweep without a settled crossing: at which sizes it is settled, and which way."""
+    settled = {size: state for size, state in swept.states.items() if state != "open"}
+    unsettled = words.listing([f"{size:,.0f}" for size in swept.states if size not in settled])
+    if not settled:
+        return "That is open at every size."
+    place = "inside that range" if "inside" in settled.values() else f"{next(iter(settled.values()))} it"
+    at = words.listing([f"{size:,.0f}" for size in settled])
+    rest = f"; at {unsettled} it is open whether it stays there" if len(settled) < len(swept.states) else ""
+    return f"At {at} the effect is {place}{rest}."

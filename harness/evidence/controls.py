@@ -11,6 +11,9 @@ from ..stats.samples import Differences
 from ..store.schema import Control, Noise
 from .numbers import percent
 
+SUBJECT = "Identical code"
+"""What the line about noise begins with."""
+
 
 def judge_controls(
     measured: Mapping[str, Sequence[str]],
@@ -41,14 +44,24 @@ def judge_controls(
 
 def _noise_line(controls: Sequence[Control]) -> str:
     if not controls:
-        return "A/A noise: no controls in this run"
+        return f"{SUBJECT}: not checked in this run"
+    fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
+    parts = [f"{checks_text(len(controls))}, {found_text(fired)}"]
     bounded = [control for control in controls if math.isfinite(control.shift)]
-    parts = [f"{len(controls)} control{'s' * (len(controls) > 1)}"]
     if bounded:
         widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
         shift = max(abs(control.interval.centre) for control in bounded)
-        parts += [f"widest interval ±{percent(math.expm1(widest))}", f"largest shift {percent(math.expm1(shift))}"]
+        parts.append(f"at most {percent(math.expm1(shift))} off, widest interval ±{percent(math.expm1(widest))}")
     if len(bounded) < len(controls):
-        parts.append(f"{len(controls) - len(bounded)} with too few rounds")
-    fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
-    return f"A/A noise: {', '.join(parts)}; " + (f"fired: {', '.join(fired)}" if fired else "none fired")
+        parts.append(f"{len(controls) - len(bounded)} with too few rounds to say")
+    return f"{SUBJECT}: {'; '.join(parts)}"
+
+
+def checks_text(count: int) -> str:
+    """How many controls there are, in words."""
+    return f"{count} check{'s' * (count != 1)}"
+
+
+def found_text(fired: Sequence[str]) -> str:
+    """What they found: where those are that fired."""
+    return f"a difference found: {', '.join(fired)}" if fired else "no difference found"

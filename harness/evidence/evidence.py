@@ -37,7 +37,7 @@ class Evidence:
     trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
     unusable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     confirmed: Mapping[Comparison, str] = field(default_factory=dict)
-    noise: Noise = field(default_factory=lambda: Noise((), "A/A noise: no controls in this run"))
+    noise: Noise = field(default_factory=lambda: Noise((), "Identical code: not checked in this run"))
     fault_cost_ns: float = FAULT_COST_NS
     alpha: float = ALPHA
     seed: int = 0

@@ -186,6 +186,7 @@ class Watch:
         self._weights: dict[int, dict[str, float]] = {}
         self._helpers: dict[int, int] = {}  # process that may stay → its CPU time when that was found
         self._threads: set[str] = set()
+        self._opener: dict[str, str] = {}  # file that is open → the variant that opened it, which may close it
         self._accept_files()
 
     def accept(self) -> None:
@@ -230,7 +231,7 @@ class Watch:
             or _changed_setting(self._slow_settings)
             or self._changed_name()
             or self._processes(timed=files)
-            or self._changed_files(files)
+            or self._changed_files(name, files)
         )
         for thread in _listed("task"):
             if thread not in self._threads:
@@ -244,12 +245,14 @@ class Watch:
                 return f"puts something else in the place of {names.what.format(changed[0])} for everybody"
         return None
 
-    def _changed_files(self, files: bool) -> str | None:
+    def _changed_files(self, name: str, files: bool) -> str | None:
         now = _descriptors()
         closed = [number for number, what in self._open.items() if now.get(number) != what]
         opened = [number for number in now if number not in self._open]
         self._open = now
-        if closed:
+        foreign = [number for number in closed if self._opener.pop(number, None) != name]
+        self._opener.update(dict.fromkeys(opened, name))
+        if foreign:
             return CLOSED
         if opened and files:
             return f"leaves {len(opened)} more file{'s' * (len(opened) > 1)} open after a call"
