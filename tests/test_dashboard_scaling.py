@@ -128,7 +128,7 @@ def test_the_figure_is_hollow_where_nothing_is_settled_and_says_so(palette: colo
     assert drawn == {"settled": ("circle", [256, 512]), "not settled": ("circle-open", [1024, 2048])}
     assert same[1] == [pytest.approx(256 / figures.LANE)], "left of its point"
     [hollow] = [trace for trace in figure.data if trace.name == "not settled"]
-    assert hollow.error_y.array[1] == hollow.error_y.arrayminus[1] == 0, "without an interval none is drawn"
+    assert hollow.error_y.array[1] is hollow.error_y.arrayminus[1] is None, "without an interval none is drawn"
     assert figure.layout.xaxis.type == "log"
     assert "at 1,024: 1.020× [0.990, 1.050], not settled" in figures.ratios_text(series, floors)
 

@@ -511,7 +511,7 @@ def test_what_a_run_writes_is_no_change_of_the_code(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"cpu_flags": ["sse2"]}, "CPU flags: "),
+        ({"cpu_flags": ["sse2"]}, "CPU flags: only the "),
         ({"cpu_model": "Other"}, "CPU: "),
         ({"torch": "1.0"}, "torch: .* against 1.0"),
         ({"libc": None}, "libc: .* against unknown"),

@@ -52,6 +52,14 @@ def test_settings_are_put_back() -> None:
     assert torch.get_num_threads() == threads
 
 
+def test_who_opened_a_file_may_close_it_and_nobody_else(tmp_path: Path) -> None:
+    watch = Watch()
+    for closes, said in (("x", None), ("y", "closes files that it did not open")):
+        with (tmp_path / "weights").open("w"):
+            assert watch.changes("x", trusted=False, files=False) is None
+        assert watch.changes(closes, trusted=False) == said
+
+
 def test_code_of_ours_may_open_files_and_foreign_code_may_while_it_is_built(tmp_path) -> None:
     watch = Watch()
     with (tmp_path / "one").open("w"):

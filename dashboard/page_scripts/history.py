@@ -198,7 +198,7 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
     else:
         alt = "Changes of a variant's time between consecutive comparable runs that lie beyond the noise"
         blocks.table(beyond, alt)
-    with st.expander(f"All {len(table)} comparisons"):
+    with st.expander(f"All comparisons: {len(table)}"):
         blocks.table(table, "All comparisons of consecutive comparable runs")
 
 

@@ -99,7 +99,10 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     if not (flags_a and flags_b):
         reasons.append("CPU flags: unknown")
     elif flags_a != flags_b:
-        reasons.append(f"CPU flags: {_some(flags_a - flags_b)} against {_some(flags_b - flags_a)}")
+        alone = {"first": flags_a - flags_b, "second": flags_b - flags_a}
+        reasons.append(
+            f"CPU flags: {'; '.join(f'only the {one} has {_some(has)}' for one, has in alone.items() if has)}"
+        )
     malloc_a, malloc_b = a.get("malloc"), b.get("malloc")
     if malloc_a is None or malloc_b is None:
         reasons.append("malloc: unknown")
@@ -167,8 +170,6 @@ def _said(environment: Mapping[str, Any], key: str) -> str:
 
 
 def _some(flags: set[str]) -> str:
-    if not flags:
-        return "none more"
     names = sorted(flags)
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
