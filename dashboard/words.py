@@ -79,6 +79,11 @@ clip = one_text_line
 """Text on one line of at most so many characters; an ellipsis stands for what was cut off."""
 
 
+def capital(text: str) -> str:
+    """The same with a capital letter in front."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def label(text: object, limit: int = 400) -> str:
     """`text` for plotly, which reads a few HTML tags, `%{...}` and `$...$` in every label and hover text."""
     return html.escape(one_text_line(text, limit)).replace("$", "&#36;").replace("%{", "%&#123;")

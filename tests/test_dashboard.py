@@ -450,9 +450,9 @@ def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
     ]
     assert len(controls) == 2, "A/A and copy"
     floor = run.floors["prefill-15m-t128"]
-    furthest = max(controls, key=lambda row: abs(math.log(row["ratio"])))
+    longest = max(controls, key=lambda row: row["rounds"])
     ends = (floor.value, floor.low, floor.high)
-    assert ends == pytest.approx(tuple(furthest[end] for end in ("ratio", "low", "high")))
+    assert ends == pytest.approx(tuple(longest[end] for end in ("ratio", "low", "high")))
 
 
 def test_a_profile_is_read_or_says_why_not(home: Path) -> None:
@@ -632,8 +632,8 @@ def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> Non
     columns = {team["name"]: team for team in picture.teams(data.read_run(folder.path))}
     picks = [pick["picked"] for pick in columns["TEAM-006"]["picks"]]
     assert picks[:2] == [
-        "Cache masks (on the one workload that has its numbers)",
-        "Cache masks in Attention (on the one workload that has its numbers)",
+        "The plan's 10 % rule: cache masks (on the one workload that has its numbers)",
+        "The review's 5 % rule: cache masks in Attention (on the one workload that has its numbers)",
     ]
     assert not [
         pick for team in columns.values() for pick in team["picks"] if re.search(r"Option|\b[ABCD]\b", str(pick))

@@ -119,7 +119,7 @@ def test_the_share_is_what_the_judge_said(home: Path) -> None:
     assert share is not None and share[1] < 0.25 < share[2]  # 0.03 of 0.12
     assert "architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share) in claim.reason
     told = " ".join(grids.sentences(claim, ONLY[0], measured))
-    assert f"architecture has {100 * share[0]:.0f} %" in told and "Settled factors: layout" in told
+    assert f"of this speed-up, architecture {100 * share[0]:.0f} %" in told and "Settled factors: layout" in told
     assert "cache" in told and measured.rounds == 60
 
 
@@ -170,7 +170,7 @@ def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest
     text = everything(app)
     assert app.selectbox(key="workload").value == ONLY[1]
     assert text.count("Operations: +") == 1 and text.count("Architecture: +2") == 1
-    assert "the speed-up is due to architecture" in text and "Of this speed-up" in text
+    assert "the speed-up is due to architecture" in text and "of this speed-up" in text
     assert "no difference, as expected" in text and "modular → single_file" in text
     assert len(alts(app)) == 2 and all("decode, after 64 tokens, 15M" in alt for alt in alts(app))
     assert app.dataframe[0].value.shape[0] == 16

@@ -186,7 +186,10 @@ def test_a_link_leads_to_variant_geometry_whole_and_workload(page: Opener, home:
     text = everything(app)
     assert "Shares of the five lines of the dispute's table" in text
     assert "Their table says 61.2 % for QKV Projection" in text
-    assert "**Document and ship**\nBy TEAM-006’s rule: cache masks if making them takes more than 10 %" in text
+    assert (
+        "**The plan's 10 % rule: document and ship**\nTEAM-006 said: cache masks if making them takes more than 10 %"
+        in text
+    )
     assert "share of mask_create 1 % [1, 1]: not above 10 %" in text
     assert "No check by py-spy's samples" in text
 
@@ -197,7 +200,7 @@ def test_the_page_checks_by_sampling_where_there_is_a_profile(page: Opener, home
     assert not app.exception
     assert "shares agree within the errors of both methods; the furthest apart is other by" in text
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    assert alts[0].startswith("Shares of the time. T = 128: MLP 40.0 %")
+    assert alts[0].startswith("Shares of the time. prefill, 128 tokens, 15M: MLP 40.0 %")
     assert "nobody can compare absolute times of two machines" in text
 
 

@@ -747,7 +747,7 @@ def test_a_run_without_controls_says_so_and_short_ones_too() -> None:
         == "Identical code: not checked in this run"
     )
     line = evidence_from_manifest(manifest(experiment("w", *CONTROLLED)), frame).noise.line
-    assert line == "Identical code: 2 checks, no difference found; 2 with too few rounds to say"
+    assert line == "Identical code: 2 checks, no difference found; 2 had too few rounds to say"
 
 
 @pytest.mark.parametrize(("gain", "verdict"), [(0.05, "inconclusive"), (0.7, "supported")])

@@ -187,6 +187,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
         hoverinfo="text",
     )
     heights = 100 * (middle["relative"] - 1)
+    bottom, top = _seen(100 * (frame["relative"] - 1))
     median = line(middle["order"], heights, colours.sides[1], 2, name="median of neighbouring rounds")
     grid: Layout = {"gridcolor": colours.rule}
     zero: Layout = {"zeroline": True, "zerolinecolor": colours.muted}
@@ -196,16 +197,26 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
         height=320,
         margin=(5, 12, 30, 46),
         xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),
-        yaxis=axis("time of a call over its median [%]", tickformat="+.0f", **zero, **grid),
+        yaxis=axis("time of a call over its median [%]", tickformat="+.0f", range=[bottom, top], **zero, **grid),
         legend=legend(colours.text),
     )
+
+
+def _seen(percent: pd.Series) -> tuple[float, float]:
+    """Ends of the axis: all but the 1 % that lie furthest out, which would squash the others."""
+    low, high = percent.quantile([0.005, 0.995])
+    air = 0.25 * max(high - low, 1.0)
+    return low - air, high + air
 
 
 def drift_text(frame: pd.DataFrame) -> str:
     """The rounds in words."""
     low, high = (100 * (end - 1) for end in frame["relative"].quantile([0.05, 0.95]))
     worst = frame.sort_values("relative").iloc[-1]
+    bottom, top = _seen(100 * (frame["relative"] - 1))
+    outside = int((~(100 * (frame["relative"] - 1)).between(bottom, top)).sum())
+    beyond = f" {outside} lie outside of the picture." if outside else ""
     return (
         f"{len(frame)} rounds of the same code: nine in ten lie between {low:+.1f} % and {high:+.1f} % of their "
-        f"workload's median; the slowest is {100 * (worst['relative'] - 1):+.0f} % on {worst['workload']}."
+        f"workload's median; the slowest is {100 * (worst['relative'] - 1):+.0f} % on {worst['workload']}.{beyond}"
     )

@@ -93,9 +93,10 @@ def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette
         ends = _drawn_ends(bent(us), low, high, -most, most)
         rows.append((settled, size, bent(us), *ends, f"{cost.told}<br>{cost.rounds} rounds"))
     traces = _traces(rows, ("sign settled", "sign not settled"), colours)
-    powers = [10.0**power for power in range(-2, 8) if knee <= 10.0**power <= max(finite, default=1.0) * 1.1]
-    step = 1 if len(powers) <= 4 else 2
-    values = [0.0, *(sign * power for power in powers[::step] for sign in (1, -1))]
+    largest = max(finite, default=1.0)
+    steps = (1.0, 2.0, 5.0) if largest < 30 * knee else (1.0,)
+    ticks = [step * 10.0**power for power in range(-2, 8) for step in steps if knee <= step * 10.0**power <= largest]
+    values = [0.0, *(sign * tick for tick in ticks[:: max(1, round(len(ticks) / 5))] for sign in (1, -1))]
     y_axis = axis("µs a call", range=[-most, most], ticks_at={bent(value): f"{value:,.10g}" for value in values})
     return _figure(traces, [rule(*_ends(series), 0, 0, colours.muted)], series, y_axis, colours)
 

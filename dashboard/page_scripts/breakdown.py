@@ -62,13 +62,15 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
         return
     blocks.header("Time by phase", anchor="phases")
     ends = rows if len(rows) < 3 else (rows[0], rows[-1])
-    largest = "; ".join(f"{breakdown.largest(one)} ({run.named(one.workload)})" for _, one in ends)
+    largest = ". ".join(f"{words.capital(run.named(one.workload))}: {breakdown.largest(one)}" for _, one in ends)
     masks = state.computed(opened, breakdown.masks, geometry, _given=(phases,))
-    blocks.say(f"Most time of {variant} goes to: {largest}. {masks}")
-    bars = [(label, one.shares) for label, one in rows]
+    blocks.say(f"Where most time of {variant} goes. {largest}.")
+    if masks:
+        blocks.say(masks)
+    bars = [(run.named(one.workload), one.shares) for _, one in rows]
     show_phase_bars(bars)
     blocks.caption(
-        f"Shares of {SHARED[of]}. Each bar is one call and sums to 100 %. Above it stand the number of tokens (T) and "
+        f"Shares of {SHARED[of]}. Each bar is one call and sums to 100 %. Above it stands "
         f"the time of a call. The model has the shape {geometry}."
     )
     named.show_cards(run, [variant], [one.workload for _, one in rows])

@@ -31,13 +31,17 @@ def main() -> None:
         return
     left, right = st.columns(2, gap="large")
     with left:
-        baseline = state.choose("Baseline", names, "baseline")
+        asked = opened.run.claims[outcomes.main_claim(opened.run.claims)].effects if opened.run.claims else ()
+        usual = next((one for one in asked if one.baseline in names and one.variant in names), None)
+        baseline = state.choose("Baseline", names, "baseline", default=usual.baseline if usual else None)
     together = {name for groups in timed.values() for group in groups if baseline in group for name in group}
     others = sorted((name for name in names if name != baseline), key=lambda name: name not in together)
     with right:
         if st.query_params.get("variant") == baseline:  # the other side was set to what this one was
             st.query_params.pop("variant")
-        variant = state.choose("Variant", others, "variant")
+        variant = state.choose(
+            "Variant", others, "variant", default=usual.variant if usual and usual.baseline == baseline else None
+        )
     if variant not in together:
         blocks.info(
             f"{variant} and {baseline} were never timed in the same rounds of this run, so there is no sound ratio "

@@ -13,6 +13,7 @@ from llama_workbench.dashboard.figures import memory as figures
 from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.views import data, forest, memory, outcomes, samples
 from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
+from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
 
 
@@ -47,21 +48,23 @@ def main() -> None:
 
 
 def show_tradeoff(opened: state.Opened, workload: str) -> None:
-    amounts = {field.removesuffix("_bytes"): title for field, title in memory.AMOUNTS.items()}
+    amounts = {field.removesuffix("_bytes"): title for field, title in memory.COUNTED.items()}
     field = state.choose("Memory counted", amounts, "amount") + "_bytes"
-    title = memory.AMOUNTS[field]
+    title = memory.COUNTED[field]
     spots, missing, problem = state.computed(opened, read_tradeoff, workload, field)
     if problem:
         blocks.warn(f"Only judged effects are shown: {problem}")
     if spots:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
-        blocks.say(f"{_front_sentence(spots, title)} Times are compared with {baseline}, the baseline here.")
+        blocks.say(_front_sentence(spots, title, baseline))
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
             "Up and to the left is better. On the front: no other variant is faster without needing more memory. "
             "Beaten: another one is better, and their intervals do not touch. Not settled: the order may be the other "
-            "way round. Each dot has its number in the table."
+            "way round. Each dot has its number in the table. Kept is what a variant holds after a call beside the "
+            "weights that it was given: caches, and copies of weights that it made. A cache that the call itself makes "
+            "is also in its peak."
         )
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
@@ -73,11 +76,16 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
 
 
-def _front_sentence(spots: Sequence[memory.Spot], title: str) -> str:
-    front = [f"{spot.variant} ({words.size(spot.amount)})" for spot in spots if spot.rank == memory.FRONT]
+def _front_sentence(spots: Sequence[memory.Spot], title: str, baseline: str) -> str:
+    front = [
+        f"{spot.variant}: {ratio_text(spot.timing.value or 1)} as fast as {baseline} with {words.size(spot.amount)}"
+        for spot in spots
+        if spot.rank == memory.FRONT
+    ]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = len(spots) - len(front) - len(beaten)
-    best = f"None is faster with as little memory ({title.lower()}) as {words.listing(front)}."
+    counted = f"{title[:1].lower()}{title[1:]}"
+    best = f"Best for their memory ({counted}): {'; '.join(front)}. No other is both faster and smaller."
     losers = f" Beaten, with intervals that do not touch: {words.listing(beaten)}." if beaten else ""
     return best + losers + (f" For {rest} more the data cannot tell." if rest else "")
 

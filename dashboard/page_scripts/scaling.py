@@ -9,7 +9,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import scaling as figures
-from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.views import data, samples, scaling
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.errors import RunError
@@ -74,6 +74,9 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
     run, sides = opened.run, (series.variant, series.baseline, series.metric)
     blocks.say(scaling.sentence(series))
     blocks.say(scaling.crossing_sentence(series))
+    if series.axis == "width":
+        blocks.say("Models of different width may also differ in their number of layers.")
+    named.show_cards(run, [series.variant, series.baseline], [one.workload for one in series.effects.values()])
     left, right = st.columns(2, gap="large")
     with left:
         blocks.subheader("As a ratio", anchor="ratio")
@@ -108,11 +111,10 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
     floors = [run.floors[one.workload] for one in series.effects.values() if one.workload in run.floors]
     same = data.identical_code(floors)
     grey = f"Thin grey lines, left of a point: {same}" if same else "No identical code was timed on these workloads"
-    layers = " Models of different width may also differ in their number of layers." if series.axis == "width" else ""
+    crosses = " Dashed uprights: between them the effect crosses the range's edge." if series.sweep.crossings else ""
     return (
         f"{region}. {grey}. Line: as fast as each other. Filled: the whole interval lies inside the claimed range or "
-        f"outside; hollow: not settled. A dot alone has too few rounds for an interval. Dashed uprights: between them "
-        f"the effect crosses the range's edge.{layers}"
+        f"outside; hollow: not settled. A dot alone has too few rounds for an interval.{crosses}"
     )
 
 

@@ -102,8 +102,7 @@ def show_controls(run: data.Run) -> None:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
     with st.container(border=True):
-        same = data.identical_code(run.floors.values())
-        blocks.say(f"{same.capitalize()}. {noise.could_see(rows)}" if same else noise.could_see(rows))
+        blocks.say(f"Can this run be trusted? {noise.could_see(rows)}")
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""

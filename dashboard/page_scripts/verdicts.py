@@ -9,10 +9,12 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.sections import answer, blocks
 from llama_workbench.dashboard.sections import claim as section
+from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
-from llama_workbench.dashboard.views import data, outcomes, why
+from llama_workbench.dashboard.views import answers, data, outcomes, why
 
-MANY = 8  # claims, from which on the list has a filter and scrolls by itself
+BY = "by "
+"""What a search for the claims of a team begins with."""
 
 
 def main() -> None:
@@ -23,11 +25,19 @@ def main() -> None:
     section.warn_of_unknown(run.claims)
     st.header(answer.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
+    main = run.claims[outcomes.main_claim(run.claims)]
+    if told := answers.what_would_change(run, main):
+        blocks.say(f"What would change that? {told}")
     strips.show_answer(opened)
     show_claim(opened)
     compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
     blocks.header("All comparisons" if compared else "All claims", anchor="claims")
-    shown = filtered(run.claims) if len(run.claims) > MANY else list(run.claims)
+    count = len({claim.id for claim in run.claims})
+    if count < len(run.claims):
+        blocks.caption(
+            f"{count} claims. Some have parts, and each part has a verdict of its own: {len(run.claims)} in all."
+        )
+    shown = filtered(run.claims) if len(run.claims) > picture.MANY else list(run.claims)
     if not shown:
         st.text("No claim of this run is like that.")
         return
@@ -53,7 +63,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         "Search",
         key="search",
         type="search",
-        placeholder="claim, team, variant or workload",
+        placeholder="claim, team, variant or workload; or: by TEAM-006",
         on_change=_keep,
         args=("search",),
         label_visibility="collapsed",
@@ -75,12 +85,14 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         label_visibility="collapsed",
         wrap=True,
     )
-    wanted = search.lower().split()
-    return [
-        claim
-        for claim in claims
-        if (not chosen or claim.verdict in chosen) and all(word in _searched(claim) for word in wanted)
-    ]
+    return [claim for claim in claims if (not chosen or claim.verdict in chosen) and _matches(claim, search.lower())]
+
+
+def _matches(claim: data.Claim, search: str) -> bool:
+    """Whether a claim is that team's ("by team-006"), or has all words."""
+    if search.startswith(BY):
+        return search.removeprefix(BY).strip() in map(str.lower, claim.who)
+    return all(word in _searched(claim) for word in search.split())
 
 
 def _keep(name: str) -> None:

@@ -24,8 +24,8 @@ def name_tab(text: str) -> None:
 MOST_ROWS = 24
 """Of a table that is shown whole; a longer one scrolls by itself."""
 
-MOST_LETTERS = 150
-"""Of a row that a wide window shows whole, when every column is as wide as its longest cell."""
+PAGE_PX, LETTER_PX, CELL_PX, COLUMN_PX = 1150, 6.0, 17, 400
+"""Width of a page in a wide window; of a letter in a table, of the air around a cell, and of the widest column."""
 
 
 def header(title: str, anchor: str) -> None:
@@ -73,13 +73,20 @@ def table(
         column_config={**numbers, **(columns or {})},
         alt=alt,
     )
-    if _letters(content) > MOST_LETTERS:
+    if _is_wide(content):
         st.caption("This table is wider than the page: scroll it sideways.")
 
 
-def _letters(content: pd.DataFrame) -> int:
-    """How many letters the longest cells of all columns have together, with the air between."""
-    return sum(max([len(str(name)), *content[name].astype(str).str.len()]) + 3 for name in content.columns)
+def _is_wide(content: pd.DataFrame) -> bool:
+    """Whether a page is too narrow for all columns, or a column for its longest cell."""
+    letters = [max([len(str(name)), *map(len, map(_shown, content[name]))]) for name in content.columns]
+    widths = [LETTER_PX * count + CELL_PX for count in letters]
+    return sum(widths) > PAGE_PX or max(widths, default=0) > COLUMN_PX
+
+
+def _shown(value: object) -> str:
+    """About as long as a table shows it: numbers have formats."""
+    return f"{value:.4g}    " if isinstance(value, float) else str(value)
 
 
 def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> None:

@@ -102,10 +102,10 @@ def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str
 
 def _show_decision(decision: Decision) -> None:
     rule = decision.rule
-    what = picked(decision)
+    what = words.capital(f"{rule.name}: {picked(decision)}")
     with st.container(border=True, gap="xsmall"):
-        st.markdown(f"**{words.markdown(what[:1].upper() + what[1:])}**")
-        blocks.say(f"By {rule.team}’s rule: {rule.says}.")
+        st.markdown(f"**{words.markdown(what)}**")
+        blocks.say(f"{rule.team} said: {rule.says}.")
         blocks.caption(f"{rule.document}, {rule.section}")
         for line in dict.fromkeys(used.describe() for used in decision.used):
             st.text(line)

@@ -6,6 +6,7 @@ axis. `strips.js` draws it and knows no numbers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,8 @@ Json = dict[str, Any]
 
 LABEL_SHARE = 0.11  # of the axis, that a label takes
 LONGEST = 160
+MANY = 8
+"""Claims, from which on the list of all has a filter."""
 
 
 def look(shown: words.Look) -> Json:
@@ -107,7 +110,8 @@ def first_screen(run: data.Run) -> Json:
     told = (
         {"margin": "counts as the same", "asked": "asked"}.get(kinds.pop(), "claimed") if len(kinds) == 1 else "claimed"
     )
-    return {"strips": strips, "teams": teams(run), "claimed": told}
+    sure = words.percent(1 - run.alpha)
+    return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure}
 
 
 def _answered(line: Line, claim: data.Claim) -> Json:
@@ -137,12 +141,13 @@ def teams(run: data.Run) -> list[Json]:
     return [
         {
             "name": words.clip(name, 60),
-            "share": _share_of([claim for claim in main if name in claim.who], run, name),
-            "said": [_said(claim, index[id(claim)]) for claim in main if name in claim.who],
+            "all": _tally_of(run, name),
+            "search": f"by {name}" if len(run.claims) > MANY and any(name in claim.who for claim in run.claims) else "",
+            "said": [_said(claim, index[id(claim)]) for claim in [*main, *_refuted(run, main)] if name in claim.who],
             "picks": [
                 {
                     "rule": _rule(pick),
-                    "picked": f"{pick}"[:1].upper() + f"{pick}"[1:],
+                    "picked": words.capital(f"{pick.rule.name}: {pick}"),
                     "says": f"{pick.rule.document}, {pick.rule.section}",
                 }
                 for pick in picks
@@ -153,11 +158,31 @@ def teams(run: data.Run) -> list[Json]:
     ]
 
 
-def _share_of(shown: list[data.Claim], run: data.Run, name: str) -> str:
-    """How many of a team's claims stand there: "5 of 17 claims"; nothing where these are all."""
-    said = {claim.id for claim in run.claims if name in claim.who}
-    count = len({claim.id for claim in shown})
-    return f"{count} of {len(said)} claims, the others below" if count < len(said) else ""
+def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
+    """The parts of each claim by its id."""
+    groups: dict[str, list[data.Claim]] = {}
+    for claim in run.claims:
+        groups.setdefault(claim.id, []).append(claim)
+    return groups
+
+
+def _refuted(run: data.Run, main: Sequence[data.Claim]) -> list[data.Claim]:
+    """The first part of each other claim of which every part is refuted."""
+    known = {claim.id for claim in main}
+    groups = [parts for name, parts in _by_claim(run).items() if name not in known]
+    return [parts[0] for parts in groups if {part.verdict for part in parts} == {"refuted"}]
+
+
+TALLIED = {"supported": "right", "refuted": "wrong", "depends": "right in some places", "inconclusive": "open"}
+
+
+def _tally_of(run: data.Run, name: str) -> str:
+    """How all of a team's claims stand: "all 18 claims: 6 wrong, 9 right in some places, 3 open"."""
+    theirs = [parts for parts in _by_claim(run).values() if any(name in part.who for part in parts)]
+    looks = [stands.look_of_all([part for part in parts if name in part.who]).word for parts in theirs]
+    by_word = {words.look(verdict).word: told for verdict, told in TALLIED.items()}
+    counts = Counter(by_word.get(look, "open in part" if "rest open" in look else look.lower()) for look in looks)
+    return f"all {len(theirs)} claims: {', '.join(f'{count} {word}' for word, count in counts.most_common())}"
 
 
 def _said(claim: data.Claim, index: int) -> Json:

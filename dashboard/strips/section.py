@@ -24,7 +24,12 @@ _STRIPS = st.components.v2.component(
 
 def show_answer(opened: state.Opened) -> None:
     """A strip for each main claim and a column for each team."""
-    _mount(opened, "answer", state.computed(opened, picture.first_screen))
+
+    def search() -> None:
+        st.query_params["search"] = st.session_state["answer"].search
+        st.query_params.pop("verdict", None)
+
+    _mount(opened, "answer", state.computed(opened, picture.first_screen), on_search=search)
 
 
 def show_claims(opened: state.Opened, shown: Sequence[data.Claim]) -> None:
@@ -44,14 +49,25 @@ def show_claims(opened: state.Opened, shown: Sequence[data.Claim]) -> None:
     _mount(opened, "claims", content, follow)
 
 
-def _mount(opened: state.Opened, key: str, content: dict[str, Any], on_open: Callable[[], None] = lambda: None) -> None:
+def _nothing() -> None:
+    """What happens on events that a picture does not have."""
+
+
+def _mount(
+    opened: state.Opened,
+    key: str,
+    content: dict[str, Any],
+    on_open: Callable[[], None] = _nothing,
+    on_search: Callable[[], None] = _nothing,
+) -> None:
     """The component with `content`, and links that lead to a claim's page within the app."""
     queries = [section.link(opened.name, claim) for claim in opened.run.claims]
     shown = _STRIPS(
         data={"kind": key, "run": opened.name, "queries": queries, **content},
         key=key,
         height="content",
-        on_go_change=lambda: None,
+        on_go_change=_nothing,
+        on_search_change=on_search,
         on_open_change=on_open,
     )
     if (claim := _claim(opened, getattr(shown, "go", None))) is not None:

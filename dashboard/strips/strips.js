@@ -15,6 +15,7 @@ export default function (component) {
     app = { root: parentElement.querySelector(".strips"), shown: "", open: null, rows: new Map() };
     apps.set(parentElement, app);
   }
+  app.search = (words) => setTriggerValue("search", words);
   app.go = (index) => setTriggerValue("go", index);
   app.choose = (index) => setStateValue("open", index);
   const shown = JSON.stringify([data.kind, data.run, data.strips, data.teams, data.rows]);
@@ -72,6 +73,18 @@ function link(app, index, ...children) {
   return made;
 }
 
+// A link to the list of claims below, with only those of a team.
+function filter(app, search, text) {
+  const made = element("a", "", text);
+  made.href = "#claims";
+  made.addEventListener("click", (event) => {
+    event.preventDefault();
+    app.search(search);
+    document.getElementById("claims")?.scrollIntoView({ block: "start" });
+  });
+  return made;
+}
+
 // Claimed range, intervals and the line of no difference on one axis.
 function picture(drawn, small) {
   if (!drawn) return element("div", "picture none", "not measured");
@@ -117,7 +130,7 @@ function picture(drawn, small) {
   return made;
 }
 
-function legend(claimed) {
+function legend(claimed, sure) {
   const item = (name, text) => {
     const svg = shape("svg", { width: 26, height: 14, "aria-hidden": "true" });
     if (name === "claimed") svg.append(shape("rect", { class: name, x: 1, y: 1, width: 24, height: 12 }));
@@ -134,7 +147,7 @@ function legend(claimed) {
     "div",
     "legend",
     item("claimed", claimed),
-    item("interval", "measured on one workload, with its interval"),
+    item("interval", `measured on one workload, with its ${sure} interval`),
     item("same", "no difference"),
   );
 }
@@ -161,12 +174,12 @@ function answer(app, data) {
       const told = element("summary", "", element("b", "", pick.picked));
       return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
     });
-    const head = element("h3", "", team.name, ...(team.share ? [element("span", "quiet", ` ${team.share}`)] : []));
-    const made = element("section", "team", head, element("ul", "", ...said));
+    const made = element("section", "team", element("h3", "", team.name), element("ul", "", ...said));
+    if (team.search) made.append(element("div", "quiet", filter(app, team.search, team.all)));
     if (picks.length) made.append(element("h4", "", "What its own decision rule picks"), element("ul", "", ...picks));
     return made;
   });
-  return [legend(data.claimed), ...strips, element("div", "teams", ...teams)];
+  return [legend(data.claimed, data.sure), ...strips, element("div", "teams", ...teams)];
 }
 
 function claims(app, data) {

@@ -6,6 +6,7 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 from __future__ import annotations
 
 from llama_workbench.harness.evidence.verdict import GIVEN
+from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 
@@ -27,30 +28,30 @@ def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, s
     elif claim.is_factorial:
         reason = MEANING  # the stored one repeats the numbers
     if claim.verdict in SETTLED:
-        reason = _capital(sentence(claim))  # the stored one lists all workloads
+        reason = words.capital(sentence(claim))  # the stored one lists all workloads
     elif reason.startswith("not settled"):  # others may begin with a name
-        reason = _capital(reason)
+        reason = words.capital(reason)
     return {
         "Who was right": _who(claim),
         "By how much": _how_much(claim),
         "How sure": _how_sure(run, claim),
         "Why": " ".join(filter(None, (explained, reason and f"{reason}."))),
-        "What would change it": _what_would_change(claim),
+        "What would change it": what_would_change(run, claim),
     }
 
 
-def _what_would_change(claim: data.Claim) -> str:
+def what_would_change(run: data.Run, claim: data.Claim) -> str:
     """Of a settled verdict about times: what it is about, and so where another one is possible. Else nothing."""
     where = list(dict.fromkeys(effect.where for effect in claim.effects))
     if claim.verdict not in SETTLED or claim.unit or not where:
         return ""
-    about = words.listing(where) if len(where) <= 3 else f"{len(where)} workloads"
-    now = "Not more time: each interval lies on one side already"
-    return f"{now}. It is about {about} on this machine; others may differ."
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
+    about = words.listing(where) if len(where) <= 3 else f"these {len(where)} workloads"
+    kind = device_kind(run.environment)
+    other = ", or a GPU" if kind == "cpu" and not run.is_of_functions else ""
+    return (
+        "More rounds would not: each interval lies on one side already. "
+        f"Other workloads, another machine{other} could: this verdict is about {about} on this {kind.upper()}."
+    )
 
 
 def _who(claim: data.Claim) -> str:
@@ -146,7 +147,8 @@ def _how_much(claim: data.Claim) -> str:
         return f"{front}{subject}{place}: {first.text}{gain}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
-    for end, effect in (("Least", first), ("Most", known[-1])):
+    names = ("Least", "Most") if first.unit else ("Slowest", "Fastest")
+    for end, effect in zip(names, (first, known[-1]), strict=True):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
         gain = f", that is {gain}" if (gain := _gain(effect)) else ""
         ends.append(f"{end} ({place}): {effect.text}{gain}.")

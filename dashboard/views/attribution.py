@@ -122,8 +122,8 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
     if measured is not None and measured.attribution.share is not None:
         value, low, high = (100 * part for part in measured.attribution.share)
         lines.append(
-            f"Of this speed-up (its logarithm) architecture has {value:.0f} % [{low:.0f}, {high:.0f}] and operations "
-            f"{100 - value:.0f} % [{100 - high:.0f}, {100 - low:.0f}]."
+            f"Operations have {100 - value:.0f} % [{100 - high:.0f}, {100 - low:.0f}] of this speed-up, architecture "
+            f"{value:.0f} % [{low:.0f}, {high:.0f}], as parts of its logarithm."
         )
     elif measured is not None:
         lines.append("No share: by these intervals the total may be no gain or a loss, so there is nothing to divide.")
@@ -141,10 +141,13 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
         lines.append(f"Effects do not just add up: {', '.join(mixed)}.")
     elif interactions:
         same = sum(one.verdict == "same" for one in interactions.values())
-        lines.append(
-            f"Effects just add up, as far as is known: no interaction of {len(interactions)} is shown to be beyond "
-            f"±{MARGIN_PERCENT:g} %, {same} are shown to be within."
-        )
+        if same == len(interactions):
+            lines.append(f"Effects just add up: all {same} interactions lie within ±{MARGIN_PERCENT:g} %.")
+        else:
+            lines.append(
+                f"As far as is known effects just add up: {same} of {len(interactions)} interactions lie within "
+                f"±{MARGIN_PERCENT:g} %, the others are open."
+            )
     return lines
 
 

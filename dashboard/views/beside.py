@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import words
 from . import data
@@ -32,11 +32,15 @@ def parts(claims: Sequence[data.Claim], claim: data.Claim) -> list[Part]:
 
 def sentence(found: Sequence[Part]) -> str:
     """All parts in one line: "Time: open at ±2 %; work: refuted, equal within 0.06 %"."""
-    kinds = [part.kind for part in found]
-    text = "; ".join(
-        f"{part.kind}{f' ({part.claim.part})' if kinds.count(part.kind) > 1 else ''}: {part.said}" for part in found
-    )
-    return text[:1].upper() + text[1:]
+    told = []
+    for kind in dict.fromkeys(part.kind for part in found):
+        alike = [part.claim for part in found if part.kind == kind]
+        if len(alike) > 1 and len({(each.verdict, each.unit) for each in alike}) == 1:
+            effects = tuple(effect for each in alike for effect in each.effects)
+            told.append(f"{kind} ({len(alike)} parts): {_said(replace(alike[0], effects=effects))}")
+        else:
+            told += [f"{kind}{f' ({each.part})' if len(alike) > 1 else ''}: {_said(each)}" for each in alike]
+    return words.capital("; ".join(told))
 
 
 def _kind(claim: data.Claim) -> str:
@@ -57,4 +61,4 @@ def _said(claim: data.Claim) -> str:
         return f"open at ±{widest:.2g} % ({range_})" if claim.verdict == "inconclusive" else f"{word}, {range_}"
     if all(low <= 0 <= high for low, high in zip(lows, highs, strict=True)):
         return f"{word}, equal within {max(*(-low for low in lows), *highs):.2g} {claim.unit}"
-    return f"{word}, {min(lows):+.3g} to {max(highs):+.3g} {claim.unit} more in the baseline"
+    return f"{word}, {min(lows):+.2g} to {max(highs):+.2g} {claim.unit} more in the baseline"

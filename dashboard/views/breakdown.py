@@ -213,11 +213,12 @@ def masks(run: data.Run, phases: Phases, shape: str) -> str:
                 found[workload, variant] = share.high
     if not found:
         return ""
-    (workload, variant), most = max(found.items(), key=lambda item: item[1])
-    return (
-        f"Making masks takes at most {100 * most:.2g} % of a call, the most in {variant} ({run.named(workload)}): "
-        "caching masks cannot gain more than that."
-    )
+    kinds = {place: data.experiment(run, place[0]).workload.kind or "call" for place in found}
+    told = []
+    for kind in dict.fromkeys(kinds.values()):
+        workload, variant = max((place for place in found if kinds[place] == kind), key=lambda place: found[place])
+        told.append(f"of a {kind} at most {100 * found[workload, variant]:.2g} % ({variant}, {run.named(workload)})")
+    return f"Making masks takes {', '.join(told)}. Caching them can save no more than that on these workloads."
 
 
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:

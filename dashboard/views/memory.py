@@ -24,9 +24,23 @@ from .samples import ratios, timing
 AMOUNTS = {
     "peak_transient_bytes": "Peak transient, above the weights",
     "parameter_bytes": "Parameters",
-    "cache_bytes": "Caches",
+    "cache_bytes": "Kept: caches, copies of weights",
 }
 """What is shown of a row of memory.json, each on an axis of its own: they differ by orders of magnitude."""
+
+TOGETHER = "together_bytes"
+COUNTED = {TOGETHER: "Kept and peak transient, above the weights", **AMOUNTS}
+"""What time can be set against: what a variant needs beside the weights, and its parts."""
+
+
+def amount_of(row: pass_schema.Memory, field: str) -> float | None:
+    """The bytes of a row by a key of COUNTED; None where they were not measured."""
+    if field != TOGETHER:
+        found: float | None = getattr(row, field)
+        return found
+    if row.cache_bytes is None or row.peak_transient_bytes is None:
+        return None
+    return row.cache_bytes + row.peak_transient_bytes
 
 
 def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -> list[str]:
@@ -69,13 +83,13 @@ class Spot:
 
 
 def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], list[str]]:
-    """Every variant with its bytes (a key of AMOUNTS) and speed-up, fastest first; and why the others have no place."""
+    """Every variant with its bytes (a key of COUNTED) and speed-up, fastest first; and why the others have no place."""
     baseline = data.experiment(run, workload).baseline or ""
     spots, missing = [], []
     for (where, variant), row in run.memory.items():
         if where != workload:
             continue
-        amount = getattr(row, field)
+        amount = amount_of(row, field)
         time, alpha = timing(run, evidence, workload, variant, baseline)
         if _is_engine(variant):
             missing.append(f"{variant}: an engine, whose own memory is not counted")

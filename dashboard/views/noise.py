@@ -188,8 +188,12 @@ def _judgement(count: int, fired: Collection[str]) -> str:
     checks = f"{count} check{'s' * (count != 1)} with identical code"
     if fired:
         where = f"{len(fired)} workload{'s' * (len(fired) != 1)}"
-        return f"{checks}: on {where} it seemed to differ, so intervals there are widened: do not trust small ones."
-    return f"{checks}: none found a difference, so this run can be trusted as far as its intervals go."
+        return (
+            f"In part. In {checks} it seemed to differ on {where}: intervals there are widened; trust no small effect."
+        )
+    if not count:
+        return "Nobody can say: no check had enough rounds."
+    return f"Yes, as far as its intervals go: {checks} found no difference."
 
 
 def could_see(controls: Sequence[Control]) -> str:
@@ -199,7 +203,7 @@ def could_see(controls: Sequence[Control]) -> str:
     able = sum(size <= SEEN for size in known)
     fired = {control.workload for control in controls if control.fired}
     of = f"{len(sizes)} workload{'s' * (len(sizes) != 1)}"
-    lines = [_judgement(len(controls), fired)]
+    lines = [_judgement(sum(math.isfinite(smallest(control)) for control in controls), fired)]
     if known:
         best, middle, worst = (100 * find(known) for find in (min, np.median, max))
         lines.append(
@@ -207,5 +211,5 @@ def could_see(controls: Sequence[Control]) -> str:
             f"{middle:.2g} %, on the worst {worst:.2g} %; {100 * SEEN:g} % or less on {able} of {of}."
         )
     if open_ones := len(sizes) - len(known):
-        lines.append(f"On {open_ones} of {of} there were too few rounds to say.")
+        lines.append(f"On {open_ones} of {of} the checks had too few rounds to say.")
     return " ".join(lines)

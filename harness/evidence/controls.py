@@ -46,14 +46,15 @@ def _noise_line(controls: Sequence[Control]) -> str:
     if not controls:
         return f"{SUBJECT}: not checked in this run"
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
-    parts = [f"{checks_text(len(controls))}, {found_text(fired)}"]
     bounded = [control for control in controls if math.isfinite(control.shift)]
+    able = len(bounded) or len(controls)
+    parts = [f"{checks_text(able)}, {found_text(fired)}"]
     if bounded:
         widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
         shift = max(abs(control.interval.centre) for control in bounded)
         parts.append(f"at most {percent(math.expm1(shift))} off, widest interval ±{percent(math.expm1(widest))}")
     if len(bounded) < len(controls):
-        parts.append(f"{len(controls) - len(bounded)} with too few rounds to say")
+        parts.append(f"{len(controls) - len(bounded)}{' more' * bool(bounded)} had too few rounds to say")
     return f"{SUBJECT}: {'; '.join(parts)}"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..spec.conditions import FAIL_IF
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .outcome import SIDES, found_text, grid_sides, outcome, tally, tally_text
+from .outcome import by_side, found_text, leaning, outcome, tally, tally_text
 from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, short
 
 
@@ -62,6 +62,8 @@ WORDS = {
     "not measurable here": "Not measured",
 }
 """What is answered to a question, by the verdict."""
+
+SO_FAR = {"right": "Yes", "wrong": "No"}
 
 MOST_LINES = 6
 
@@ -149,7 +151,16 @@ def _find(parts: Mapping[tuple[str, str | None], Json], claim: str, part: str | 
 def _line(question: Question, verdict: Json) -> Line:
     claimed = claimed_text(verdict)
     asked = question.text.replace("{claimed}", claimed)
+    if verdict["verdict"] == OPEN and (word := _so_far(verdict)):
+        return Line(verdict, asked, word, _numbers(verdict, question))
     return Line(verdict, asked, WORDS.get(verdict["verdict"], "Not answered"), _found(verdict, question))
+
+
+def _so_far(verdict: Json) -> str:
+    """Of an open verdict whose settled rows all say the same: "Yes on 1 of 2, rest open". Else empty."""
+    counts = tally(verdict)
+    word = leaning(counts)
+    return f"{SO_FAR[word]} on {counts[word]} of {sum(counts.values())}, rest open" if word in SO_FAR else ""
 
 
 def _plain_line(verdict: Json) -> Line:
@@ -173,9 +184,7 @@ def _plain_line(verdict: Json) -> Line:
 
 def _found(verdict: Json, question: Question | None = None) -> str:
     """What stands behind the word: how the rows stand where they differ, and the numbers."""
-    word, text = verdict["verdict"], found_text(verdict)
-    if text and question and question.where:
-        text += f" {question.where}"
+    word, text = verdict["verdict"], _numbers(verdict, question)
     if word == OPEN:
         opened = outcome(verdict).removeprefix("open: ")
         return opened if opened in text or not tally_text(tally(verdict)) or not text else f"{opened}; {text}"
@@ -185,6 +194,11 @@ def _found(verdict: Json, question: Question | None = None) -> str:
     if span and question and question.consequence and word in ("supported", "refuted"):
         text += f", {question.consequence(span.high)}"
     return text if text or word in ("supported", "refuted") else one_text_line(verdict.get("reason") or "", 120)
+
+
+def _numbers(verdict: Json, question: Question | None) -> str:
+    text = found_text(verdict)
+    return f"{text} {question.where}" if text and question and question.where else text
 
 
 def found_words(verdict: Json) -> str:
@@ -205,8 +219,8 @@ def _summary(verdicts: Sequence[Json]) -> str:
 def _measured(effects: Sequence[Json]) -> str:
     """The smallest and the largest effect with the ends of all intervals; of a grid each side's. An effect without an
     interval says nothing of these ends: it is only counted."""
-    if sides := list(zip(*grid_sides(effects).values(), strict=True)):
-        return ", ".join(f"{name} {_measured(side)}" for name, side in zip(SIDES, sides, strict=True))
+    if sides := by_side(effects):
+        return ", ".join(f"{name} {_measured(side)}" for name, side in sides.items())
     known = [effect for effect in effects if effect["low"] is not None or effect["high"] is not None]
     if known and len(known) < len(effects):
         return f"{_measured(known)} ({len(known)} of {len(effects)} effects; no interval yet for the rest)"

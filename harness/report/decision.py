@@ -73,6 +73,7 @@ class Rule:
     """
 
     team: str
+    name: str
     document: str
     section: str
     says: str
@@ -142,8 +143,8 @@ def _by_options(above: Above) -> Choice:
     if above(_gain_of(CACHE_ALONE), 1):
         return Choice("D", "start with the unified cache only, then decide")
     if above(_gain_of(LAYOUT_ALONE), 1):
-        return Choice("B", "keep the single file, leave the unified cache")
-    return Choice("B", "keep the modular files and what gains, leave the single file and the unified cache")
+        return Choice("B", "keep the single file, drop the unified cache")
+    return Choice("B", "keep the modular files and what gains, drop the single file and the unified cache")
 
 
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
@@ -154,7 +155,7 @@ FRAGMENTATION = "all time spent in cache handling is taken for fragmentation: th
 # fmt: off
 RULES: tuple[Rule, ...] = (
     Rule(
-        "TEAM-005", HAND_OFF, "Phase 2: Decision",
+        "TEAM-005", "the hand-off's rule", HAND_OFF, "Phase 2: Decision",
         "execute the plan if it brings significant improvement, reject it if it brings none, start with the unified "
         "cache if that alone gains, else keep the good parts",
         {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,), _gain_of(LAYOUT_ALONE): (1,)}, _by_options,
@@ -162,14 +163,14 @@ RULES: tuple[Rule, ...] = (
         "as 1 % or less; A also asks for worker crates that work and a realistic timeline, which is not measured",
     ),
     Rule(
-        "TEAM-006", PLAN, "Phase 2: Decision Point",
+        "TEAM-006", "the plan's 10 % rule", PLAN, "Phase 2: Decision Point",
         "cache masks if making them takes more than 10 % of the time, unify caches if fragmentation does, else ship",
         {_share_of(MASK_CREATION): (10,), _share_of(CACHE_HANDLING): (10,)},
         _by_shares(10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "document and ship (Phase 4)"),
         FRAGMENTATION,
     ),
     Rule(
-        "TEAM-006", REVIEW, "If Profiling Shows Issues",
+        "TEAM-006", "the review's 5 % rule", REVIEW, "If Profiling Shows Issues",
         "cache masks if making them takes more than 5 % of the time, unify caches if fragmentation does, else nothing",
         {_share_of(MASK_CREATION): (5,), _share_of(CACHE_HANDLING): (5,)},
         _by_shares(
@@ -179,7 +180,8 @@ RULES: tuple[Rule, ...] = (
         FRAGMENTATION,
     ),
     Rule(
-        "TEAM-006", REVIEW, "Phase 3: Validate Improvements", "keep a change only if it gains more than 10 %",
+        "TEAM-006", "the review's rule for keeping a change", REVIEW, "Phase 3: Validate Improvements",
+        "keep a change only if it gains more than 10 %",
         {_gain_of(MASK_ALONE): (10,)},
         lambda above: Choice("B", "keep the cached masks") if above(_gain_of(MASK_ALONE), 10)
         else Choice("C", "take the cached masks out again"),

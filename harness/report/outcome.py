@@ -30,9 +30,6 @@ ROWS: Mapping[str, str] = {
 }
 """What a row is counted as, in the order in which rows are told."""
 
-SIDES = (ARCHITECTURE, OPERATIONS)
-"""Of a grid."""
-
 UNSETTLED = ("open", "no evidence", "not measurable")
 
 
@@ -181,10 +178,15 @@ def grid_sides(effects: Iterable[Json]) -> dict[str, tuple[Json, Json]]:
     return {workload: (ours[workload], theirs[workload]) for workload in ours if workload in theirs}
 
 
+def by_side(effects: Iterable[Json]) -> dict[str, list[Json]]:
+    """The same by side, in the order in which they are told; empty where they are of no grid."""
+    pairs = grid_sides(effects).values()
+    return {OPERATIONS: [pair[1] for pair in pairs], ARCHITECTURE: [pair[0] for pair in pairs]} if pairs else {}
+
+
 def sides_text(effects: Sequence[Json]) -> str:
     """Of a grid: what either side gains. Empty where the effects are of no grid, or a side has no interval."""
-    sides = list(zip(SIDES, zip(*grid_sides(effects).values(), strict=True), strict=False))
-    spans = {name: span for name, some in sides if (span := hull(some)) is not None}
+    spans = {name: span for name, some in by_side(effects).items() if (span := hull(some)) is not None}
     return ", ".join(f"{name} {span_text(span, 'between')}" for name, span in spans.items()) if len(spans) == 2 else ""
 
 
