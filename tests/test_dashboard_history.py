@@ -200,7 +200,7 @@ def test_an_open_interval_and_a_hostile_name_can_be_drawn(home: Path) -> None:
     points, _ = histories.points(pasts(home), MODEL, "team005_proposal")
     open_ = replace(points[0].interval, low=-math.inf, high=math.inf)
     figure = timeline.timeline([replace(points[0], interval=open_, name=f"{HOSTILE}{MARKUP}", against=HOSTILE)], [])
-    assert figure.data[1].error_y.array[0] is None
+    assert figure.data[1].error_y.array[0] == 0
     assert not any("<script" in text or "<img" in text for text in texts(figure))
 
 

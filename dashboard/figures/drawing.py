@@ -98,8 +98,8 @@ def marks(
     interval = {
         "type": "data",
         "symmetric": False,
-        "array": _lengths(highs, values),
-        "arrayminus": _lengths(values, lows),
+        "array": list(map(sub, highs, values)),
+        "arrayminus": list(map(sub, values, lows)),
         "color": colour,
         "thickness": thickness,
         "width": cap,
@@ -107,11 +107,6 @@ def marks(
     x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
     drawn = {"x": x, "y": y, error: interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
     return go.Scatter(**{"mode": "markers", **drawn, **more})
-
-
-def _lengths(highs: Sequence[float], lows: Sequence[float]) -> list[float | None]:
-    """Of one side of each interval; None, so that no cap is drawn, where it has no length."""
-    return [length or None for length in map(sub, highs, lows)]
 
 
 def identical(points: Iterable[Mark], colours: Palette, *, across: bool = False) -> go.Scatter:

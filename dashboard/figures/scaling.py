@@ -114,8 +114,13 @@ def _traces(points: Sequence[Point], names: tuple[str, str], colours: Palette) -
     for settled, name, symbol in zip((True, False), names, ("circle", "circle-open"), strict=True):
         chosen = [point for point in points if point[0] is settled]
         rows = [(place, value, low, high, f"{hover}, {name}") for _, place, value, low, high, hover in chosen]
-        if rows:
-            traces.append(marks(rows, colour=blue, name=name, marker=mark(symbol, blue, 10), showlegend=True))
+        alone = [row for row in rows if row[2] == row[3]]
+        bounded = [row for row in rows if row not in alone]
+        drawn: Layout = {"colour": blue, "name": name, "marker": mark(symbol, blue, 10)}
+        if bounded:
+            traces.append(marks(bounded, showlegend=True, **drawn))
+        if alone:  # even an interval without length would have a cap
+            traces.append(marks(alone, showlegend=not bounded, error_y={"visible": False}, **drawn))
     return traces
 
 

@@ -16,6 +16,8 @@ from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
 
+CLEARLY_LESS = 0.9  # of the memory of the one before, for a place in the sentence about the best
+
 
 def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory.Spot], list[str], str]:
     """Spots, who is missing, and the problem with the samples if there is one."""
@@ -77,15 +79,18 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
 
 
 def _front_sentence(spots: Sequence[memory.Spot], title: str, baseline: str) -> str:
-    front = [
-        f"{spot.variant}: {ratio_text(spot.timing.value or 1)} as fast as {baseline} with {words.size(spot.amount)}"
-        for spot in spots
-        if spot.rank == memory.FRONT
-    ]
+    front: list[memory.Spot] = []  # the fastest first; then only what needs clearly less
+    for spot in spots:
+        if spot.rank == memory.FRONT and (not front or spot.amount < CLEARLY_LESS * front[-1].amount):
+            front.append(spot)
+    told = [f"{each.variant} {ratio_text(each.timing.value or 1)} with {words.size(each.amount)}" for each in front]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
-    rest = len(spots) - len(front) - len(beaten)
+    rest = sum(spot.standing == memory.OPEN for spot in spots)
     counted = f"{title[:1].lower()}{title[1:]}"
-    best = f"Best for their memory ({counted}): {'; '.join(front)}. No other is both faster and smaller."
+    best = (
+        f"Best for their memory ({counted}; times against {baseline}): {'; '.join(told)}. Nothing here is both faster "
+        "and smaller than one of these."
+    )
     losers = f" Beaten, with intervals that do not touch: {words.listing(beaten)}." if beaten else ""
     return best + losers + (f" For {rest} more the data cannot tell." if rest else "")
 

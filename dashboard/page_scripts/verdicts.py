@@ -13,8 +13,7 @@ from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
 from llama_workbench.dashboard.views import answers, data, outcomes, why
 
-BY = "by "
-"""What a search for the claims of a team begins with."""
+BY = "by "  # what a search for the claims of a team begins with
 
 
 def main() -> None:

@@ -177,12 +177,12 @@ TALLIED = {"supported": "right", "refuted": "wrong", "depends": "right in some p
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand: "all 18 claims: 6 wrong, 9 right in some places, 3 open"."""
+    """How all of a team's claims stand: "All 18 claims: 6 wrong, 9 right in some places, 3 open"."""
     theirs = [parts for parts in _by_claim(run).values() if any(name in part.who for part in parts)]
     looks = [stands.look_of_all([part for part in parts if name in part.who]).word for parts in theirs]
     by_word = {words.look(verdict).word: told for verdict, told in TALLIED.items()}
     counts = Counter(by_word.get(look, "open in part" if "rest open" in look else look.lower()) for look in looks)
-    return f"all {len(theirs)} claims: {', '.join(f'{count} {word}' for word, count in counts.most_common())}"
+    return f"All {len(theirs)} claims: {', '.join(f'{count} {word}' for word, count in counts.most_common())}"
 
 
 def _said(claim: data.Claim, index: int) -> Json:
