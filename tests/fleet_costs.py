@@ -147,8 +147,8 @@ def _run(seconds: float) -> None:
 class Cost(NamedTuple):
     """What one run took."""
 
-    a_call: float
-    """Seconds of rounds for each call that was timed, all that lies between samples included."""
+    a_second: float
+    """Seconds of rounds for each second inside a timed sample: how fast the machine is at the time cancels."""
     around: float
     """Seconds of the command before, between and after the rounds: start, gates, verdicts."""
 
@@ -162,14 +162,14 @@ def by_turns(seconds: float, pairs: int) -> str:
         found = [_pair(seconds, plain_first=index % 2 == 0) for index in range(pairs)]
     finally:
         cluster.close()
-    rounds = fixed_interval([math.log(ray.a_call / plain.a_call) for plain, ray in found], ALPHA)
+    rounds = fixed_interval([math.log(ray.a_second / plain.a_second) for plain, ray in found], ALPHA)
     start = fixed_interval([ray.around - plain.around for plain, ray in found], ALPHA)
     low, middle, high = (100 * math.expm1(each) for each in (rounds.low, rounds.centre, rounds.high))
     return "\n".join(
         (
             f"| through Ray, against the same without it ({pairs} pairs of {seconds:g} s) | more |",
             "|---|---|",
-            f"| wall time of the rounds, for each timed call | {middle:+.1f} % [{low:+.1f}, {high:+.1f}] |",
+            f"| wall time of the rounds, for each second inside samples | {middle:+.1f} % [{low:+.1f}, {high:+.1f}] |",
             f"| the rest of the command, once | {start.centre:+.1f} s [{start.low:+.1f}, {start.high:+.1f}] |",
         )
     )
@@ -196,7 +196,7 @@ def _timed(seconds: float, *words: str) -> Cost:
         took = time.monotonic() - begun
         each = RunFolder(FleetFolder(run).machine("m1") if words else run)
         spent = sum(float(one["seconds"]) for one in each.read_manifest()["experiments"])
-        return Cost(spent / float(each.read_samples()["repeats"].sum()), took - spent)
+        return Cost(spent / (each.read_samples()["wall_ns"].sum() / 1e9), took - spent)
 
 
 def main(seconds: float = 60.0, pairs: float = 5.0) -> None:
