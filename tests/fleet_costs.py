@@ -192,8 +192,10 @@ def _timed(seconds: float, *words: str) -> Cost:
         command += ["--compare", "team005_hybrid", "team005_proposal", "--workloads", "prefill-tiny-t16"]
         command += ["--fail-if", "slower:0", "--budget", f"{seconds:g}", "--run-dir", str(run)]
         begun = time.monotonic()
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        ended = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE, text=True)
         took = time.monotonic() - begun
+        if ended.returncode not in (0, 1):  # 1: the condition was proven
+            raise RuntimeError(ended.stdout)
         each = RunFolder(FleetFolder(run).machine("m1") if words else run)
         spent = sum(float(one["seconds"]) for one in each.read_manifest()["experiments"])
         return Cost(spent / (each.read_samples()["wall_ns"].sum() / 1e9), took - spent)

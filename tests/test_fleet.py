@@ -113,6 +113,30 @@ def test_a_fleet_may_be_extended_and_split(fleet: FleetFolder, measured: list[Ru
     assert "not in this run" not in outcome(verdict) and outcome(verdict) == "refuted"
 
 
+def test_pieces_of_one_node_stay_one_machine(tmp_path: Path) -> None:
+    """Two fleets of one node each, which measured in pieces; the second had begun what it did not end."""
+    fleets = []
+    for number, named in enumerate(("one", "two")):
+        fleet = FleetFolder.create(tmp_path / named)
+        for place, name in enumerate(("m1", "m1.2")):
+            a_run(
+                fleet.machine(name),
+                10 * number + place,
+                only=ONLY if number else ONLY[place : place + 1],
+                claims=CLAIMS[:1],
+            )
+        listed = [Machine(name=name, experiments=[ONLY[place]]) for place, name in enumerate(("m1", "m1.2"))]
+        fleet.write(listed, claims=[dict(CLAIMS[0])], status="complete", spending="split")
+        judge_fleet(fleet.path)
+        fleets.append(fleet)
+    both = combine([fleet.run for fleet in fleets], tmp_path / "both")
+    assert [each.name for each in both.machines()] == ["m1", "m1.2", "m2", "m2.2"]
+    [verdict] = both.run.records("verdicts.json")
+    told = [(each["workload"], how_many([each["machine"]])) for each in verdict["effects"]]
+    assert len(told) == 4 and how_many(each["machine"] for each in verdict["effects"]) == 2
+    assert outcome(verdict) == "refuted on these 2 machines"
+
+
 def spoil(folder: Path, name: str, change: Any) -> RunFolder:
     """A run whose file of this name was made by other means; sealed, so that it is not damaged."""
     run = a_run(folder)

@@ -17,7 +17,7 @@ from ..store.folder import RunFolder
 from ..store.machine_schema import Machine, Spending
 from .folder import HOME, FleetFolder, is_fleet
 from .judging import judge_fleet
-from .kinds import slug
+from .kinds import PIECE_FOLDER, slug
 
 COMPUTING = (
     "torch",
@@ -35,12 +35,32 @@ SAME = "Measure all machines with one revision, the same packages and the same c
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A run that takes part, with what is read of it."""
+class _Piece:
+    """A run that takes part, of a machine or of a piece of the work on a node. source: the place of the run that was
+    named. counts: the workloads that count where the work of its fleet was split; None: all of them."""
 
     folder: RunFolder
+    source: int
+    counts: tuple[str, ...] | None = None
+
+    @property
+    def node(self) -> tuple[int, str] | None:
+        """The node of a cluster that measured it; None for a machine with one run."""
+        found = PIECE_FOLDER.fullmatch(self.folder.path.name) if self.counts is not None else None
+        return (self.source, found[1]) if found else None
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The same, with what is read of it."""
+
+    piece: _Piece
     manifest: Mapping[str, Any]
     claims: Sequence[Mapping[str, Any]]
+
+    @property
+    def folder(self) -> RunFolder:
+        return self.piece.folder
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -49,16 +69,19 @@ class _Run:
 
     @property
     def workloads(self) -> list[str]:
-        return [each["workload"]["name"] for each in self.manifest.get("experiments", ())]
+        counts = self.piece.counts
+        names = [each["workload"]["name"] for each in self.manifest.get("experiments", ())]
+        return [name for name in names if counts is None or name in counts]
 
 
 def combine(runs: Sequence[RunFolder], into: Path | None, *, under: Path = Path("results")) -> FleetFolder:
     """Copy these runs (a fleet stands for the runs of its machines) into a new fleet at `into`, and judge it.
 
-    Logs, hidden files and links are left out. Two runs of one machine kind are two machines. Raises RunError where a
-    run cannot be read or did not end, or where claims, code, versions or weights differ: it says which.
+    Logs, hidden files and links are left out. Two runs of one machine kind are two machines; pieces of the work on a
+    node of a cluster are one. Raises RunError where a run cannot be read or did not end, or where claims, code,
+    versions or weights differ: it says which.
     """
-    found = [_read(run) for given in runs for run in _of_one_machine(given)]
+    found = [_read(piece) for place, given in enumerate(runs) for piece in _pieces(place, given)]
     if len(found) < 2:
         raise RunError(runs[0].path, "this is a run of one machine", "Name the runs of two machines or more.")
     for index, one in enumerate(found):
@@ -66,7 +89,7 @@ def combine(runs: Sequence[RunFolder], into: Path | None, *, under: Path = Path(
             _check(other, one)
     _check_place(into, found)
     fleet = FleetFolder.create(into, under=under)
-    names = _names([run.environment for run in found])
+    names = _names(found)
     machines = [Machine(name=name, status="waiting") for name in names]
     manifest = _manifest(found)
     fleet.write(machines, claims=_claims(found), status="running", **manifest)
@@ -82,14 +105,19 @@ def combine(runs: Sequence[RunFolder], into: Path | None, *, under: Path = Path(
     return fleet
 
 
-def _of_one_machine(run: RunFolder) -> list[RunFolder]:
-    """The run, or those of its machines."""
-    if is_fleet(run.read_manifest()):
-        return [each for _, each in FleetFolder(run.path).runs()]
-    return [run]
+def _pieces(place: int, run: RunFolder) -> list[_Piece]:
+    """The run, or those of its machines; without those of which nothing counts."""
+    manifest = run.read_manifest()
+    if not is_fleet(manifest):
+        return [_Piece(run, place)]
+    split = manifest.get("spending") == "split"
+    runs = FleetFolder(run.path).runs()
+    pieces = [_Piece(each, place, tuple(machine.experiments) if split else None) for machine, each in runs]
+    return [piece for piece in pieces if piece.counts != ()]
 
 
-def _read(run: RunFolder) -> _Run:
+def _read(piece: _Piece) -> _Run:
+    run = piece.folder
     manifest = run.read_manifest()
     for changed in run.changed():
         raise changed
@@ -98,7 +126,7 @@ def _read(run: RunFolder) -> _Run:
         raise RunError(run.path, f"the run is {status}, or was killed", fix)
     if not run.finished_rounds():
         raise RunError(run.path, "holds no samples", "Leave it out.")
-    return _Run(run, manifest, run.records(CLAIMS))
+    return _Run(piece, manifest, run.records(CLAIMS))
 
 
 def _check_place(into: Path | None, runs: Sequence[_Run]) -> None:
@@ -109,11 +137,17 @@ def _check_place(into: Path | None, runs: Sequence[_Run]) -> None:
             raise RunError(into, f"this is where {run.folder.path} lies", "Name a folder of its own with --into.")
 
 
-def _names(environments: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A folder name for each machine."""
+def _names(runs: Sequence[_Run]) -> list[str]:
+    """A folder name for each; pieces of one node keep saying so."""
     made: list[str] = []
-    for environment in environments:
-        name = slug(environment)
+    nodes = list(dict.fromkeys(run.piece.node for run in runs if run.piece.node))
+    for run in runs:
+        if run.piece.node:
+            node = f"m{nodes.index(run.piece.node) + 1}"
+            count = sum(each == node or each.startswith(f"{node}.") for each in made)
+            made.append(f"{node}.{count + 1}" if count else node)
+            continue
+        name = slug(run.environment)
         count = sum(each == name or each.startswith(f"{name}_") for each in made)
         made.append(f"{name}_{count + 1}" if count else name)
     return made
@@ -227,7 +261,8 @@ def _manifest(runs: Sequence[_Run]) -> dict[str, Any]:
     pairs = dict.fromkeys((base, variant) for run in runs for base, variant in run.manifest.get("ad_hoc", ()))
     measured = [name for run in runs for name in run.workloads]
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    spending: Spending = "split" if len(set(measured)) == len(measured) else "replicate"
+    is_split = len({*measured}) == len(measured) or any(run.piece.counts is not None for run in runs)
+    spending: Spending = "split" if is_split else "replicate"
     return {
         "started": now,  # of this run: its machines have their own times
         "finished": now,

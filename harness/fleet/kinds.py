@@ -24,7 +24,8 @@ _TOLD_FIRST = ("amx", "avx", "sve", "asimd", "bf16", "vnni", "fma", "sse", "neon
 
 UNKNOWN = "unknown processor"
 
-_PIECE = re.compile(r"(m[0-9]+)(?:\.([0-9]+))?")
+PIECE_FOLDER = re.compile(r"(m[0-9]+)(?:\.([0-9]+))?")
+"""The folder of a piece of the work: which node of a cluster, and its number there from the second on."""
 
 
 def facts(environment: Environment) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def labels(environments: Sequence[Environment], folders: Sequence[str] = ()) -> 
     folders: of the runs. A node of a cluster has one for each piece of the work ("m2", "m2.2", "m2.3").
     """
     found = names(environments)
-    places = [_PIECE.fullmatch(each) for each in folders] or [None] * len(found)
+    places = [PIECE_FOLDER.fullmatch(each) for each in folders] or [None] * len(found)
     nodes = [place[1] if place else str(index) for index, place in enumerate(places)]
     of_kind: dict[str, list[str]] = {}
     for name, node in zip(found, nodes, strict=True):
