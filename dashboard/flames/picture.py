@@ -19,7 +19,7 @@ from llama_workbench.harness.store import pass_schema
 from .. import words
 from ..figures.colours import DARK, LIGHT, STEPS, Palette
 from ..views.data import Profile
-from .tree import Counts, Frame, Scale, merge, prune, time_ns, without_shell
+from .tree import Counts, Frame, Scale, merge, prune, time_ns, uncollected, without_shell
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
 
@@ -50,6 +50,7 @@ class _Box:
     width: float
 
 
+@uncollected()
 def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     """One profile: box width is time, share of samples × median time of a call, coloured by whose code it is.
 
@@ -88,6 +89,7 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     return Picture(drawn, least_share, tuple(shell), legend)
 
 
+@uncollected()
 def difference(before: Profile, after: Profile, merged: Frame | None = None) -> Picture:
     """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
 

@@ -25,6 +25,7 @@ from itertools import count, takewhile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtrit
 
 FIRST_LOOK, GROWTH = 12, 1.25
@@ -92,10 +93,17 @@ def looks(alpha: float) -> Iterator[Look]:
             index += 1
 
 
+@lru_cache(maxsize=1)
+def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes and weights of Gauss and Legendre on [-1, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(96)
+    return nodes, weights
+
+
 @lru_cache(maxsize=256)
 def _looks_until(alpha: float, number: int) -> tuple[Look, ...]:
     """The first `number` looks."""
-    nodes, weights = np.polynomial.legendre.leggauss(96)
+    nodes, weights = _quadrature()
     planned = (math.ceil(FIRST_LOOK * GROWTH**index - 1e-9) for index in count())
     result: list[Look] = []
     places, chances, share = np.zeros(1), np.ones(1), SPENT  # where the walk may be, with what probability
@@ -118,14 +126,14 @@ def _looks_until(alpha: float, number: int) -> tuple[Look, ...]:
 def _critical(
     places: NDArray[np.float64], chances: NDArray[np.float64], step: float, rounds: int, spend: float
 ) -> float:
-    """How far out (standard errors) a walk from `places` ends after `step` with probability `spend`: by bisection."""
-    near, far = 0.0, 40.0
-    for _ in range(60):
-        middle = (near + far) / 2
-        border = middle * math.sqrt(rounds)
+    """How far out (standard errors) a walk from `places` ends after `step` with probability `spend`."""
+
+    def too_likely(errors: float) -> float:
+        border = errors * math.sqrt(rounds)
         outside = ndtr((places - border) / step) + ndtr((-border - places) / step)
-        near, far = (middle, far) if outside @ chances > spend else (near, middle)
-    return far
+        return float(outside @ chances) - spend
+
+    return float(brentq(too_likely, 0.0, 40.0, xtol=1e-13, rtol=1e-14))
 
 
 def _rank(rounds: int, spend: float) -> int:
