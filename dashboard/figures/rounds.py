@@ -171,9 +171,26 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
     shown = frame if len(frame) <= MOST_POINTS else frame.iloc[:: math.ceil(len(frame) / MOST_POINTS)]
     bins = np.arange(len(frame)) // max(BIN, math.ceil(len(frame) / MOST_BINS))
     middle = frame.groupby(bins)[["order", "relative"]].median()
+    heights = 100 * (middle["relative"] - 1)
+    median = line(middle["order"], heights, colours.sides[1], 2, name="median of neighbouring rounds")
+    grid: Layout = {"gridcolor": colours.rule}
+    zero: Layout = {"zeroline": True, "zerolinecolor": colours.muted, "range": _seen(100 * (frame["relative"] - 1))}
+    return figure(
+        [_dots(shown, colours), median],
+        colours,
+        height=320,
+        margin=(5, 12, 30, 46),
+        xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),
+        yaxis=axis("time of a call over its median [%]", tickformat="+.0f", **zero, **grid),
+        legend=legend(colours.text),
+    )
+
+
+def _dots(shown: pd.DataFrame, colours: Palette) -> go.Scatter:
+    """A dot a round."""
     percent = 100 * (shown["relative"].to_numpy(np.float64) - 1)
     columns = zip(shown["workload"], shown["variant"], shown["seconds"], percent, strict=True)
-    rounds = go.Scatter(
+    return go.Scatter(
         name="a round",
         x=shown["order"],
         y=percent,
@@ -185,20 +202,6 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
             for workload, variant, second, value in columns
         ],
         hoverinfo="text",
-    )
-    heights = 100 * (middle["relative"] - 1)
-    bottom, top = _seen(100 * (frame["relative"] - 1))
-    median = line(middle["order"], heights, colours.sides[1], 2, name="median of neighbouring rounds")
-    grid: Layout = {"gridcolor": colours.rule}
-    zero: Layout = {"zeroline": True, "zerolinecolor": colours.muted}
-    return figure(
-        [rounds, median],
-        colours,
-        height=320,
-        margin=(5, 12, 30, 46),
-        xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),
-        yaxis=axis("time of a call over its median [%]", tickformat="+.0f", range=[bottom, top], **zero, **grid),
-        legend=legend(colours.text),
     )
 
 

@@ -33,9 +33,11 @@ export default function (component) {
 function element(tag, className, ...children) {
   const made = document.createElement(tag);
   if (className) made.className = className;
-  made.append(...children.filter((child) => child !== null && child !== "").map(kept));
+  made.append(...children.filter((child) => child !== null && child !== "").map(tag === "code" ? same : kept));
   return made;
 }
+
+const same = (child) => child; // a command is copied as it is
 
 // A number and its unit stay on one line, as in words.py.
 function kept(child) {
