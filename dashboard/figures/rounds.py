@@ -72,6 +72,7 @@ def paired_rounds(
                 showlegend=False,
             )
         )
+    quiet: Layout = {"showgrid": False, "ticks": "outside", "nticks": 7}
     return figure(
         traces,
         colours,
@@ -79,14 +80,7 @@ def paired_rounds(
         margin=(8, 8, 8, 8),
         shapes=_shapes(paired, claimed, (None, None) if beyond else (low, high), (bottom, top), colours),
         annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
-        xaxis=axis(
-            "round, in the order of measuring",
-            SMALL + 1,
-            range=[0.5, end + max(0.7, 0.02 * count)],
-            showgrid=False,
-            ticks="outside",
-            nticks=7,
-        ),
+        xaxis=axis("round, in the order of measuring", SMALL + 1, range=[0.5, end + max(0.7, 0.02 * count)], **quiet),
         yaxis=ratio_axis(bottom, top, "t_baseline / t_variant, log scale", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
     )

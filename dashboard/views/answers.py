@@ -109,10 +109,11 @@ def _everywhere(claim: data.Claim) -> str:
 
 def _comparison(claim: data.Claim) -> str:
     if not claim.effects:
-        return "Nobody claimed anything, and nothing was compared."
+        return "Nothing was compared."
     first = claim.effects[0]
-    places = _places(claim, {word: f"{word} on" for word in ("faster", "slower", "same", "inconclusive")})
-    asked = f"Nobody claimed anything here; the run compared {first.variant} with {first.baseline}"
+    kinds = {word: f"{word} on" for word in ("faster", "slower", "same")}
+    places = _places(claim, kinds | {"inconclusive": "open on"})
+    asked = f"{first.variant} compared with {first.baseline}"
     return f"{asked}: {places}." if places else f"{asked}."
 
 
