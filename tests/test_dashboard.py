@@ -181,10 +181,16 @@ def test_a_wide_floor_does_not_squeeze_the_effects() -> None:
 
 
 def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
-    figure = forest.forest(a_claim(an_effect(low=None, high=None, value=1.5)), {})
+    figure = forest.forest(a_claim(an_effect(low=None, high=1.6, value=1.5)), {})
     trace, edges = figure.data[0], [10**end for end in figure.layout.xaxis.range]
     assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(edges[0])
-    assert trace.x[0] + trace.error_x.array[0] == pytest.approx(edges[1])
+    assert trace.x[0] + trace.error_x.array[0] == pytest.approx(1.6)
+
+
+def test_forest_draws_a_dot_alone_where_there_is_no_interval() -> None:
+    figure = forest.forest(a_claim(an_effect(low=None, high=None, value=1.5)), {})
+    [trace] = figure.data
+    assert trace.error_x.visible is False and trace.showlegend
     assert "1.500× [no interval yet] · 84" in texts(figure)
 
 

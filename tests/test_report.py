@@ -324,7 +324,7 @@ QUESTION = "Is the rewrite 2-3x faster?"
     [
         (("supported", "supported"), "Yes: 0.91x to 2.34x at usual lengths."),
         (("refuted", "refuted"), "No: 0.91x to 2.34x at usual lengths."),
-        (("refuted", "inconclusive"), "No on 1 of 2, rest open: 0.91x to 2.34x at usual lengths."),
+        (("refuted", "inconclusive"), "No on 1 of 2, the other open: 0.91x to 2.34x at usual lengths."),
         (("inconclusive", "inconclusive"), "Open: 0.91x to 2.34x."),
         (("supported", "refuted"), "It depends: right on 1, wrong on 1; 0.91x to 2.34x at usual lengths."),
         (("not evidence", "not evidence"), "Not answered: 0.91x to 2.34x at usual lengths."),

@@ -18,6 +18,7 @@ from .drawing import (
     ABOVE,
     SMALL,
     Layout,
+    Mark,
     axis,
     box,
     figure,
@@ -48,7 +49,7 @@ def forest(
     else:
         x_axis = axis(words.label(plan.title, 80), type="linear", range=ends, nticks=6, **foot)
     return figure(
-        [*(_intervals(plan, verdict, colours) for verdict in plan.verdicts), *_floors(plan, colours)],
+        [*(each for verdict in plan.verdicts for each in _intervals(plan, verdict, colours)), *_floors(plan, colours)],
         colours,
         height=int(plan.height + FOOT_PX + LEGEND_PX),
         margin=(2, 2, LEGEND_PX, FOOT_PX),
@@ -97,22 +98,25 @@ def _notes(plan: Forest, heading: str, colours: Palette) -> list[Layout]:
     return notes
 
 
-def _intervals(plan: Forest, verdict: str, colours: Palette) -> go.Scatter:
-    """The rows of one verdict."""
+def _intervals(plan: Forest, verdict: str, colours: Palette) -> list[go.Scatter]:
+    """The rows of one verdict; those without an interval are a dot alone."""
     shown = words.look(verdict)
     colour = colours.verdict[shown.colour]
-    return marks(
-        [
-            (row.y, effect.value, *plan.ends(effect.low, effect.high), _hover(row, plan.claim))
-            for row in plan.rows
-            if (effect := row.effect).verdict == verdict and effect.value is not None
-        ],
-        across=True,
-        colour=colour,
-        name=words.label(shown.word.lower(), 28),
-        marker=mark(shown.symbol, colour),
-        showlegend=True,
-    )
+    drawn: Layout = {"colour": colour, "name": words.label(shown.word.lower(), 28)}
+    drawn |= {"across": True, "marker": mark(shown.symbol, colour)}
+    rows = [row for row in plan.rows if row.effect.verdict == verdict and row.effect.value is not None]
+    alone = [row for row in rows if row.effect.low is None and row.effect.high is None]
+    bounded = [row for row in rows if row not in alone]
+    traces = [marks([_mark(row, plan) for row in bounded], showlegend=True, **drawn)] if bounded else []
+    if alone:
+        bare: Layout = {"showlegend": not bounded, "error_x": {"visible": False}}
+        traces.append(marks([_mark(row, plan) for row in alone], **bare, **drawn))
+    return traces
+
+
+def _mark(row: Row, plan: Forest) -> Mark:
+    effect = row.effect
+    return (row.y, effect.value or 0.0, *plan.ends(effect.low, effect.high), _hover(row, plan.claim))
 
 
 def _hover(row: Row, claim: Claim) -> str:

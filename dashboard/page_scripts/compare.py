@@ -122,7 +122,6 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
             "baseline, tokens/s": throughput(run, effect.workload, paired.baseline_ns),
             "variant, tokens/s": throughput(run, effect.workload, paired.variant_ns),
             "clock": paired.clock,
-            "note": "; ".join(effect.warnings),
         }
         for effect, paired in ((effect, versus.rounds[effect.workload]) for effect in versus.claim.effects)
     ]
@@ -139,6 +138,9 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
     st.caption(
         "“Here” is the median time of a call in the same rounds. It holds for this machine in this state only: compare "
         "ratios, never milliseconds of two runs."
+    )
+    blocks.notes(
+        "Notes", [f"{effect.where}: {'; '.join(effect.warnings)}" for effect in versus.claim.effects if effect.warnings]
     )
     if run.is_of_functions:
         return

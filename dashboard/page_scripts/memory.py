@@ -16,8 +16,6 @@ from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
 
-CLEARLY_LESS = 0.9  # of the memory of the one before, for a place in the sentence about the best
-
 
 def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory.Spot], list[str], str]:
     """Spots, who is missing, and the problem with the samples if there is one."""
@@ -60,6 +58,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
         blocks.say(_front_sentence(spots, title, baseline))
+        named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
             "Up and to the left is better. On the front: no other variant is faster without needing more memory. "
@@ -75,24 +74,35 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         name, _, reason = line.partition(": ")
         by_reason.setdefault(reason, []).append(name)
     blocks.notes("Not placed", [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()])
-    named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
 
 
 def _front_sentence(spots: Sequence[memory.Spot], title: str, baseline: str) -> str:
-    front: list[memory.Spot] = []  # the fastest first; then only what needs clearly less
-    for spot in spots:
-        if spot.rank == memory.FRONT and (not front or spot.amount < CLEARLY_LESS * front[-1].amount):
-            front.append(spot)
-    told = [f"{each.variant} {ratio_text(each.timing.value or 1)} with {words.size(each.amount)}" for each in front]
+    base = next((spot.amount for spot in spots if spot.variant == baseline), None)
+    faster = [spot for spot in spots if spot.rank == memory.FRONT and (spot.timing.low or 0) > 1]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = sum(spot.standing == memory.OPEN for spot in spots)
-    counted = f"{title[:1].lower()}{title[1:]}"
-    best = (
-        f"Best for their memory ({counted}; times against {baseline}): {'; '.join(told)}. Nothing here is both faster "
-        "and smaller than one of these."
-    )
+    if base is None or not faster:
+        best = f"None that is timed here is shown to be faster than {baseline}."
+    else:
+        cheapest, fastest = max(faster, key=lambda one: _worth(one, base)), faster[0]
+        best = f"Most speed for its memory: {_told(cheapest, baseline, base)}."
+        if fastest is not cheapest:
+            best += f" Fastest: {_told(fastest, baseline, base)}."
+        best += f" Memory is counted as {title[:1].lower()}{title[1:]}."
     losers = f" Beaten, with intervals that do not touch: {words.listing(beaten)}." if beaten else ""
     return best + losers + (f" For {rest} more the data cannot tell." if rest else "")
+
+
+def _worth(spot: memory.Spot, base: float) -> float:
+    """The gain for each byte more than the baseline's; whoever needs no more has the most of it."""
+    gain = math.log(spot.timing.value or 1.0)
+    return gain / (spot.amount - base) if spot.amount > base else math.inf
+
+
+def _told(spot: memory.Spot, baseline: str, base: float) -> str:
+    more = spot.amount - base
+    cost = f"{words.size(abs(more))} {'more' if more > 0 else 'less'}" if more else "the same memory"
+    return f"{spot.variant}, {ratio_text(spot.timing.value or 1)} as fast as {baseline} for {cost}"
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:

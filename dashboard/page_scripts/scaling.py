@@ -93,9 +93,9 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
             blocks.plot(drawn, figures.microseconds_text(series, costs), "microseconds")
             blocks.caption(
                 f"Above 0: {series.baseline} takes so much longer. The axis is linear near 0 and logarithmic "
-                "further out. Overhead stays about level here while its share above melts away; a cost that grows "
-                "with the work climbs. Hollow: the interval holds 0, or there are too few rounds for one. With "
-                f"{words.percent(1 - run.alpha)} confidence all intervals of this picture hold at once."
+                "further out. A fixed overhead would stay level here while its share on the left melts away; a cost "
+                "that grows with the work climbs. Hollow: the interval holds 0, or there are too few rounds for one. "
+                f"With {words.percent(1 - run.alpha)} confidence all intervals of this picture hold at once."
             )
     _table(series, costs)
     if slopes:

@@ -47,8 +47,9 @@ def main() -> None:
     measured = state.computed(opened, noise.read)
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
-    show_controls(run)
-    show_drift(run, measured)
+    drift = drift_of(run, measured)
+    show_controls(run, drift)
+    show_drift(run, measured, drift)
     show_places(run, measured)
     show_gates(run)
     show_traces(run)
@@ -96,13 +97,23 @@ def show_calibration() -> None:
     )
 
 
-def show_controls(run: data.Run) -> None:
+def drift_of(run: data.Run, measured: noise.Noise) -> pd.DataFrame:
+    """Every round of the baseline or the yardstick, by the names of workloads in words."""
+    baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
+    frame = noise.drift(measured, baselines)
+    return frame.assign(workload=frame["workload"].map(run.named))
+
+
+def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
     rows = noise.controls(run)
     if not rows:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
     with st.container(border=True):
         blocks.say(f"Can this run be trusted? {noise.could_see(rows)}")
+        if not drift.empty:
+            shared = "Both sides of a comparison share a round, so most of that cancels."
+            blocks.say(f"How noisy was it? {figures.drift_text(drift)} {shared}")
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""
@@ -136,14 +147,11 @@ def show_controls(run: data.Run) -> None:
         blocks.table(known, "Controls of this run with their intervals", formats)
 
 
-def show_drift(run: data.Run, measured: noise.Noise) -> None:
+def show_drift(run: data.Run, measured: noise.Noise, frame: pd.DataFrame) -> None:
     blocks.header("Noise over the run", anchor="noise")
-    baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
-    frame = noise.drift(measured, baselines)
     if frame.empty:
         blocks.missing("timed rounds", CONTROLS_COMMAND)
         return
-    frame["workload"] = frame["workload"].map(run.named)
     text = figures.drift_text(frame)
     whose = "the baseline"
     if not run.is_of_functions:

@@ -78,10 +78,9 @@ def table(
 
 
 def _is_wide(content: pd.DataFrame) -> bool:
-    """Whether a page is too narrow for all columns, or a column for its longest cell."""
+    """Whether a page is too narrow for all columns."""
     letters = [max([len(str(name)), *map(len, map(_shown, content[name]))]) for name in content.columns]
-    widths = [LETTER_PX * count + CELL_PX for count in letters]
-    return sum(widths) > PAGE_PX or max(widths, default=0) > COLUMN_PX
+    return sum(min(LETTER_PX * count + CELL_PX, COLUMN_PX) for count in letters) > PAGE_PX
 
 
 def _shown(value: object) -> str:

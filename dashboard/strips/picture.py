@@ -26,6 +26,7 @@ Json = dict[str, Any]
 
 LABEL_SHARE = 0.11  # of the axis, that a label takes
 LONGEST = 160
+NO_RULE = "Its document states no rule."
 MANY = 8
 """Claims, from which on the list of all has a filter."""
 
@@ -142,6 +143,7 @@ def teams(run: data.Run) -> list[Json]:
         {
             "name": words.clip(name, 60),
             "all": _tally_of(run, name),
+            "without": NO_RULE if picks else "",
             "search": f"by {name}" if len(run.claims) > MANY and any(name in claim.who for claim in run.claims) else "",
             "said": [_said(claim, index[id(claim)]) for claim in [*main, *_refuted(run, main)] if name in claim.who],
             "picks": [
@@ -173,16 +175,36 @@ def _refuted(run: data.Run, main: Sequence[data.Claim]) -> list[data.Claim]:
     return [parts[0] for parts in groups if {part.verdict for part in parts} == {"refuted"}]
 
 
-TALLIED = {"supported": "right", "refuted": "wrong", "depends": "right in some places", "inconclusive": "open"}
+TALLIED = (
+    "wrong",
+    "mostly wrong",
+    "wrong in part, rest open",
+    "both ways",
+    "mostly right",
+    "right in part, rest open",
+    "right",
+)
+"""How a claim can stand, in the order in which they are told; others follow."""
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand: "All 18 claims: 6 wrong, 9 right in some places, 3 open"."""
+    """How all of a team's claims stand: "All 18 claims: 6 wrong, 9 mostly wrong, 3 right"."""
     theirs = [parts for parts in _by_claim(run).values() if any(name in part.who for part in parts)]
-    looks = [stands.look_of_all([part for part in parts if name in part.who]).word for parts in theirs]
-    by_word = {words.look(verdict).word: told for verdict, told in TALLIED.items()}
-    counts = Counter(by_word.get(look, "open in part" if "rest open" in look else look.lower()) for look in looks)
-    return f"All {len(theirs)} claims: {', '.join(f'{count} {word}' for word, count in counts.most_common())}"
+    counts = Counter(_standing([part for part in parts if name in part.who]) for parts in theirs)
+    told = sorted(counts, key=lambda word: TALLIED.index(word) if word in TALLIED else len(TALLIED))
+    return f"All {len(theirs)} claims: {', '.join(f'{counts[word]} {word}' for word in told)}"
+
+
+def _standing(parts: list[data.Claim]) -> str:
+    """How the parts of a claim stand together, by their rows."""
+    counts = stands.rows_of(parts)
+    right, wrong = counts.get("right", 0), counts.get("wrong", 0)
+    unsettled = sum(counts.get(word, 0) for word in outcomes.UNSETTLED)
+    if right and wrong:
+        return "both ways" if right == wrong else "mostly right" if right > wrong else "mostly wrong"
+    if right or wrong:
+        return f"{'right' if right else 'wrong'}{' in part, rest open' if unsettled else ''}"
+    return stands.look_of_all(parts).word.lower().partition(":")[0]
 
 
 def _said(claim: data.Claim, index: int) -> Json:

@@ -176,9 +176,11 @@ function answer(app, data) {
       const told = element("summary", "", element("b", "", pick.picked));
       return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
     });
-    const made = element("section", "team", element("h3", "", team.name), element("ul", "", ...said));
+    const made = element("section", "team", element("h3", "", team.name));
+    const rules = picks.length ? element("ul", "", ...picks) : element("div", "quiet", team.without);
+    if (team.without) made.append(element("h4", "", "By its own rule"), rules);
+    made.append(element("h4", "", "What it said"), element("ul", "", ...said));
     if (team.search) made.append(element("div", "quiet", filter(app, team.search, team.all)));
-    if (picks.length) made.append(element("h4", "", "What its own decision rule picks"), element("ul", "", ...picks));
     return made;
   });
   return [legend(data.claimed, data.sure), ...strips, element("div", "teams", ...teams)];

@@ -12,7 +12,7 @@ from llama_workbench.harness.report.text import duration_text, gain_text, ratio_
 
 from .. import words
 from . import data, outcomes
-from .attribution import MEANING, headline
+from .attribution import MEANING, headline, standing
 
 LONGEST_LIST = 4
 SETTLED = {"supported": "right on", "refuted": "not right on"}
@@ -75,7 +75,7 @@ def _who(claim: data.Claim) -> str:
             if _places(claim, SETTLED):
                 return f"{names} {were} {_places(claim, STANDS)}."
             if claim.is_factorial:
-                return f"Said by {names}: {claim.claimed}."
+                return " ".join(standing(claim))
             return f"Not decided: these rounds show neither that {names} {were} right nor the contrary."
         case "not evidence":
             return f"Nobody can say from this run whether {names} {were} right: it is no evidence either way."

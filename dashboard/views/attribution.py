@@ -90,6 +90,20 @@ STATES = {
 """What a verdict on one side comes to; any other is open."""
 
 
+def standing(claim: Claim) -> list[str]:
+    """A sentence a side without numbers: "Operations: proven on a and b."."""
+    lines = []
+    for side in (OPERATIONS, ARCHITECTURE):
+        by_state: dict[str, list[str]] = {}
+        for effect in claim.effects:
+            if effect.factor == side:
+                by_state.setdefault(STATES.get(effect.verdict, "open"), []).append(effect.where)
+        if by_state:
+            told = "; ".join(f"{state} on {words.listing(where)}" for state, where in by_state.items())
+            lines.append(f"{side.capitalize()}: {told}.")
+    return lines
+
+
 def headline(claim: Claim) -> list[str]:
     """A sentence a side: what it changes on each workload, and whether that is proven."""
     lines = []

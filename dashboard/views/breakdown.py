@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from llama_workbench import variants
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
@@ -213,12 +214,29 @@ def masks(run: data.Run, phases: Phases, shape: str) -> str:
                 found[workload, variant] = share.high
     if not found:
         return ""
+    told = []
+    for is_fresh, front in ((True, "Making masks anew takes"), (False, "Where they are cached, looking them up takes")):
+        some = {place: high for place, high in found.items() if _makes_masks_anew(place[1]) is is_fresh}
+        if some:
+            told.append(f"{front} at most {', '.join(_most_by_kind(run, some))}")
+            told += ["Caching them can save no more than that on these workloads"] * is_fresh
+    return f"{'. '.join(told)}." if told else ""
+
+
+def _makes_masks_anew(variant: str) -> bool:
+    """Whether a variant of ours makes a mask for every call."""
+    factors = (variants.get(variant).factors if variant in variants.names() else None) or {}
+    return factors.get("mask") == "fresh"
+
+
+def _most_by_kind(run: data.Run, found: Mapping[tuple[str, str], float]) -> list[str]:
+    """For each kind of call the largest of these shares: "1.2 % of a prefill (team006_before, prefill, 8 tokens)"."""
     kinds = {place: data.experiment(run, place[0]).workload.kind or "call" for place in found}
     told = []
     for kind in dict.fromkeys(kinds.values()):
         workload, variant = max((place for place in found if kinds[place] == kind), key=lambda place: found[place])
-        told.append(f"of a {kind} at most {100 * found[workload, variant]:.2g} % ({variant}, {run.named(workload)})")
-    return f"Making masks takes {', '.join(told)}. Caching them can save no more than that on these workloads."
+        told.append(f"{100 * found[workload, variant]:.2g} % of a {kind} ({variant}, {run.named(workload)})")
+    return told
 
 
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,6 +61,9 @@ def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -
 FRONT = "on the front"
 BEATEN = "beaten"
 OPEN = "not settled"
+SAME_AMOUNT = 1.01
+"""Of two amounts: within 1 % neither is said to need more memory."""
+
 RANKS = (FRONT, BEATEN, OPEN)
 """What a rank comes to."""
 
@@ -111,14 +113,19 @@ def _is_engine(variant: str) -> bool:
 def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
     """On the front where no other variant is faster without needing more memory; else which one is."""
 
-    def costs(one: Spot) -> tuple[float, float]:  # the less of each the better
-        return one.amount, -(one.timing.value or 0.0)
+    def gain(one: Spot) -> float:
+        return one.timing.value or 0.0
 
-    mine, high = costs(spot), spot.timing.high
-    rivals = [one for one in spots if costs(one) != mine and all(map(operator.le, costs(one), mine))]
+    high = spot.timing.high
+    rivals = [
+        one
+        for one in spots
+        if (gain(one) > gain(spot) and one.amount <= SAME_AMOUNT * spot.amount)
+        or (gain(one) == gain(spot) and one.amount < spot.amount)
+    ]
     if not rivals:
         return FRONT
-    rivals.sort(key=lambda one: costs(one)[1])
+    rivals.sort(key=gain, reverse=True)
     for rival in rivals:
         if rival.timing.low is not None and high is not None and rival.timing.low > high:
             return f"{BEATEN} by {rival.variant}"

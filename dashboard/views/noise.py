@@ -193,7 +193,7 @@ def _judgement(count: int, fired: Collection[str]) -> str:
         )
     if not count:
         return "Nobody can say: no check had enough rounds."
-    return f"Yes, as far as its intervals go: {checks} found no difference."
+    return f"Yes: {checks} found no difference, and what its intervals cannot tell is called open, not decided."
 
 
 def could_see(controls: Sequence[Control]) -> str:

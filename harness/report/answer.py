@@ -157,10 +157,13 @@ def _line(question: Question, verdict: Json) -> Line:
 
 
 def _so_far(verdict: Json) -> str:
-    """Of an open verdict whose settled rows all say the same: "Yes on 1 of 2, rest open". Else empty."""
+    """Of an open verdict whose settled rows all say the same: "Yes on 2 of 4 workloads, rest open". Else empty."""
     counts = tally(verdict)
-    word = leaning(counts)
-    return f"{SO_FAR[word]} on {counts[word]} of {sum(counts.values())}, rest open" if word in SO_FAR else ""
+    word, total = leaning(counts), sum(counts.values())
+    if word not in SO_FAR:
+        return ""
+    rest = "the other open" if counts[word] == total - 1 else "rest open"
+    return f"{SO_FAR[word]} on {counts[word]} of {total}, {rest}"
 
 
 def _plain_line(verdict: Json) -> Line:

@@ -304,7 +304,10 @@ def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Pick]:
 def picked(decision: Decision) -> str:
     """What is then done, without the letters and phases of the document."""
     actions = list(dict.fromkeys(choice.action.partition(" (")[0] for choice in decision.choices))
-    return actions[0] if len(actions) == 1 else f"{CANNOT_TELL} yet: {', or '.join(actions)}"
+    if len(actions) == 1:
+        return actions[0]
+    letters = (f"({letter}) {action}" for letter, action in zip("abcdefgh", actions, strict=False))
+    return f"undecided between {' and '.join(letters)}"
 
 
 def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
