@@ -46,8 +46,8 @@ LOOKS: dict[str, Look] = {
     "not measurable here": Look(
         "Not measurable here", "do_not_disturb_on", "gray", "square-open", "this machine cannot measure it"
     ),
-    "faster": Look("Faster", "arrow_upward", "green", "triangle-right", _whole("above the margin")),
-    "slower": Look("Slower", "arrow_downward", "red", "triangle-left", _whole("below the margin")),
+    "faster": Look("Faster", "arrow_upward", "green", "triangle-right", "the whole interval lies above 1"),
+    "slower": Look("Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below 1"),
     "same": Look("Same", "drag_handle", "blue", "circle", _whole("within the margin")),
     "not asked": Look("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
     "mean": Look("Mean of machines", "functions", "blue", "square", "the mean over the machines that measured it"),
