@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llama_workbench.harness.report.again import command_of
-from llama_workbench.harness.report.answer import HEADLINES, answer, answer_markdown, headlines
+from llama_workbench.harness.report.answer import HEADLINES, answer, answer_markdown, headlines, words_of_sides
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.outcome import cost_text, counted, outcome, row_words, tally_text, verdict_text
 from llama_workbench.harness.report.terminal import console, show, verdict_report
@@ -231,6 +231,12 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
     show(verdict_report(run.records("verdicts.json"), run.read_manifest()), out)
     out.file.flush()
     assert "team006_before -> team006_after" in raw.getvalue().decode("latin-1")
+
+
+def test_an_open_grid_is_answered_side_by_side() -> None:
+    told = {"operations": ["faster", "faster"], "architecture": ["inconclusive", "same"]}
+    sides = {side: [{"verdict": word} for word in words] for side, words in told.items()}
+    assert words_of_sides(sides) == "Operations yes, architecture open on 1 of 2"
 
 
 def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:

@@ -57,7 +57,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     if spots:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
-        blocks.say(_front_sentence(spots, title, baseline))
+        blocks.say(f"On {opened.run.named(workload)}: {_front_sentence(spots, title, baseline)}")
         named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
@@ -65,7 +65,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
             "Beaten: another one is better, and their intervals do not touch. Not settled: the order may be the other "
             "way round. Each dot has its number in the table. Kept is what a variant holds after a call beside the "
             "weights that it was given: caches, and copies of weights that it made. A cache that the call itself makes "
-            "is also in its peak."
+            "is also in its peak. Amounts within 1 % of each other count as the same."
         )
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
@@ -82,10 +82,10 @@ def _front_sentence(spots: Sequence[memory.Spot], title: str, baseline: str) -> 
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = sum(spot.standing == memory.OPEN for spot in spots)
     if base is None or not faster:
-        best = f"None that is timed here is shown to be faster than {baseline}."
+        best = f"none that is timed here is shown to be faster than {baseline}."
     else:
         cheapest, fastest = max(faster, key=lambda one: _worth(one, base)), faster[0]
-        best = f"Most speed for its memory: {_told(cheapest, baseline, base)}."
+        best = f"most speed for each MiB more: {_told(cheapest, baseline, base)}."
         if fastest is not cheapest:
             best += f" Fastest: {_told(fastest, baseline, base)}."
         best += f" Memory is counted as {title[:1].lower()}{title[1:]}."

@@ -112,8 +112,8 @@ def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
     with st.container(border=True):
         blocks.say(f"Can this run be trusted? {noise.could_see(rows)}")
         if not drift.empty:
-            shared = "Both sides of a comparison share a round, so most of that cancels."
-            blocks.say(f"How noisy was it? {figures.drift_text(drift)} {shared}")
+            shared = "Single rounds scatter, but both sides of a comparison share a round, so most of it cancels."
+            blocks.say(f"How noisy was it? {shared} {figures.drift_text(drift)}")
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""

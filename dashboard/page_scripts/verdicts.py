@@ -67,7 +67,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         args=("search",),
         label_visibility="collapsed",
     )
-    counts = count(claims)
+    counts = dict.fromkeys(count(claims), 0) | count([claim for claim in claims if _matches(claim, search.lower())])
     asked = st.query_params.get_all("verdict")
     for kind in asked:
         if kind not in counts:

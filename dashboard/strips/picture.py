@@ -112,7 +112,8 @@ def first_screen(run: data.Run) -> Json:
         {"margin": "counts as the same", "asked": "asked"}.get(kinds.pop(), "claimed") if len(kinds) == 1 else "claimed"
     )
     sure = words.percent(1 - run.alpha)
-    return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure}
+    wrong = f"each answer is wrong with at most {words.percent(run.alpha)} probability"
+    return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure, "wrong": wrong}
 
 
 def _answered(line: Line, claim: data.Claim) -> Json:
@@ -175,15 +176,8 @@ def _refuted(run: data.Run, main: Sequence[data.Claim]) -> list[data.Claim]:
     return [parts[0] for parts in groups if {part.verdict for part in parts} == {"refuted"}]
 
 
-TALLIED = (
-    "wrong",
-    "mostly wrong",
-    "wrong in part, rest open",
-    "both ways",
-    "mostly right",
-    "right in part, rest open",
-    "right",
-)
+WRONG = {"wrong": "wholly", "mostly wrong": "mostly", "wrong in part, rest open": "with the rest open"}
+TALLIED = ("both ways", "mostly right", "right in part, rest open", "right")
 """How a claim can stand, in the order in which they are told; others follow."""
 
 
@@ -191,8 +185,13 @@ def _tally_of(run: data.Run, name: str) -> str:
     """How all of a team's claims stand: "All 18 claims: 6 wrong, 9 mostly wrong, 3 right"."""
     theirs = [parts for parts in _by_claim(run).values() if any(name in part.who for part in parts)]
     counts = Counter(_standing([part for part in parts if name in part.who]) for parts in theirs)
-    told = sorted(counts, key=lambda word: TALLIED.index(word) if word in TALLIED else len(TALLIED))
-    return f"All {len(theirs)} claims: {', '.join(f'{counts[word]} {word}' for word in told)}"
+    wrong = {word: counts.pop(word) for word in WRONG if word in counts}
+    told = [f"{count} {word}" for word, count in wrong.items()]
+    if len(wrong) > 1:
+        listed = ", ".join(f"{count} {WRONG[word]}" for word, count in wrong.items())
+        told = [f"{sum(wrong.values())} wrong at least in part ({listed})"]
+    others = sorted(counts, key=lambda word: TALLIED.index(word) if word in TALLIED else len(TALLIED))
+    return f"All {len(theirs)} claims: {', '.join([*told, *(f'{counts[word]} {word}' for word in others)])}"
 
 
 def _standing(parts: list[data.Claim]) -> str:

@@ -132,7 +132,7 @@ function picture(drawn, small) {
   return made;
 }
 
-function legend(claimed, sure) {
+function legend(claimed, sure, wrong) {
   const item = (name, text) => {
     const svg = shape("svg", { width: 26, height: 14, "aria-hidden": "true" });
     if (name === "claimed") svg.append(shape("rect", { class: name, x: 1, y: 1, width: 24, height: 12 }));
@@ -151,6 +151,7 @@ function legend(claimed, sure) {
     item("claimed", claimed),
     item("interval", `measured on one workload, with its ${sure} interval`),
     item("same", "no difference"),
+    element("span", "", wrong),
   );
 }
 
@@ -183,7 +184,7 @@ function answer(app, data) {
     if (team.search) made.append(element("div", "quiet", filter(app, team.search, team.all)));
     return made;
   });
-  return [legend(data.claimed, data.sure), ...strips, element("div", "teams", ...teams)];
+  return [legend(data.claimed, data.sure, data.wrong), ...strips, element("div", "teams", ...teams)];
 }
 
 function claims(app, data) {

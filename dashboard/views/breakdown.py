@@ -215,11 +215,14 @@ def masks(run: data.Run, phases: Phases, shape: str) -> str:
     if not found:
         return ""
     told = []
-    for is_fresh, front in ((True, "Making masks anew takes"), (False, "Where they are cached, looking them up takes")):
+    fronts = {
+        True: "Would caching masks help? It can save no more than making them takes: at most",
+        False: "Where they are cached, looking them up takes at most",
+    }
+    for is_fresh, front in fronts.items():
         some = {place: high for place, high in found.items() if _makes_masks_anew(place[1]) is is_fresh}
         if some:
-            told.append(f"{front} at most {', '.join(_most_by_kind(run, some))}")
-            told += ["Caching them can save no more than that on these workloads"] * is_fresh
+            told.append(f"{front} {', '.join(_most_by_kind(run, some))}")
     return f"{'. '.join(told)}." if told else ""
 
 

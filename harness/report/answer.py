@@ -158,12 +158,26 @@ def _line(question: Question, verdict: Json) -> Line:
 
 def _so_far(verdict: Json) -> str:
     """Of an open verdict whose settled rows all say the same: "Yes on 2 of 4 workloads, rest open". Else empty."""
+    if sides := by_side(verdict["effects"]):
+        return words_of_sides(sides)
     counts = tally(verdict)
     word, total = leaning(counts), sum(counts.values())
     if word not in SO_FAR:
         return ""
     rest = "the other open" if counts[word] == total - 1 else "rest open"
     return f"{SO_FAR[word]} on {counts[word]} of {total}, {rest}"
+
+
+def words_of_sides(sides: Mapping[str, Sequence[Json]]) -> str:
+    """Of a grid: "Operations yes, architecture open on 1 of 2"."""
+    told = []
+    for side, effects in sides.items():
+        open_ = sum(effect["verdict"] in (OPEN, "not evidence") for effect in effects)
+        gains = {effect["verdict"] == "faster" for effect in effects}
+        settled = "yes" if gains == {True} else "no" if gains == {False} else "both ways"
+        told.append(f"{side} {f'open on {open_} of {len(effects)}' if open_ else settled}")
+    text = ", ".join(told)
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _plain_line(verdict: Json) -> Line:
