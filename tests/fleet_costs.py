@@ -1,8 +1,8 @@
-"""What a cluster costs, for FLEET.md: `python -m tests.fleet_costs [SECONDS [PAIRS]]` prints its three tables.
+"""What a cluster costs, for FLEET.md: `python -m tests.fleet_costs [SECONDS [PAIRS [EACH]]]` prints its three tables.
 
 The first is counted: how long the reference run's rounds would take on so many nodes. The second is measured: processor
 time of Ray's own processes on a node of this machine, and of the driver, while the node measures for so many seconds.
-The third compares wall times: one comparison is measured for so many seconds, through Ray and without it, by turns.
+The third compares wall times: one comparison is measured for EACH seconds, through Ray and without it, by turns.
 """
 
 from __future__ import annotations
@@ -201,9 +201,9 @@ def _timed(seconds: float, *words: str) -> Cost:
         return Cost(spent / (each.read_samples()["wall_ns"].sum() / 1e9), took - spent)
 
 
-def main(seconds: float = 60.0, pairs: float = 5.0) -> None:
+def main(seconds: float = 60.0, pairs: float = 6.0, each: float = 35.0) -> None:
     """Print the tables."""
-    for table in (on_paper, partial(measured, seconds), partial(by_turns, seconds, int(pairs))):
+    for table in (on_paper, partial(measured, seconds), partial(by_turns, each, int(pairs))):
         sys.stdout.write(f"{table()}\n\n")
         sys.stdout.flush()
 

@@ -259,6 +259,7 @@ def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others
     if urlsplit(page.url).path == "/claim":  # Streamlit sometimes enters a page and its query one after the other
         page.go_back()
     page.wait_for_url("**/compare?**")
+    assert parse_qs(urlsplit(page.url).query) == chosen
 
 
 def test_on_a_phone_a_tap_goes_to_what_it_changed_and_a_card_opens_by_keyboard(visit: Visit) -> None:

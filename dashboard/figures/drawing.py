@@ -109,6 +109,18 @@ def marks(
     return go.Scatter(**{"mode": "markers", **drawn, **more})
 
 
+def some_bounded(
+    bounded: Sequence[Mark], alone: Sequence[Mark], *, across: bool = False, **drawn: Any
+) -> list[go.Scatter]:
+    """Points of one legend entry, with their intervals; those `alone` have none, and even one without length would have
+    a cap."""
+    traces = [marks(bounded, across=across, showlegend=True, **drawn)] if bounded else []
+    if alone:
+        bars: Layout = {"error_x" if across else "error_y": {"visible": False}}
+        traces.append(marks(alone, across=across, showlegend=not bounded, **bars, **drawn))
+    return traces
+
+
 def identical(points: Iterable[Mark], colours: Palette, *, across: bool = False) -> go.Scatter:
     """How identical code came out: thin lines with a dot, which no effect is drawn as."""
     small, ink = mark("circle", colours.muted, 4, 0), colours.muted

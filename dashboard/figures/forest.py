@@ -25,12 +25,12 @@ from .drawing import (
     floor_text,
     identical,
     mark,
-    marks,
     note,
     ratio_axis,
     row_notes,
     rows_axis,
     rule,
+    some_bounded,
 )
 
 LEGEND_PX = 34
@@ -102,16 +102,17 @@ def _intervals(plan: Forest, verdict: str, colours: Palette) -> list[go.Scatter]
     """The rows of one verdict; those without an interval are a dot alone."""
     shown = words.look(verdict)
     colour = colours.verdict[shown.colour]
-    drawn: Layout = {"colour": colour, "name": words.label(shown.word.lower(), 28)}
-    drawn |= {"across": True, "marker": mark(shown.symbol, colour)}
     rows = [row for row in plan.rows if row.effect.verdict == verdict and row.effect.value is not None]
     alone = [row for row in rows if row.effect.low is None and row.effect.high is None]
     bounded = [row for row in rows if row not in alone]
-    traces = [marks([_mark(row, plan) for row in bounded], showlegend=True, **drawn)] if bounded else []
-    if alone:
-        bare: Layout = {"showlegend": not bounded, "error_x": {"visible": False}}
-        traces.append(marks([_mark(row, plan) for row in alone], **bare, **drawn))
-    return traces
+    return some_bounded(
+        [_mark(row, plan) for row in bounded],
+        [_mark(row, plan) for row in alone],
+        across=True,
+        colour=colour,
+        name=words.label(shown.word.lower(), 28),
+        marker=mark(shown.symbol, colour),
+    )
 
 
 def _mark(row: Row, plan: Forest) -> Mark:

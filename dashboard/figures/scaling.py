@@ -23,9 +23,9 @@ from .drawing import (
     identical,
     log_span,
     mark,
-    marks,
     ratio_axis,
     rule,
+    some_bounded,
 )
 
 LANE = 1.12
@@ -110,17 +110,13 @@ def microseconds_text(series: Series, costs: Mapping[float, Effect]) -> str:
 def _traces(points: Sequence[Point], names: tuple[str, str], colours: Palette) -> list[go.Scatter]:
     """Filled marks for what is settled, hollow ones for what is not; `names`: of both in the legend."""
     blue = colours.verdict["blue"]
-    traces = []
+    traces: list[go.Scatter] = []
     for settled, name, symbol in zip((True, False), names, ("circle", "circle-open"), strict=True):
         chosen = [point for point in points if point[0] is settled]
         rows = [(place, value, low, high, f"{hover}, {name}") for _, place, value, low, high, hover in chosen]
         alone = [row for row in rows if row[2] == row[3]]
         bounded = [row for row in rows if row not in alone]
-        drawn: Layout = {"colour": blue, "name": name, "marker": mark(symbol, blue, 10)}
-        if bounded:
-            traces.append(marks(bounded, showlegend=True, **drawn))
-        if alone:  # even an interval without length would have a cap
-            traces.append(marks(alone, showlegend=not bounded, error_y={"visible": False}, **drawn))
+        traces += some_bounded(bounded, alone, colour=blue, name=name, marker=mark(symbol, blue, 10))
     return traces
 
 

@@ -92,31 +92,33 @@ STATES = {
 
 def standing(claim: Claim) -> list[str]:
     """A sentence a side without numbers: "Operations: proven on a and b."."""
-    lines = []
-    for side in (OPERATIONS, ARCHITECTURE):
-        by_state: dict[str, list[str]] = {}
-        for effect in claim.effects:
-            if effect.factor == side:
-                by_state.setdefault(STATES.get(effect.verdict, "open"), []).append(effect.where)
-        if by_state:
-            told = "; ".join(f"{state} on {words.listing(where)}" for state, where in by_state.items())
-            lines.append(f"{side.capitalize()}: {told}.")
-    return lines
+    return [
+        f"{side.capitalize()}: {'; '.join(f'{state} on {words.listing(_places(of))}' for state, of in states.items())}."
+        for side, states in _by_state(claim).items()
+    ]
 
 
 def headline(claim: Claim) -> list[str]:
     """A sentence a side: what it changes on each workload, and whether that is proven."""
     lines = []
+    for side, states in _by_state(claim).items():
+        told = {state: words.listing([f"{_change(one)} on {one.where}" for one in of]) for state, of in states.items()}
+        lines.append(f"{side.capitalize()}: {'; '.join(f'{where} ({state})' for state, where in told.items())}.")
+    return lines
+
+
+def _by_state(claim: Claim) -> dict[str, dict[str, list[Effect]]]:
+    """The effects of each side that has some, by what their verdicts come to."""
+    sides: dict[str, dict[str, list[Effect]]] = {}
     for side in (OPERATIONS, ARCHITECTURE):
-        by_state: dict[str, list[str]] = {}
         for effect in claim.effects:
             if effect.factor == side:
-                state = STATES.get(effect.verdict, "open")
-                by_state.setdefault(state, []).append(f"{_change(effect)} on {effect.where}")
-        if by_state:
-            parts = (f"{words.listing(where)} ({state})" for state, where in by_state.items())
-            lines.append(f"{side.capitalize()}: {'; '.join(parts)}.")
-    return lines
+                sides.setdefault(side, {}).setdefault(STATES.get(effect.verdict, "open"), []).append(effect)
+    return sides
+
+
+def _places(effects: list[Effect]) -> list[str]:
+    return [effect.where for effect in effects]
 
 
 def _change(effect: Effect) -> str:

@@ -216,20 +216,20 @@ def masks(run: data.Run, phases: Phases, shape: str) -> str:
         return ""
     told = []
     fronts = {
-        True: "Would caching masks help? It can save no more than making them takes: at most",
+        True: "Would caching masks help? On these workloads it can save no more than making them takes: at most",
         False: "Where they are cached, looking them up takes at most",
     }
     for is_fresh, front in fronts.items():
-        some = {place: high for place, high in found.items() if _makes_masks_anew(place[1]) is is_fresh}
+        some = {place: high for place, high in found.items() if _makes_masks_anew(place[1]) == is_fresh}
         if some:
             told.append(f"{front} {', '.join(_most_by_kind(run, some))}")
     return f"{'. '.join(told)}." if told else ""
 
 
-def _makes_masks_anew(variant: str) -> bool:
-    """Whether a variant of ours makes a mask for every call."""
+def _makes_masks_anew(variant: str) -> bool | None:
+    """Whether a variant makes a mask for every call; None where it does not say what it does with masks."""
     factors = (variants.get(variant).factors if variant in variants.names() else None) or {}
-    return factors.get("mask") == "fresh"
+    return factors["mask"] == "fresh" if "mask" in factors else None
 
 
 def _most_by_kind(run: data.Run, found: Mapping[tuple[str, str], float]) -> list[str]:

@@ -164,7 +164,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Floor:
-    """How identical code came out on one workload: of its controls the one with most rounds.
+    """How identical code came out on one workload: of its controls the one whose ratio is furthest from 1.
 
     fired: whether any of them did.
     """
@@ -372,6 +372,6 @@ def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:
             continue  # still unbounded: it says nothing about the machine
         own = Floor(math.exp(row.centre), math.exp(row.low), math.exp(row.high), row.rounds, row.fired)
         have = floors.get(row.workload, own)
-        longest = max(have, own, key=lambda one: one.rounds)
-        floors[row.workload] = replace(longest, fired=own.fired or have.fired)
+        furthest = max(own, have, key=lambda one: abs(math.log(one.value)))
+        floors[row.workload] = replace(furthest, fired=own.fired or have.fired)
     return floors
