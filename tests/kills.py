@@ -6,6 +6,7 @@ python -m tests.kills --trials 20      kill -9 at random moments, and what was l
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -24,11 +25,16 @@ import psutil
 
 from llama_workbench import ROOT
 from llama_workbench.harness.rejudge import rejudge
+from llama_workbench.harness.stats.confidence import RESOLUTION
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 
 MODELS = ("team005_hybrid", "team005_proposal")
-"""Alike, so that their rounds do not end before somebody ends them."""
+"""Alike: within 0.1 % of each other on every machine that was tried."""
+
+ENDLESS = tuple(f"--fail-if=not-between:0.5:{math.exp(1.8 * RESOLUTION * step):.6f}" for step in range(-30, 31))
+"""Conditions that no number of rounds decides, if the effect lies within 0.5 % of 1: their upper bounds lie so close
+together that one of them is always inside the interval, which is never narrower than RESOLUTION to either side."""
 
 COMPONENTS = ("team006_before", "team006_after")
 PATIENCE_SECONDS = 120.0
@@ -84,7 +90,8 @@ class Begun:
 def begun(place: Path, *words: str, component: bool = False) -> Iterator[Begun]:
     """A small comparison whose run lies in `place`/run; it and all that it began is killed at the end.
 
-    Of two models, which goes on for as long as it may; or of a component, whose rounds are over in a second or two.
+    Of two models, which goes on for long, and with ENDLESS for as long as it may; or of a component, whose rounds are
+    over in a second or two.
     """
     variants, workload = (COMPONENTS, "mask-get-t8") if component else (MODELS, "prefill-tiny-t16")
     command = [

@@ -16,12 +16,13 @@ import pytest
 
 from llama_workbench.harness.fleet.folder import FleetFolder
 from llama_workbench.harness.store.folder import RunFolder
+from tests import kills
 from tests.local_cluster import LocalCluster, another_version, measuring, on_one_core, raylet_of, until
 
 PYTEST = Path(sys.executable).with_name("pytest")
 
 PAIR = ("--compare", "team006_before", "fast")
-ALIKE = ("--compare", "team005_hybrid", "team005_proposal", "--fail-if", "slower:0")
+ALIKE = ("--compare", *kills.MODELS, *kills.ENDLESS)
 """A comparison that no time decides."""
 
 WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "prefill-tiny-t16-b3")
