@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from llama_workbench.dashboard.figures import breakdown as phase_bars
 from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.sections import published as published_times
 from llama_workbench.dashboard.views import breakdown as phase_shares
-from llama_workbench.dashboard.views import data, noise
+from llama_workbench.dashboard.views import data, masks, noise
 from llama_workbench.harness.claims.published import published, published_shares
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.share.metric import ShareHypothesis
@@ -128,6 +129,28 @@ def test_samples_of_the_profiler_check_the_readings(run: data.Run) -> None:
     by_phase = {one.phases: one for one in found}
     assert by_phase[("qkv",)].agrees and by_phase[("mlp",)].agrees
     assert not by_phase[("other",)].agrees, "a fifth of the samples is nowhere in the readings"
+
+
+def traced_alike(run: data.Run, *kinds: str) -> data.Run:
+    """The run, with the same operations in both variants with and without cached masks on these kinds of calls."""
+    experiments = []
+    for one in run.manifest.experiments:
+        alike = one.traces | {"team006_after": one.traces[BEFORE]} if one.workload.kind in kinds else one.traces
+        experiments.append(one.model_copy(update={"traces": alike}))
+    return replace(run, manifest=run.manifest.model_copy(update={"experiments": experiments}))
+
+
+def test_caching_masks_saves_what_making_them_takes_and_nothing_where_no_operation_goes(run: data.Run) -> None:
+    phases = phase_shares.read(run)
+    assert SPENT["mask_create"] == 10  # of 1000 microseconds in every round: 1 %
+    prefill = f"On a prefill it can save no more than making them takes: at most 1 % ({BEFORE}, prefill, 128 tokens"
+    decode = f"On a decode it saves nothing: team006_after, which caches them, runs the same operations as {BEFORE}."
+    assert masks.gain(run, phases, "15m").startswith(f"Would caching masks help? {prefill}")
+    assert "decode" not in masks.gain(run, phases, "15m")
+    assert masks.gain(traced_alike(run, "decode"), phases, "15m").endswith(decode)
+    assert prefill in masks.gain(traced_alike(run, "decode"), phases, "15m")
+    assert "at most" not in masks.gain(traced_alike(run, "decode", "prefill"), phases, "15m")
+    assert masks.gain(run, phases, "110m") == ""
 
 
 @pytest.mark.parametrize("lines", [{}, {"a.py": {"1": (["x"], [])}}])

@@ -11,7 +11,7 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, head, named, published
 from llama_workbench.dashboard.sections.sides import PHASES_COMMAND, show_phase_bars
-from llama_workbench.dashboard.views import breakdown, data
+from llama_workbench.dashboard.views import breakdown, data, masks
 from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
 from llama_workbench.harness.report.decision import SHARES_OF
 from llama_workbench.harness.store.files import ROOFLINE
@@ -63,10 +63,10 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
     blocks.header("Time by phase", anchor="phases")
     ends = rows if len(rows) < 3 else (rows[0], rows[-1])
     largest = ". ".join(f"{words.capital(run.named(one.workload))}: {breakdown.largest(one)}" for _, one in ends)
-    masks = state.computed(opened, breakdown.masks, geometry, _given=(phases,))
+    gain = state.computed(opened, masks.gain, geometry, _given=(phases,))
     blocks.say(f"Where most time of {variant} goes. {largest}.")
-    if masks:
-        blocks.say(masks)
+    if gain:
+        blocks.say(gain)
     bars = [(run.named(one.workload), one.shares) for _, one in rows]
     show_phase_bars(bars)
     blocks.caption(

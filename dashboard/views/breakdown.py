@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from llama_workbench import variants
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
@@ -199,47 +198,6 @@ def interval(share: PhaseShare) -> str:
 def largest(one: Breakdown) -> str:
     """The three largest phases: "MLP 45 %, QKV 22 %, RoPE 9 %"."""
     return ", ".join(f"{share.name} {share.percent:.0f} %" for share in one.shares[:3])
-
-
-def masks(run: data.Run, phases: Phases, shape: str) -> str:
-    """What caching masks could gain at most on models of this shape; empty where making them was not timed."""
-    found = {}
-    for workload, variant in phases.measured:
-        if geometry(run, workload) == shape:
-            try:
-                share = shares.share(phases.table, workload, variant, ["mask_create"], "forward", alpha=run.alpha)
-            except ValueError:
-                continue
-            if math.isfinite(share.high):
-                found[workload, variant] = share.high
-    if not found:
-        return ""
-    told = []
-    fronts = {
-        True: "Would caching masks help? On these workloads it can save no more than making them takes: at most",
-        False: "Where they are cached, looking them up takes at most",
-    }
-    for is_fresh, front in fronts.items():
-        some = {place: high for place, high in found.items() if _makes_masks_anew(place[1]) == is_fresh}
-        if some:
-            told.append(f"{front} {', '.join(_most_by_kind(run, some))}")
-    return f"{'. '.join(told)}." if told else ""
-
-
-def _makes_masks_anew(variant: str) -> bool | None:
-    """Whether a variant makes a mask for every call; None where it does not say what it does with masks."""
-    factors = (variants.get(variant).factors if variant in variants.names() else None) or {}
-    return factors["mask"] == "fresh" if "mask" in factors else None
-
-
-def _most_by_kind(run: data.Run, found: Mapping[tuple[str, str], float]) -> list[str]:
-    """For each kind of call the largest of these shares: "1.2 % of a prefill (team006_before, prefill, 8 tokens)"."""
-    kinds = {place: data.experiment(run, place[0]).workload.kind or "call" for place in found}
-    told = []
-    for kind in dict.fromkeys(kinds.values()):
-        workload, variant = max((place for place in found if kinds[place] == kind), key=lambda place: found[place])
-        told.append(f"{100 * found[workload, variant]:.2g} % of a {kind} ({variant}, {run.named(workload)})")
-    return told
 
 
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:

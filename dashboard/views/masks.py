@@ -1,0 +1,84 @@
+"""What caching masks could gain: no more than making them takes, and nothing where no operation is saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from llama_workbench import variants
+from llama_workbench.harness.metrics.share import shares
+
+from .. import words
+from . import data, gates
+from .breakdown import Phases, geometry
+
+ANEW = "fresh"
+KEPT = ("per_layer", "per_model")
+"""What a variant does with masks, by its factor `mask`: it makes one for every call, or keeps those that it made."""
+
+Factors = Mapping[str, Mapping[str, object]]
+"""What variants say of themselves, by name; those that say nothing are left out."""
+
+
+def gain(run: data.Run, phases: Phases, shape: str) -> str:
+    """What caching masks could gain on models of this shape, by kind of call; empty where this run cannot say."""
+    factors = _factors()
+    unchanged = _unchanged(run, shape, factors)
+    told = [
+        f"on a {kind} it can save no more than making them takes: at most {100 * high:.2g} % ({where})"
+        for kind, (high, where) in _most_spent(run, phases, shape, factors).items()
+        if kind not in unchanged
+    ]
+    told += [
+        f"on a {kind} it saves nothing: {kept}, which caches them, runs the same operations as {anew}"
+        for kind, (anew, kept) in unchanged.items()
+    ]
+    return f"Would caching masks help? {'. '.join(map(words.capital, told))}." if told else ""
+
+
+def _most_spent(run: data.Run, phases: Phases, shape: str, factors: Factors) -> dict[str, tuple[float, str]]:
+    """By kind of call the upper end of the largest share of a forward that making masks took, and where."""
+    most: dict[str, tuple[float, str]] = {}
+    for workload, variant in phases.measured:
+        if geometry(run, workload) != shape or factors.get(variant, {}).get("mask") != ANEW:
+            continue
+        try:
+            share = shares.share(phases.table, workload, variant, ["mask_create"], "forward", alpha=run.alpha)
+        except ValueError:
+            continue
+        kind = _kind(run, workload)
+        if math.isfinite(share.high) and share.high > most.get(kind, (-math.inf, ""))[0]:
+            most[kind] = share.high, f"{variant}, {run.named(workload)}"
+    return most
+
+
+def _unchanged(run: data.Run, shape: str, factors: Factors) -> dict[str, tuple[str, str]]:
+    """The kinds of calls in which caching changes no operation, each with a pair of variants that shows it."""
+    found: dict[str, tuple[str, str]] = {}
+    changed = set()
+    for one in run.manifest.experiments:
+        workload = one.workload.name
+        if geometry(run, workload) != shape:
+            continue
+        for pair in _pairs({name: factors[name] for name in one.traces if name in factors}):
+            if gates.traces(run, workload, *pair).state == "the same":
+                found.setdefault(_kind(run, workload), pair)
+            else:
+                changed.add(_kind(run, workload))
+    return {kind: pair for kind, pair in found.items() if kind not in changed}
+
+
+def _pairs(factors: Factors) -> Iterator[tuple[str, str]]:
+    """Variants that differ only in what they do with masks: one that makes them anew, one that keeps them."""
+    for anew, ours in factors.items():
+        if ours.get("mask") == ANEW:
+            alike = [{**ours, "mask": policy} for policy in KEPT]
+            yield from ((anew, kept) for kept, theirs in factors.items() if theirs in alike)
+
+
+def _factors() -> Factors:
+    return {name: found for name in variants.names() if (found := variants.get(name).factors)}
+
+
+def _kind(run: data.Run, workload: str) -> str:
+    return data.experiment(run, workload).workload.kind or "call"
