@@ -227,6 +227,8 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
         an_effect("b", value=0.9, low=0.8, high=0.95, rounds=90),
     ]
     told = the_answer(a_claim(*effects, reason="outside the claimed range on a, b"))
+    few = an_effect("c", value=1.5, low=None, high=None, rounds=3)
+    assert the_answer(a_claim(*effects, few))["By how much"].endswith(told["By how much"][-80:]), "no end"
     assert (
         told["Who was right"]
         == "TEAM-005 was not right: on both workloads what was measured lies outside what they said (2-3x)."

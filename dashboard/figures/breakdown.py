@@ -25,7 +25,7 @@ CSS_PATTERNS = {
     "/": "repeating-linear-gradient(135deg, {ink} 0 1px, transparent 1px 4px), ",
     "x": "repeating-linear-gradient(135deg, {ink} 0 1px, transparent 1px 4px), "
     "repeating-linear-gradient(45deg, {ink} 0 1px, transparent 1px 4px), ",
-    ".": "radial-gradient({ink} 1px, transparent 1.5px) 0 0 / 4px 4px, ",
+    "\\": "repeating-linear-gradient(45deg, {ink} 0 1px, transparent 1px 4px), ",
 }
 """Plotly's patterns in the legend."""
 
@@ -38,7 +38,7 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
     "qkv": ("#8CC0E8", "#1F5F8B", ""),
     "scores": ("#BFE1F5", "#2B6F80", ""),
     "softmax": ("#BFE1F5", "#2B6F80", "/"),
-    "output": ("#BFE1F5", "#2B6F80", "."),
+    "output": ("#BFE1F5", "#2B6F80", "\\"),
     "attention_fused": ("#BFE1F5", "#2B6F80", "x"),
     "o_proj": ("#8CC0E8", "#1F5F8B", "/"),
     "cache": ("#F0E58A", "#6E6A1E", ""),
@@ -115,7 +115,7 @@ def _bar(phase: str, rows: Rows, middles: Sequence[float], colours: Palette) -> 
                 "size": 7,
                 "solidity": 0.12,
                 "fgcolor": colours.text,
-                "fgopacity": 0.45,
+                "fgopacity": 0.3,
             },
         },
         text=[f"{share.name} {share.percent:.0f} %" if share and share.percent >= 4 else "" for share in shares],

@@ -71,7 +71,7 @@ def timeline(
             showgrid=False,
             standoff=8,
         ),
-        yaxis=ratio_axis(*_span(points), f"t_{against} / t_variant, log", SMALL + 1, gridcolor=colours.rule),
+        yaxis=ratio_axis(*_span(points), f"speed against {against} (log scale)", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
     )
 

@@ -81,7 +81,7 @@ def paired_rounds(
         shapes=_shapes(paired, claimed, (None, None) if beyond else (low, high), (bottom, top), colours),
         annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
         xaxis=axis("round, in the order of measuring", SMALL + 1, range=[0.5, end + max(0.7, 0.02 * count)], **quiet),
-        yaxis=ratio_axis(bottom, top, "t_baseline / t_variant, log scale", SMALL + 1, gridcolor=colours.rule),
+        yaxis=ratio_axis(bottom, top, "speed-up over the baseline (log scale)", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
     )
 

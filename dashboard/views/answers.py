@@ -134,9 +134,10 @@ def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
 def _how_much(claim: data.Claim) -> str:
     if claim.is_factorial:
         return " ".join(headline(claim))
-    known = sorted((effect for effect in claim.effects if effect.value is not None), key=lambda one: one.value or 0)
-    if not known:
+    found = sorted((effect for effect in claim.effects if effect.value is not None), key=lambda one: one.value or 0)
+    if not found:
         return "Nothing was measured, so there is no number."
+    known = [effect for effect in found if effect.low is not None] or found  # an end without an interval says little
     first = known[0]
     front = _claimed_and_found(claim)
     subject = first.sides

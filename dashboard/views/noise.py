@@ -208,7 +208,8 @@ def could_see(controls: Sequence[Control]) -> str:
         best, middle, worst = (100 * find(known) for find in (min, np.median, max))
         lines.append(
             f"How small a difference could a check have found? On the best workload {best:.2g} %, on the middle one "
-            f"{middle:.2g} %, on the worst {worst:.2g} %; {100 * SEEN:g} % or less on {able} of {of}."
+            f"{middle:.2g} %, on the worst {worst:.2g} %; {100 * SEEN:g} % or less on {able} of {of}. "
+            "Checks end early: a comparison goes on until it is decided, so its own interval may be narrower."
         )
     if open_ones := len(sizes) - len(known):
         lines.append(f"On {open_ones} of {of} the checks had too few rounds to say.")
