@@ -64,9 +64,7 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
     ends = rows if len(rows) < 3 else (rows[0], rows[-1])
     largest = ". ".join(f"{words.capital(run.named(one.workload))}: {breakdown.largest(one)}" for _, one in ends)
     gain = state.computed(opened, masks.gain, geometry, _given=(phases,))
-    blocks.say(f"Where most time of {variant} goes. {largest}.")
-    if gain:
-        blocks.say(gain)
+    blocks.answers({f"Where most time of {variant} goes": f"{largest}.", masks.QUESTION: gain})
     bars = [(run.named(one.workload), one.shares) for _, one in rows]
     show_phase_bars(bars)
     blocks.caption(

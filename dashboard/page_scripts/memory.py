@@ -57,7 +57,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     if spots:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
-        blocks.say(f"On {opened.run.named(workload)}: {_front_sentence(spots, title, baseline)}")
+        blocks.answers(_answers(spots, baseline))
         named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
@@ -76,21 +76,23 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     blocks.notes("Not placed", [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()])
 
 
-def _front_sentence(spots: Sequence[memory.Spot], title: str, baseline: str) -> str:
+def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
+    """Which variant is the cheapest gain, which the fastest, and what they cost, by question."""
     base = next((spot.amount for spot in spots if spot.variant == baseline), None)
     faster = [spot for spot in spots if spot.rank == memory.FRONT and (spot.timing.low or 0) > 1]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = sum(spot.standing == memory.OPEN for spot in spots)
+    told = {}
     if base is None or not faster:
-        best = f"none that is timed here is shown to be faster than {baseline}."
+        told["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
     else:
-        cheapest, fastest = max(faster, key=lambda one: _worth(one, base)), faster[0]
-        best = f"most speed for each MiB more: {_told(cheapest, baseline, base)}."
-        if fastest is not cheapest:
-            best += f" Fastest: {_told(fastest, baseline, base)}."
-        best += f" Memory is counted as {title[:1].lower()}{title[1:]}."
-    losers = f" Beaten, with intervals that do not touch: {words.listing(beaten)}." if beaten else ""
-    return best + losers + (f" For {rest} more the data cannot tell." if rest else "")
+        told["Most speed for each MiB more"] = _told(max(faster, key=lambda one: _worth(one, base)), baseline, base)
+        told["Fastest"] = _told(faster[0], baseline, base)
+    if beaten:
+        told["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."
+    if rest:
+        told["Not settled"] = f"{rest}: the order may be the other way round."
+    return told
 
 
 def _worth(spot: memory.Spot, base: float) -> float:
@@ -102,7 +104,7 @@ def _worth(spot: memory.Spot, base: float) -> float:
 def _told(spot: memory.Spot, baseline: str, base: float) -> str:
     more = spot.amount - base
     cost = f"{words.size(abs(more))} {'more' if more > 0 else 'less'}" if more else "the same memory"
-    return f"{spot.variant}, {ratio_text(spot.timing.value or 1)} as fast as {baseline} for {cost}"
+    return f"{spot.variant}, {ratio_text(spot.timing.value or 1)} as fast as {baseline} for {cost}."
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:

@@ -109,11 +109,12 @@ def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
     if not rows:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
-    with st.container(border=True):
-        blocks.say(f"Can this run be trusted? {noise.could_see(rows)}")
-        if not drift.empty:
-            shared = "Single rounds scatter, but both sides of a comparison share a round, so most of it cancels."
-            blocks.say(f"How noisy was it? {shared} {figures.drift_text(drift)}")
+    told = {
+        "Can this run be trusted?": noise.trusted(rows),
+        "How noisy was it?": noise.noisy(run, drift),
+        "How small a difference could a check have found?": noise.could_see(rows),
+    }
+    blocks.answers(told)
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""

@@ -3,8 +3,6 @@ verdict, on the page and in the browser's tab."""
 
 from __future__ import annotations
 
-import streamlit as st
-
 from .. import words
 from ..views import answers, data, outcomes
 from . import blocks
@@ -12,16 +10,9 @@ from . import blocks
 
 def show(run: data.Run, claim: data.Claim, causes: str = "") -> None:
     """The box about a claim, or about two variants that a page compares. `causes`: what `why` says of it."""
-    (_, who), *others = answers.answer(run, claim, causes).items()
-    told = [f":gray[{question}:] {words.markdown(text)}" for question, text in others if text]
-    with st.container(border=True, gap="xsmall", key="answer-box"):
-        st.markdown(f"{blocks.verdict_word(outcomes.look_of(claim))} {words.markdown(who)}")
-        half = (len(told) + 1) // 2
-        left, right = st.columns(2, gap="medium")
-        for column, lines in ((left, told[:half]), (right, told[half:])):
-            with column:
-                for line in lines:
-                    st.markdown(line)
+    told = answers.answer(run, claim, causes)
+    who = words.markdown(told.pop("Who was right"))
+    blocks.answers(told, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
 
 
 def title(look: words.Look, text: str) -> str:

@@ -50,6 +50,23 @@ def say(text: object) -> None:
     st.markdown(words.markdown(text))
 
 
+def answers(told: Mapping[str, str], front: str = "", key: str | None = None) -> None:
+    """A box of answers by question, half of them to the left; those without text are left out. `front`: Markdown."""
+    lines = [
+        f":gray[{words.markdown(question)}{'' if question.endswith('?') else ':'}] {words.markdown(text)}"
+        for question, text in told.items()
+        if text
+    ]
+    half = (len(lines) + 1) // 2
+    with st.container(border=True, gap="xsmall", key=key):
+        if front:
+            st.markdown(front)
+        for column, some in zip(st.columns(2, gap="medium"), (lines[:half], lines[half:]), strict=True):
+            with column:
+                for line in some:
+                    st.markdown(line)
+
+
 def caption(text: object) -> None:
     """Plain text, small and quiet."""
     st.caption(words.markdown(text))

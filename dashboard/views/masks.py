@@ -12,6 +12,8 @@ from .. import words
 from . import data, gates
 from .breakdown import Phases, geometry
 
+QUESTION = "Would caching masks help?"
+
 ANEW = "fresh"
 KEPT = ("per_layer", "per_model")
 """What a variant does with masks, by its factor `mask`: it makes one for every call, or keeps those that it made."""
@@ -21,7 +23,7 @@ Factors = Mapping[str, Mapping[str, object]]
 
 
 def gain(run: data.Run, phases: Phases, shape: str) -> str:
-    """What caching masks could gain on models of this shape, by kind of call; empty where this run cannot say."""
+    """The answer for models of this shape, by kind of call; empty where this run cannot say."""
     factors = _factors()
     unchanged = _unchanged(run, shape, factors)
     told = [
@@ -33,7 +35,7 @@ def gain(run: data.Run, phases: Phases, shape: str) -> str:
         f"on a {kind} it saves nothing: {kept}, which caches them, runs the same operations as {anew}"
         for kind, (anew, kept) in unchanged.items()
     ]
-    return f"Would caching masks help? {'. '.join(map(words.capital, told))}." if told else ""
+    return f"{'. '.join(map(words.capital, told))}." if told else ""
 
 
 def _most_spent(run: data.Run, phases: Phases, shape: str, factors: Factors) -> dict[str, tuple[float, str]]:

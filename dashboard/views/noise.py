@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,33 +184,59 @@ def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:
     return sizes
 
 
-def _judgement(count: int, fired: Collection[str]) -> str:
+def trusted(controls: Sequence[Control]) -> str:
+    """Whether this run can be trusted, by its controls."""
+    count = sum(math.isfinite(smallest(control)) for control in controls)
+    fired = {control.workload for control in controls if control.fired}
     checks = f"{count} check{'s' * (count != 1)} with identical code"
     if fired:
-        where = f"{len(fired)} workload{'s' * (len(fired) != 1)}"
         return (
-            f"In part. In {checks} it seemed to differ on {where}: intervals there are widened; trust no small effect."
+            f"In part. In {checks} it seemed to differ on {_workloads(len(fired))}: intervals there are widened; trust "
+            "no small effect."
         )
     if not count:
         return "Nobody can say: no check had enough rounds."
-    return f"Yes: {checks} found no difference, and what its intervals cannot tell is called open, not decided."
+    return f"Yes: {checks} found no difference. What the intervals cannot tell is called open, not decided."
 
 
 def could_see(controls: Sequence[Control]) -> str:
-    """What this run could see at all, in a few sentences."""
+    """How small a difference this run's controls could see; nothing where none of them has an interval."""
     sizes = smallest_by_workload(controls)
     known = [size for size in sizes.values() if math.isfinite(size)]
+    if not known:
+        return ""
+    best, middle, worst = (100 * find(known) for find in (min, np.median, max))
     able = sum(size <= SEEN for size in known)
-    fired = {control.workload for control in controls if control.fired}
-    of = f"{len(sizes)} workload{'s' * (len(sizes) != 1)}"
-    lines = [_judgement(sum(math.isfinite(smallest(control)) for control in controls), fired)]
-    if known:
-        best, middle, worst = (100 * find(known) for find in (min, np.median, max))
-        lines.append(
-            f"How small a difference could a check have found? On the best workload {best:.2g} %, on the middle one "
-            f"{middle:.2g} %, on the worst {worst:.2g} %; {100 * SEEN:g} % or less on {able} of {of}. "
-            "Checks end early: a comparison goes on until it is decided, so its own interval may be narrower."
-        )
-    if open_ones := len(sizes) - len(known):
-        lines.append(f"On {open_ones} of {of} the checks had too few rounds to say.")
+    lines = [
+        f"On the best workload {best:.2g} %, on the middle one {middle:.2g} %, on the worst {worst:.2g} %; "
+        f"{100 * SEEN:g} % or less on {able} of {_workloads(len(sizes))}."
+    ]
+    if few := len(sizes) - len(known):
+        lines.append(f"On {few} they had too few rounds to say.")
+    lines.append("Checks end early: a comparison goes on until it is decided, so its own interval may be narrower.")
     return " ".join(lines)
+
+
+def noisy(run: data.Run, drift: pd.DataFrame) -> str:
+    """How noisy a run was, by its controls and by the `drift` of its rounds; what is unknown is left out."""
+    told = []
+    if same := data.identical_code(floor for floor in run.floors.values()):
+        told.append(f"{words.capital(same)}.")
+    if not drift.empty:
+        low, high = spread(drift)
+        told.append(
+            f"Single rounds scatter: nine in ten of {len(drift)} of the same code lie between {low:+.0f} % and "
+            f"{high:+.0f} % of their workload's median. But both sides of a comparison share a round, so most of it "
+            "cancels."
+        )
+    return " ".join(told)
+
+
+def spread(drift: pd.DataFrame) -> tuple[float, float]:
+    """Percent of their workload's median between which nine in ten rounds lie."""
+    low, high = (100 * (end - 1) for end in drift["relative"].quantile([0.05, 0.95]))
+    return low, high
+
+
+def _workloads(count: int) -> str:
+    return f"{count} workload{'s' * (count != 1)}"
