@@ -50,10 +50,11 @@ def look_of(claim: data.Claim) -> words.Look:
 
 def look(verdict: Json) -> words.Look:
     """The same for a verdict in the form of verdicts.json."""
-    if verdict["verdict"] != OPEN:
-        shown, over = words.look(verdict["verdict"]), outcomes.over_machines(verdict)
-        return replace(shown, word=f"{over[0].upper()}{over[1:]}") if over else shown
-    return _open_look(outcomes.outcome(verdict), outcomes.tally(verdict))
+    told = outcomes.outcome(verdict)
+    if verdict["verdict"] == OPEN:
+        return _open_look(told, outcomes.tally(verdict))
+    shown = words.look(verdict["verdict"])
+    return shown if told == verdict["verdict"] else replace(shown, word=words.capital(told))
 
 
 def _open_look(told: str, counts: Mapping[str, int]) -> words.Look:

@@ -67,12 +67,15 @@ def tally_text(counts: Mapping[str, int]) -> str:
 
 def outcome(verdict: Json) -> str:
     """The verdict's own word; where that is "inconclusive", which kind: "wrong on 6 of 9, rest open", "open: at most
-    14 % faster"."""
+    14 % faster". Where two variants differ from place to place: how many places there are of each kind."""
     if told := over_machines(verdict):
         return told
+    counts = tally(verdict)
+    if verdict["verdict"] == DEPENDS and verdict["claim"] == "ad-hoc":
+        return tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts)
     if verdict["verdict"] != OPEN:
         return str(verdict["verdict"])
-    if told := settled_text(tally(verdict)):
+    if told := settled_text(counts):
         return told
     bound = bound_text(verdict, [effect for effect in verdict["effects"] if effect["verdict"] == OPEN])
     return f"open: {bound}" if bound else "open: no interval yet"
