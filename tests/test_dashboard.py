@@ -168,7 +168,7 @@ def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
     assert not any(shape.y0 <= floor.y[0] <= shape.y1 for shape in tracks), "on a lane of its own"
     assert effects.y[1] < floor.y[0] < effects.y[0], "below its row"
     assert "identical code: 1.001× [0.997, 1.004], 40 rounds" in effects.hovertext[0]
-    assert "identical code came out within 0.1 % of 1 on these" in forest_rows.caption(claim, floors)
+    assert "within 0.1 % of 1 (intervals up to ±0.35 %) on these" in forest_rows.caption(claim, floors)
 
 
 def test_a_wide_floor_does_not_squeeze_the_effects() -> None:
@@ -636,14 +636,32 @@ def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> Non
         ]
     )
     columns = {team["name"]: team for team in picture.teams(data.read_run(folder.path))}
-    picks = [pick["picked"] for pick in columns["TEAM-006"]["picks"]]
+    picks = [(pick["picked"], pick["by"]) for pick in columns["TEAM-006"]["picks"]]
     assert picks[:2] == [
-        "The plan's 10 % rule: cache masks (on the one workload that has its numbers)",
-        "The review's 5 % rule: cache masks in Attention (on the one workload that has its numbers)",
+        ("Cache masks", "the plan's 10 % rule, on the one workload that has its numbers"),
+        ("Cache masks in Attention", "the review's 5 % rule, on the one workload that has its numbers"),
     ]
     assert not [
         pick for team in columns.values() for pick in team["picks"] if re.search(r"Option|\b[ABCD]\b", str(pick))
     ]
+
+
+def test_of_a_team_s_claims_the_wrong_ones_come_first_in_the_words_of_its_column(home: Path) -> None:
+    run = data.read_run(home / "runs" / "all")
+
+    def right(claim: data.Claim) -> data.Claim:
+        effects = tuple(replace(effect, verdict="supported") for effect in claim.effects)
+        return replace(claim, verdict="supported", effects=effects)
+
+    claims = tuple(right(claim) if claim.id == "refactor-2x-3x" else claim for claim in run.claims)
+    run = replace(run, claims=claims)
+    places = [place for place, claim in enumerate(claims) if "TEAM-005" in claim.who]
+    shown = [(row["look"]["word"], row["title"]) for row in picture.rows(run, places, wrong_first=True)]
+    assert [word for word, _ in shown] == ["Refuted", "Both ways", "Supported", "Not measurable here"]
+    assert picture.rows(run, places)[0]["title"] == shown[2][1], "by importance it would come first"
+    [column] = [team for team in picture.teams(run) if team["name"] == "TEAM-005"]
+    assert column["all"] == "All 4 claims: 1 wrong, 1 both ways, 1 right, 1 not measurable here"
+    assert [said["look"]["word"] for said in column["said"]] == ["Right", "Wrong"]
 
 
 def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
@@ -654,7 +672,7 @@ def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
     assert order[-2:] == ["mask-caching-exactly-8.5", "gpu-kernels"], "open ones, then what cannot be measured"
     row = rows[2]
     assert [part["title"] for part in row["parts"]] == ["micro-op", "whole prefill"]
-    assert (row["tally"], row["look"]["word"]) == ("right on 1, wrong on 2", "Depends")
+    assert (row["tally"], row["look"]["word"]) == ("right on 1, wrong on 2 · 2 parts", "Mostly wrong")
     assert row["sentence"].startswith("TEAM-006 claimed 6-11 % faster (whole prefill); measured: ")
     [part] = next(row for row in rows if row["title"].endswith("8.5"))["parts"]
     assert part["look"]["word"].startswith("Open: ") and part["command"].startswith("pytest --benchmark --claims ")
@@ -666,7 +684,7 @@ def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
         ("refactor-2x-3x", "Refuted", "cancel", "TEAM-005 claimed 2-3x; measured: at most 1.0"),
         (
             "mask-caching-helps",
-            "Depends",
+            "Both ways",
             "call_split",
             "TEAM-005 and TEAM-006 claimed more than 1 % faster; measured: ",
         ),

@@ -117,9 +117,14 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
     assert noise.trusted(found).startswith(
         "In part. In 4 checks with identical code it seemed to differ on 1 workload: "
     )
-    said = noise.could_see(found)
-    assert "On the best workload 0.8 %" in said and "1 % or less on 1 of 4 workloads" in said
-    assert "On 1 they had too few rounds" in said
+    ends = {"a": (0.99, 1.01), "b": (0.9, 1.1), "c": (None, None)}
+    effects = tuple(data.Effect(name, low=low, high=high) for name, (low, high) in ends.items())
+    again = (data.Effect("a", low=0.995, high=1.005), data.Effect("d", unit="%", low=1.0, high=2.0))
+    claims = [data.Claim("one", "One", 0.01, effects), data.Claim("two", "Two", 0.01, again)]
+    assert noise.could_see(claims, found) == (
+        "Of 2 comparisons half are known within ±5.5 %, 1 within ±1 %, all within ±11 %. Checks end earlier: ±2.5 % on "
+        "the middle workload, ±13 % on the worst; on 1 of 4 workloads they had too few rounds to say."
+    )
 
 
 def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> None:
@@ -156,7 +161,7 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     app = page(tmp_path, run="one")
     assert not app.exception
     text = everything(app)
-    assert "Can this run be trusted?] Yes: 7 checks" in text and "of 4 workloads" in text
+    assert "Can this run be trusted?] Yes: 7 checks" in text and "Checks end earlier: " in text
     assert (
         "How noisy was it?] Identical code came out within " in text and "nine in ten of 120 of the same code" in text
     )

@@ -14,9 +14,17 @@ import pytest
 from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.answer import HEADLINES, answer, answer_markdown, headlines, words_of_sides
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
-from llama_workbench.harness.report.outcome import cost_text, counted, outcome, row_words, tally_text, verdict_text
+from llama_workbench.harness.report.outcome import (
+    cost_text,
+    counted,
+    found_text,
+    outcome,
+    row_words,
+    tally_text,
+    verdict_text,
+)
 from llama_workbench.harness.report.terminal import console, show, verdict_report
-from llama_workbench.harness.report.text import duration_text, effect_text, run_notes
+from llama_workbench.harness.report.text import Span, duration_text, effect_text, run_notes, span_text
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 
@@ -233,10 +241,40 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
     assert "team006_before -> team006_after" in raw.getvalue().decode("latin-1")
 
 
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ([(53.5, 425.0), (101.0, None), (157.0, None)], "at least 53.5 times"),
+        ([(2.0, 12.5), (60.0, 80.0)], "at most 12.5 times or at least 60 times"),
+        ([(None, 12.5), (None, 3.0)], "at most 12.5 times"),
+        ([(2.0, 12.5), (3.0, 4.0)], "at most 12.5 times"),
+    ],
+)
+def test_what_lies_outside_on_all_rows_is_told_by_the_ends_next_to_the_claim(ends: list[Any], told: str) -> None:
+    effects = [{"value": 1.0, "low": low, "high": high, "unit": "times", "verdict": "refuted"} for low, high in ends]
+    verdict = {"claim": "c", "verdict": "refuted", "region": {"low": 20.0, "high": 50.0}, "effects": effects}
+    assert found_text(verdict) == told
+
+
+def test_no_rise_at_all_is_a_fall() -> None:
+    assert span_text(Span(-61.9, -57.0, "% rise"), "at most") == "at least 57 % fall"
+    assert span_text(Span(-61.9, -57.0, "% rise"), "between") == "57 to 61.9 % fall"
+    assert span_text(Span(-3.0, 6.0, "% rise"), "at most") == "at most 6 % rise"
+
+
+def test_a_comparison_with_several_answers_is_counted_and_not_called_dependent() -> None:
+    effects = [{"verdict": word} for word in ("faster", "faster", "same")]
+    verdict = {"claim": "ad-hoc", "verdict": "depends", "effects": effects}
+    assert outcome(verdict) == "faster on 2, the same on 1"
+    assert outcome(verdict | {"effects": [*effects, {"verdict": "inconclusive"}]}) == (
+        "faster on 2, the same on 1 of 4, rest open"
+    )
+
+
 def test_an_open_grid_is_answered_side_by_side() -> None:
     told = {"operations": ["faster", "faster"], "architecture": ["inconclusive", "same"]}
     sides = {side: [{"verdict": word} for word in words] for side, words in told.items()}
-    assert words_of_sides(sides) == "Operations yes, architecture open on 1 of 2"
+    assert words_of_sides(sides) == "Operations yes; architecture no on 1 of 2, rest open"
 
 
 def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:

@@ -62,9 +62,8 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
         return
     blocks.header("Time by phase", anchor="phases")
     ends = rows if len(rows) < 3 else (rows[0], rows[-1])
-    largest = ". ".join(f"{words.capital(run.named(one.workload))}: {breakdown.largest(one)}" for _, one in ends)
-    gain = state.computed(opened, masks.gain, geometry, _given=(phases,))
-    blocks.answers({f"Where most time of {variant} goes": f"{largest}.", masks.QUESTION: gain})
+    most = {f"Most time, {run.named(one.workload)}": f"{breakdown.largest(one)}." for _, one in ends}
+    blocks.answers(most | state.computed(opened, masks.gain, geometry, _given=(phases,)))
     bars = [(run.named(one.workload), one.shares) for _, one in rows]
     show_phase_bars(bars)
     blocks.caption(
@@ -155,35 +154,28 @@ def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: break
         st.text(f"No check by py-spy's samples: {agreements}.")
         blocks.command(f"{PHASES_COMMAND} --profile")
         return
-    agreeing = sum(one.agrees for one in agreements)
-    widest = max(agreements, key=lambda one: one.apart)
-    text = (
-        f"{agreeing} of {len(agreements)} shares agree within the errors of both methods; the furthest apart is "
-        f"{phase_names(widest.phases)} by {100 * widest.apart:.1f} points."
-    )
+    differing = [one for one in agreements if not one.agrees]
+    text = f"{len(agreements) - len(differing)} of {len(agreements)} shares agree within the errors of both methods"
+    if differing:
+        widest = max(differing, key=lambda one: one.gap)
+        points = f"{100 * widest.apart:.1f} points"
+        text += f"; of the others the furthest apart is {phase_names(widest.phases)}, by {points}"
+    text += "."
     blocks.say(text)
     rows = [
         {
             "phase": phase_names(one.phases),
-            "by timestamps": 100 * one.timed.value,
-            "low": 100 * one.timed.low,
-            "high": 100 * one.timed.high,
-            "by samples": 100 * one.sampled,
-            "± (SE)": 100 * one.sampled_error,
+            "by timestamps": breakdown.share_text(one.timed),
+            "by samples": breakdown.share_text(one.sampled),
             "": "agree" if one.agrees else f"{100 * one.apart:.1f} points apart",
         }
         for one in agreements
     ]
-    blocks.table(
-        rows,
-        f"Shares of the forward by timestamps and by py-spy's samples. {text}",
-        dict.fromkeys(("by timestamps", "low", "high", "by samples", "± (SE)"), "%.2f %%"),
-    )
+    blocks.table(rows, f"Shares of the forward by timestamps and by py-spy's samples. {text}")
     st.caption(
         "Shares of the whole forward, measured in two ways: by timestamps between the phases, and by py-spy's samples "
-        "of the unchanged variant. Two shares agree where 2.6 sampling errors, √(p(1-p)/n), and the interval of the "
-        "timestamps explain their difference. Both were taken at different times of the run, so a busy neighbour can "
-        "part them."
+        "of the unchanged variant. Two shares agree where their intervals overlap. Both were taken at different times "
+        "of the run, so a busy neighbour can part them."
     )
 
 

@@ -112,7 +112,7 @@ def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
     told = {
         "Can this run be trusted?": noise.trusted(rows),
         "How noisy was it?": noise.noisy(run, drift),
-        "How small a difference could a check have found?": noise.could_see(rows),
+        "How small a difference could be seen?": noise.could_see(run.claims, rows),
     }
     blocks.answers(told)
     unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))

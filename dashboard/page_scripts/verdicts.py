@@ -25,22 +25,22 @@ def main() -> None:
     st.header(answer.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run.claims)]
-    if told := answers.what_would_change(run, main):
-        blocks.say(f"What would change that? {told}")
+    told = {"What would change that?": answers.what_would_change(run, main), "How sure is that?": answers.how_sure(run)}
+    blocks.answers(told)
     strips.show_answer(opened)
     show_claim(opened)
     compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
     blocks.header("All comparisons" if compared else "All claims", anchor="claims")
-    count = len({claim.id for claim in run.claims})
-    if count < len(run.claims):
-        blocks.caption(
-            f"{count} claims. Some have parts, and each part has a verdict of its own: {len(run.claims)} in all."
-        )
     shown = filtered(run.claims) if len(run.claims) > picture.MANY else list(run.claims)
     if not shown:
         st.text("No claim of this run is like that.")
         return
-    strips.show_claims(opened, shown)
+    count = len({claim.id for claim in shown})
+    if count < len(shown):
+        blocks.caption(
+            f"{count} claims with {len(shown)} verdicts: some have parts, and each part has a verdict of its own."
+        )
+    strips.show_claims(opened, shown, wrong_first=st.query_params.get("search", "").startswith(BY))
 
 
 def show_claim(opened: state.Opened) -> None:

@@ -47,7 +47,8 @@ def strip(claim: data.Claim) -> Json | None:
     exact = all(effect.low == effect.high for effect in claim.effects)
     nothing = 1.0 if plan.is_ratio else 0.0 if claim.unit.startswith("%") and not exact else None
     edges = [edge for edge in plan.region or () if edge is not None]
-    labels = {value: _label(value, claim.unit) for value in ([] if nothing is None else [nothing]) + edges}
+    marked = ([] if nothing is None else [nothing]) + (edges or list(plan.ticks))
+    labels = {value: _label(value, claim.unit) for value in marked}
     ends = plan.ends(*plan.region) if plan.region else None
     return {
         "same": None if nothing is None else _share(plan, nothing),
@@ -69,7 +70,7 @@ def _row(plan: forest.Forest, effect: data.Effect) -> Json:
         "high": _share(plan, ends[1]),
         "colour": shown.colour,
         "hollow": shown.symbol.endswith("open"),
-        "name": effect.factor,
+        "name": words.clip(f"{effect.factor} on {effect.where.partition(',')[0]}", 40) if effect.factor else "",
         "told": words.clip(f"{side}{effect.where}: {effect.text}, {shown.word.lower()}", LONGEST),
     }
 
@@ -112,8 +113,7 @@ def first_screen(run: data.Run) -> Json:
         {"margin": "counts as the same", "asked": "asked"}.get(kinds.pop(), "claimed") if len(kinds) == 1 else "claimed"
     )
     sure = words.percent(1 - run.alpha)
-    wrong = f"each answer is wrong with at most {words.percent(run.alpha)} probability"
-    return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure, "wrong": wrong}
+    return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure}
 
 
 def _answered(line: Line, claim: data.Claim) -> Json:
@@ -139,18 +139,18 @@ def teams(run: data.Run) -> list[Json]:
     picks = _picks(run)
     main = main_claims(run)
     names = list(dict.fromkeys([*(name for claim in main for name in claim.who), *(pick.rule.team for pick in picks)]))
-    index = {id(each): number for number, each in enumerate(run.claims)}
     return [
         {
             "name": words.clip(name, 60),
             "all": _tally_of(run, name),
             "without": NO_RULE if picks else "",
             "search": f"by {name}" if len(run.claims) > MANY and any(name in claim.who for claim in run.claims) else "",
-            "said": [_said(claim, index[id(claim)]) for claim in [*main, *_refuted(run, main)] if name in claim.who],
+            "said": _said(run, name, main),
             "picks": [
                 {
                     "rule": _rule(pick),
-                    "picked": words.capital(f"{pick.rule.name}: {pick}"),
+                    "picked": words.capital(pick.done),
+                    "by": f"{pick.rule.name}{f', {pick.where}' if pick.where else ''}",
                     "says": f"{pick.rule.document}, {pick.rule.section}",
                 }
                 for pick in picks
@@ -161,6 +161,21 @@ def teams(run: data.Run) -> list[Json]:
     ]
 
 
+def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
+    """A team's main claims, then the others of which all is refuted: each as a whole, as the list below shows it."""
+    index = {id(each): number for number, each in enumerate(run.claims)}
+    theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
+    wrong = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {"refuted"}]
+    told = []
+    for key in dict.fromkeys([*(claim.id for claim in main if name in claim.who), *wrong]):
+        claim = _main_of(theirs[key])
+        shown = stands.look_of_all(stands.apart(theirs[key], claim))
+        word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
+        title = words.clip(claim.title, LONGEST)
+        told.append({"look": {**look(shown), "word": word}, "text": title, "index": index[id(claim)]})
+    return told
+
+
 def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     """The parts of each claim by its id."""
     groups: dict[str, list[data.Claim]] = {}
@@ -169,51 +184,41 @@ def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     return groups
 
 
-def _refuted(run: data.Run, main: Sequence[data.Claim]) -> list[data.Claim]:
-    """The first part of each other claim of which every part is refuted."""
-    known = {claim.id for claim in main}
-    groups = [parts for name, parts in _by_claim(run).items() if name not in known]
-    return [parts[0] for parts in groups if {part.verdict for part in parts} == {"refuted"}]
-
-
 WRONG = {"wrong": "wholly", "mostly wrong": "mostly", "wrong in part, rest open": "with the rest open"}
-TALLIED = ("both ways", "mostly right", "right in part, rest open", "right")
+STANDINGS = (*WRONG, "both ways", "mostly right", "right in part, rest open", "right")
 """How a claim can stand, in the order in which they are told; others follow."""
 
 
 def _tally_of(run: data.Run, name: str) -> str:
     """How all of a team's claims stand: "All 18 claims: 6 wrong, 9 mostly wrong, 3 right"."""
-    theirs = [parts for parts in _by_claim(run).values() if any(name in part.who for part in parts)]
-    counts = Counter(_standing([part for part in parts if name in part.who]) for parts in theirs)
+    theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
+    theirs = [parts for parts in theirs if parts]
+    counts = Counter(map(_standing, theirs))
     wrong = {word: counts.pop(word) for word in WRONG if word in counts}
     told = [f"{count} {word}" for word, count in wrong.items()]
     if len(wrong) > 1:
         listed = ", ".join(f"{count} {WRONG[word]}" for word, count in wrong.items())
         told = [f"{sum(wrong.values())} wrong at least in part ({listed})"]
-    others = sorted(counts, key=lambda word: TALLIED.index(word) if word in TALLIED else len(TALLIED))
+    others = sorted(counts, key=_rank)
     return f"All {len(theirs)} claims: {', '.join([*told, *(f'{counts[word]} {word}' for word in others)])}"
 
 
-def _standing(parts: list[data.Claim]) -> str:
-    """How the parts of a claim stand together, by their rows."""
+def _standing(parts: Sequence[data.Claim]) -> str:
+    """How the parts of a claim stand together, by their rows: one of STANDINGS, or the verdict's own word."""
+    parts = stands.apart(parts, _main_of(parts))
     counts = stands.rows_of(parts)
-    right, wrong = counts.get("right", 0), counts.get("wrong", 0)
+    if lean := stands.leaning(counts):
+        return lean
     unsettled = sum(counts.get(word, 0) for word in outcomes.UNSETTLED)
-    if right and wrong:
-        return "both ways" if right == wrong else "mostly right" if right > wrong else "mostly wrong"
-    if right or wrong:
-        return f"{'right' if right else 'wrong'}{' in part, rest open' if unsettled else ''}"
+    for word in ("right", "wrong"):
+        if counts.get(word):
+            return f"{word} in part, rest open" if unsettled else word
     return stands.look_of_all(parts).word.lower().partition(":")[0]
 
 
-def _said(claim: data.Claim, index: int) -> Json:
-    shown = stands.look_of(claim)
-    word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
-    counts = outcomes.tally_text(stands.rows_of([claim]))
-    if claim.verdict == "depends" and counts:
-        word = f"{shown.word}: {counts}"
-    part = f" ({claim.part})" if claim.part else ""
-    return {"look": {**look(shown), "word": word}, "text": words.clip(f"{claim.title}{part}", LONGEST), "index": index}
+def _rank(standing: str) -> int:
+    """The place in STANDINGS; what is not there comes last."""
+    return STANDINGS.index(standing) if standing in STANDINGS else len(STANDINGS)
 
 
 def _rule(pick: Pick) -> str:
@@ -249,25 +254,32 @@ def grouped(claims: Sequence[data.Claim], places: Sequence[int]) -> dict[str, li
     return {name: groups[name] for name in sorted(groups, key=importance)}
 
 
-def rows(run: data.Run, places: Sequence[int]) -> list[Json]:
-    """The claims that have parts at these places, in the order of importance, with those parts inside."""
-    groups = grouped(run.claims, places).values()
+def rows(run: data.Run, places: Sequence[int], wrong_first: bool = False) -> list[Json]:
+    """The claims that have parts at these places, in the order of importance, with those parts inside. With
+    `wrong_first` by how they stand before that."""
+    groups = list(grouped(run.claims, places).values())
+    if wrong_first:
+        groups.sort(key=lambda group: _rank(_standing([run.claims[place] for place in group])))
     return [_claim_row(run, [run.claims[place] for place in group], group) for group in groups]
 
 
-def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
+def _main_of(parts: Sequence[data.Claim]) -> data.Claim:
+    """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
     known = {part.part: part for part in parts}
     named = (known.get(part or "") for name, part in HEADLINES if name == parts[0].id)
-    main = next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
-    alike = all(part.effects == main.effects for part in parts)
-    told = [main] if alike else parts  # parts on the same rows are answers of which one can be right
+    return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
+
+
+def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
+    main = _main_of(parts)
+    told = stands.apart(parts, main)
     return {
         "index": places[0],
         "indices": list(places),
         "look": look(stands.look_of_all(told)),
         "title": words.clip(main.title, LONGEST),
         "sentence": sentence(main),
-        "tally": outcomes.tally_text(stands.rows_of(told)),
+        "tally": outcomes.tally_text(stands.rows_of(told)) + (f" · {len(parts)} parts" if len(parts) > 1 else ""),
         "picture": strip(main),
         "parts": [_part(run, part, place) for part, place in zip(parts, places, strict=True)],
     }

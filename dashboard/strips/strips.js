@@ -132,7 +132,7 @@ function picture(drawn, small) {
   return made;
 }
 
-function legend(claimed, sure, wrong) {
+function legend(claimed, sure) {
   const item = (name, text) => {
     const svg = shape("svg", { width: 26, height: 14, "aria-hidden": "true" });
     if (name === "claimed") svg.append(shape("rect", { class: name, x: 1, y: 1, width: 24, height: 12 }));
@@ -151,7 +151,6 @@ function legend(claimed, sure, wrong) {
     item("claimed", claimed),
     item("interval", `measured on one workload, with its ${sure} interval`),
     item("same", "no difference"),
-    element("span", "", wrong),
   );
 }
 
@@ -174,17 +173,18 @@ function answer(app, data) {
       element("li", "", verdict(each.look), " ", link(app, each.index, each.text)),
     );
     const picks = team.picks.map((pick) => {
-      const told = element("summary", "", element("b", "", pick.picked));
+      const told = element("summary", "", element("b", "", pick.picked), element("span", "quiet", `: ${pick.by}`));
       return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
     });
     const made = element("section", "team", element("h3", "", team.name));
     const rules = picks.length ? element("ul", "", ...picks) : element("div", "quiet", team.without);
     if (team.without) made.append(element("h4", "", "By its own rule"), rules);
-    made.append(element("h4", "", "What it said"), element("ul", "", ...said));
+    made.append(element("h4", "", "What it said"));
     if (team.search) made.append(element("div", "quiet", filter(app, team.search, team.all)));
+    made.append(element("ul", "", ...said));
     return made;
   });
-  return [legend(data.claimed, data.sure, data.wrong), ...strips, element("div", "teams", ...teams)];
+  return [legend(data.claimed, data.sure), ...strips, element("div", "teams", ...teams)];
 }
 
 function claims(app, data) {

@@ -5,10 +5,14 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from llama_workbench.harness.evidence.verdict import GIVEN
 from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
+from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
 
 from .. import words
 from . import data, outcomes
@@ -111,10 +115,18 @@ def _comparison(claim: data.Claim) -> str:
     if not claim.effects:
         return "Nothing was compared."
     first = claim.effects[0]
+    nearly = f"same within {SECOND_MARGIN_PERCENT:g} % on"
+    told = [replace(effect, verdict=nearly) if _is_beyond(claim, effect) else effect for effect in claim.effects]
     kinds = {word: f"{word} on" for word in ("faster", "slower", "same")}
-    places = _places(claim, kinds | {"inconclusive": "open on"})
+    places = _places(replace(claim, effects=tuple(told)), kinds | {nearly: nearly, "inconclusive": "open on"})
     asked = f"{first.variant} compared with {first.baseline}"
     return f"{asked}: {places}." if places else f"{asked}."
+
+
+def _is_beyond(claim: data.Claim, effect: data.Effect) -> bool:
+    """Whether an effect counts as the same by the second margin alone."""
+    low, high = claim.low or 0.0, claim.high or math.inf
+    return effect.verdict == "same" and not low <= (effect.low or 0.0) <= (effect.high or math.inf) <= high
 
 
 def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
@@ -134,10 +146,10 @@ def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
 def _how_much(claim: data.Claim) -> str:
     if claim.is_factorial:
         return " ".join(headline(claim))
-    found = sorted((effect for effect in claim.effects if effect.value is not None), key=lambda one: one.value or 0)
-    if not found:
+    known = [effect for effect in claim.effects if effect.value is not None]
+    if not known:
         return "Nothing was measured, so there is no number."
-    known = [effect for effect in found if effect.low is not None] or found  # an end without an interval says little
+    known = [effect for effect in known if effect.low is not None] or known  # one without an interval is no end
     first = known[0]
     front = _claimed_and_found(claim)
     subject = first.sides
@@ -149,8 +161,9 @@ def _how_much(claim: data.Claim) -> str:
         return f"{front}{subject}{place}: {first.text}{gain}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
-    names = ("Least", "Most") if first.unit else ("Slowest", "Fastest")
-    for end, effect in zip(names, (first, known[-1]), strict=True):
+    lowest = min(known, key=lambda one: (-math.inf if one.low is None else one.low, one.value or 0.0))
+    highest = max(known, key=lambda one: (math.inf if one.high is None else one.high, one.value or 0.0))
+    for end, effect in (("Lowest", lowest), ("Highest", highest)):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
         gain = f", that is {gain}" if (gain := _gain(effect)) else ""
         ends.append(f"{end} ({place}): {effect.text}{gain}.")
@@ -170,6 +183,13 @@ def _gain(effect: data.Effect) -> str:
     """A ratio's interval in words: "1.2 to 3.1 % faster"; nothing for values with a unit and for open intervals."""
     low, high = effect.low, effect.high
     return "" if effect.unit or low is None or high is None else gain_text(low, high)
+
+
+def how_sure(run: data.Run) -> str:
+    """The error rate of every answer of a run, and how far from 1 identical code came out."""
+    same = data.identical_code(run.floors.values())
+    wrong = f"Each answer is wrong with at most {words.percent(run.alpha)} probability."
+    return f"{wrong} {words.capital(same)}." if same else wrong
 
 
 def _how_sure(run: data.Run, claim: data.Claim) -> str:

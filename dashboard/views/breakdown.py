@@ -130,7 +130,12 @@ def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: 
 
     Raises ValueError where they cannot be told apart from other phases.
     """
-    return interval(_phase_share("", shares.share(phases.table, workload, variant, of, whole, alpha=alpha), 0.0))
+    return share_text(shares.share(phases.table, workload, variant, of, whole, alpha=alpha))
+
+
+def share_text(share: Share) -> str:
+    """A share in percent, as `interval` writes it."""
+    return interval(_phase_share("", share, 0.0))
 
 
 def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:

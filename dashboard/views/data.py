@@ -182,9 +182,14 @@ class Floor:
 
 
 def identical_code(floors: Iterable[Floor]) -> str:
-    """How far from 1 controls came out, in the words of every page; empty without one."""
-    furthest = max((abs(math.log(floor.value)) for floor in floors), default=None)
-    return "" if furthest is None else f"identical code came out within {percent(math.expm1(furthest))} of 1"
+    """How far from 1 controls came out, and how well that is known, in the words of every page; empty without one."""
+    known = list(floors)
+    if not known:
+        return ""
+    furthest = max(abs(math.log(floor.value)) for floor in known)
+    widest = max(math.log(floor.high / floor.low) / 2 for floor in known)
+    spread = f"intervals up to ±{percent(math.expm1(widest))}"
+    return f"identical code came out within {percent(math.expm1(furthest))} of 1 ({spread})"
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,8 @@ from collections.abc import Iterator, Mapping
 from llama_workbench import variants
 from llama_workbench.harness.metrics.share import shares
 
-from .. import words
 from . import data, gates
 from .breakdown import Phases, geometry
-
-QUESTION = "Would caching masks help?"
 
 ANEW = "fresh"
 KEPT = ("per_layer", "per_model")
@@ -22,20 +19,20 @@ Factors = Mapping[str, Mapping[str, object]]
 """What variants say of themselves, by name; those that say nothing are left out."""
 
 
-def gain(run: data.Run, phases: Phases, shape: str) -> str:
-    """The answer for models of this shape, by kind of call; empty where this run cannot say."""
+def gain(run: data.Run, phases: Phases, shape: str) -> dict[str, str]:
+    """Whether caching masks would help models of this shape: a question and its answer for each kind of call of which
+    this run can say so."""
     factors = _factors()
     unchanged = _unchanged(run, shape, factors)
-    told = [
-        f"on a {kind} it can save no more than making them takes: at most {100 * high:.2g} % ({where})"
+    told = {
+        kind: f"No more than making them takes: at most {100 * high:.2g} % ({where})."
         for kind, (high, where) in _most_spent(run, phases, shape, factors).items()
-        if kind not in unchanged
-    ]
-    told += [
-        f"on a {kind} it saves nothing: {kept}, which caches them, runs the same operations as {anew}"
+    }
+    told |= {
+        kind: f"No, it saves no operation: {kept}, which caches them, runs the same ones as {anew}."
         for kind, (anew, kept) in unchanged.items()
-    ]
-    return f"{'. '.join(map(words.capital, told))}." if told else ""
+    }
+    return {f"Would caching masks help a {kind}?": answer for kind, answer in told.items()}
 
 
 def _most_spent(run: data.Run, phases: Phases, shape: str, factors: Factors) -> dict[str, tuple[float, str]]:

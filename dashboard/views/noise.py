@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,22 +199,41 @@ def trusted(controls: Sequence[Control]) -> str:
     return f"Yes: {checks} found no difference. What the intervals cannot tell is called open, not decided."
 
 
-def could_see(controls: Sequence[Control]) -> str:
-    """How small a difference this run's controls could see; nothing where none of them has an interval."""
+def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
+    """How small a difference the comparisons of these claims, and controls, could see; nothing without an interval."""
+    told = []
+    if widths := _half_widths(claims):
+        able = sum(width <= SEEN for width in widths)
+        many = f"{len(widths)} comparison{'s' * (len(widths) != 1)}"
+        told.append(
+            f"Of {many} half are known within ±{_percent(np.median(widths))}, {able} within ±{_percent(SEEN)}, all "
+            f"within ±{_percent(max(widths))}."
+        )
     sizes = smallest_by_workload(controls)
     known = [size for size in sizes.values() if math.isfinite(size)]
-    if not known:
-        return ""
-    best, middle, worst = (100 * find(known) for find in (min, np.median, max))
-    able = sum(size <= SEEN for size in known)
-    lines = [
-        f"On the best workload {best:.2g} %, on the middle one {middle:.2g} %, on the worst {worst:.2g} %; "
-        f"{100 * SEEN:g} % or less on {able} of {_workloads(len(sizes))}."
-    ]
-    if few := len(sizes) - len(known):
-        lines.append(f"On {few} they had too few rounds to say.")
-    lines.append("Checks end early: a comparison goes on until it is decided, so its own interval may be narrower.")
-    return " ".join(lines)
+    few = f"on {len(sizes) - len(known)} of {_workloads(len(sizes))} they had too few rounds to say"
+    if known:
+        rest = f"; {few}" if len(known) < len(sizes) else ""
+        told.append(
+            f"Checks end earlier: ±{_percent(np.median(known))} on the middle workload, ±{_percent(max(known))} on the "
+            f"worst{rest}."
+        )
+    return " ".join(told)
+
+
+def _half_widths(claims: Iterable[data.Claim]) -> list[float]:
+    """Of each comparison of times half its narrowest interval; those without one are left out."""
+    found: dict[tuple[str, ...], float] = {}
+    for effect in (effect for claim in claims for effect in claim.effects if not effect.unit):
+        if effect.low and effect.high:
+            key = effect.workload, effect.variant, effect.baseline, effect.metric
+            width = math.expm1(math.log(effect.high / effect.low) / 2)
+            found[key] = min(width, found.get(key, math.inf))
+    return list(found.values())
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
 def noisy(run: data.Run, drift: pd.DataFrame) -> str:

@@ -52,7 +52,9 @@ def look(verdict: Json) -> words.Look:
     """The same for a verdict in the form of verdicts.json."""
     told = outcomes.outcome(verdict)
     if verdict["verdict"] == OPEN:
-        return _open_look(told, outcomes.tally(verdict))
+        counts = outcomes.tally(verdict)
+        sides = outcomes.by_side(verdict["effects"]) if outcomes.leaning(counts) == "right" else {}
+        return _open_look(answers.words_of_sides(sides) if sides else told, counts)
     shown = words.look(verdict["verdict"])
     return shown if told == verdict["verdict"] else replace(shown, word=words.capital(told))
 
@@ -65,8 +67,10 @@ def _open_look(told: str, counts: Mapping[str, int]) -> words.Look:
 
 def look_of_all(parts: Sequence[data.Claim]) -> words.Look:
     """How the parts of one claim are shown together: as one verdict that has all of their rows."""
-    verdicts = {part.verdict for part in parts}
     counts = rows_of(parts)
+    if lean := leaning(counts):
+        return replace(words.look("depends"), word=words.capital(lean))
+    verdicts = {part.verdict for part in parts}
     settled = [word for word in counts if word not in outcomes.UNSETTLED]
     if len(parts) == 1 or not settled or (len(verdicts) == 1 and OPEN not in verdicts):
         return look_of(parts[0])
@@ -75,6 +79,19 @@ def look_of_all(parts: Sequence[data.Claim]) -> words.Look:
     if len(counts) == 1:
         return words.look(ALONE[settled[0]])
     return _open_look(outcomes.settled_text(counts), counts)
+
+
+def leaning(counts: Mapping[str, int]) -> str:
+    """Of rows that are partly right and partly wrong: what most of them are; else empty."""
+    right, wrong = counts.get("right", 0), counts.get("wrong", 0)
+    if not right or not wrong:
+        return ""
+    return "both ways" if right == wrong else "mostly right" if right > wrong else "mostly wrong"
+
+
+def apart(parts: Sequence[data.Claim], main: data.Claim) -> Sequence[data.Claim]:
+    """The parts that count: parts on the same rows are answers of which one can be right, so there the main one."""
+    return [main] if all(part.effects == main.effects for part in parts) else parts
 
 
 ALONE = {"right": "supported", "wrong": "refuted"}

@@ -46,7 +46,7 @@ QUESTIONS = (
         consequence=_most_from_share,
     ),
     Question("rope-3x-5x", "end to end", "Are whole forwards {claimed} faster with the library's RoPE?"),
-    Question("arch-or-ops", "operations", "Is the speed-up due to operations and not to architecture?"),
+    Question("arch-or-ops", "operations", "Is it operations that make the code faster, and not architecture?"),
 )  # fmt: skip
 """In the order in which they are told."""
 
@@ -64,6 +64,8 @@ WORDS = {
 """What is answered to a question, by the verdict."""
 
 SO_FAR = {"right": "Yes", "wrong": "No"}
+
+UNDECIDED = (OPEN, "not evidence")
 
 MOST_LINES = 6
 
@@ -169,14 +171,15 @@ def _so_far(verdict: Json) -> str:
 
 
 def words_of_sides(sides: Mapping[str, Sequence[Json]]) -> str:
-    """Of a grid: "Operations yes, architecture open on 1 of 2"."""
+    """Of a grid: "Operations yes; architecture no on 1 of 2, rest open"."""
     told = []
     for side, effects in sides.items():
-        open_ = sum(effect["verdict"] in (OPEN, "not evidence") for effect in effects)
-        gains = {effect["verdict"] == "faster" for effect in effects}
+        open_ = sum(effect["verdict"] in UNDECIDED for effect in effects)
+        gains = {effect["verdict"] == "faster" for effect in effects if effect["verdict"] not in UNDECIDED}
         settled = "yes" if gains == {True} else "no" if gains == {False} else "both ways"
-        told.append(f"{side} {f'open on {open_} of {len(effects)}' if open_ else settled}")
-    text = ", ".join(told)
+        rest = f"{settled} on {len(effects) - open_} of {len(effects)}, rest open" if open_ < len(effects) else "open"
+        told.append(f"{side} {rest if open_ else settled}")
+    text = "; ".join(told)
     return f"{text[:1].upper()}{text[1:]}"
 
 
@@ -241,7 +244,8 @@ def _measured(effects: Sequence[Json]) -> str:
     known = [effect for effect in effects if effect["low"] is not None or effect["high"] is not None]
     if known and len(known) < len(effects):
         return f"{_measured(known)} ({len(known)} of {len(effects)} effects; no interval yet for the rest)"
-    values = sorted(effect_value(effect) or 0.0 for effect in effects if effect["rounds"])
+    found = (effect_value(effect) for effect in effects if effect["rounds"])
+    values = sorted(value for value in found if value is not None)
     if not values:
         return ""
     unit = effects[0].get("unit", "")

@@ -282,15 +282,26 @@ class Pick:
     rule: Rule
     actions: Mapping[str, int]
 
-    def __str__(self) -> str:
-        """ "do nothing (on all 4 workloads)", "do nothing (on 3 of 4 workloads); it cannot tell between ... (on 1)"."""
-        total = sum(self.actions.values())
+    @property
+    def done(self) -> str:
+        """What is then done: "do nothing", "do nothing (on 3 of 4 workloads); undecided between ... (on 1 of 4)"."""
         if len(self.actions) < 2:
-            all_ = "both" if total == 2 else f"all {total}"
-            where = f"on {all_} workloads" if total > 1 else "on the one workload that has its numbers"
-            return next((f"{action} ({where})" for action in self.actions), "nothing: its numbers were not measured")
+            return next(iter(self.actions), "nothing: its numbers were not measured")
         ways = sorted(self.actions.items(), key=lambda item: -item[1])
-        return "; ".join(f"{action} (on {count} of {total} workloads)" for action, count in ways)
+        return "; ".join(f"{action} (on {count} of {self._total} workloads)" for action, count in ways)
+
+    @property
+    def where(self) -> str:
+        """On which workloads, where all say the same: "on all 4 workloads"; else empty."""
+        if len(self.actions) != 1:
+            return ""
+        if self._total == 1:
+            return "on the one workload that has its numbers"
+        return f"on {'both' if self._total == 2 else f'all {self._total}'} workloads"
+
+    @property
+    def _total(self) -> int:
+        return sum(self.actions.values())
 
 
 def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Pick]:

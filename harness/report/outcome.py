@@ -15,7 +15,7 @@ from ..evidence.numbers import duration
 from ..evidence.verdict import DAY_S, DEPENDS, GIVEN, MOMENT_S, ON_THE_MACHINE, SETTLED, how_many
 from ..spec.conditions import FAIL_IF
 from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, due_to, factor_of
-from .text import OPEN, Json, hull, row_text, span_text
+from .text import OPEN, Json, Span, hull, row_text, span_text
 
 ROWS: Mapping[str, str] = {
     "supported": "right",
@@ -143,9 +143,12 @@ def found_text(verdict: Json) -> str:
     if sides := sides_text(verdict["effects"]):
         return sides
     span, region = hull(verdict["effects"]), verdict.get("region") or {}
+    low, high = region.get("low"), region.get("high")
+    is_around = span and low is not None and high is not None and span.low < low and span.high > high
+    if verdict["verdict"] == "refuted" and (span is None or is_around):
+        return _outside_text(verdict["effects"], low, high)
     if span is None:
         return ""
-    low, high = region.get("low"), region.get("high")
     below, above = low is not None and span.high < low, high is not None and span.low > high
     if verdict["verdict"] == "supported":  # of an open range the end that it has is the one to keep
         below, above = low is None and high is not None, high is None and low is not None
@@ -154,6 +157,24 @@ def found_text(verdict: Json) -> str:
     return span_text(
         span, "at most" if below else "at least" if above else "between", as_ratio=bool(low and low >= 1.5)
     )
+
+
+def _outside_text(effects: Sequence[Json], low: float | None, high: float | None) -> str:
+    """Of intervals that lie outside of a range: how near they come to it from below, from above, or from both, as "at
+    most 1.02x or at least 4.10x". Empty where one of them is not known to lie outside."""
+    highs = [each["high"] for each in effects if each["high"] is not None]
+    lows = [each["low"] for each in effects if each["low"] is not None]
+    below = [each for each in highs if low is not None and each < low]
+    above = [each for each in lows if high is not None and each > high]
+    if not effects or len(below) + len(above) < len(effects):
+        return ""
+    unit, as_ratio = str(effects[0].get("unit") or ""), bool(low and low >= 1.5)
+    told = []
+    if below:
+        told.append(span_text(Span(min([*lows, *below]), max(below), unit), "at most", as_ratio=as_ratio))
+    if above:
+        told.append(span_text(Span(min(above), max([*highs, *above]), unit), "at least", as_ratio=as_ratio))
+    return " or ".join(told)
 
 
 def grid_answers(verdict: Json) -> dict[str, str]:

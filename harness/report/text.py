@@ -32,6 +32,9 @@ STYLES = {
 }
 """Verdicts in the order in which they are counted, with the colour that each has beside its word."""
 
+RISE, FALL = "% rise", "% fall"
+"""The unit of a growth, and what it is called where all of it lies below nothing."""
+
 MOST_PACKAGES = 5
 """Packages that differ between environments, in one line."""
 
@@ -102,6 +105,9 @@ def span_text(span: Span, way: str, *, as_ratio: bool = False) -> str:
 
     way: "at most", "at least" or "between". Ratios are told as times where they are far from 1, or `as_ratio`.
     """
+    if span.unit == RISE and span.high < 0:
+        turned = {"at most": "at least", "at least": "at most"}.get(way, way)
+        return span_text(Span(-span.high, -span.low, FALL), turned)
     if span.unit:
         low, high = (f"{value:.2g}" if 0 < abs(value) < 9.95 else short(value) for value in (span.low, span.high))
         if span.low == span.high:  # counted or tried: exact

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 from llama_workbench.variants.phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 
@@ -28,7 +29,8 @@ CRITICAL, MODERATE = 0.10, 0.05
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole, 0 to 1, with its t interval and standard error. `seconds`: of the calls, marked and plain."""
+    """A part of a whole, 0 to 1, with its interval and standard error over so many rounds, or samples. `seconds`: of
+    the calls, marked and plain."""
 
     value: float
     low: float
@@ -133,22 +135,26 @@ Lines = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Phases that a profile can tell from all others, by both methods. `sampled_error`: sqrt(p (1 - p) / n)."""
+    """Phases that a profile can tell from all others, by both methods; `sampled` has an interval of the same level."""
 
     phases: tuple[str, ...]
     timed: Share
-    sampled: float
-    sampled_error: float
+    sampled: Share
 
     @property
     def apart(self) -> float:
         """How far the two shares are apart."""
-        return abs(self.timed.value - self.sampled)
+        return abs(self.timed.value - self.sampled.value)
+
+    @property
+    def gap(self) -> float:
+        """What lies between the two intervals; 0 where they overlap."""
+        return max(self.timed.low - self.sampled.high, self.sampled.low - self.timed.high, 0.0)
 
     @property
     def agrees(self) -> bool:
-        """Whether the errors of both explain that: 99 % of the sampling's and the half width of the timed interval."""
-        return self.apart <= 2.576 * self.sampled_error + self.timed.high - self.timed.value
+        """Whether the errors of both methods explain how far they are apart: their intervals overlap."""
+        return self.gap == 0
 
 
 def sampled_phases(folded: str, lines: Lines) -> Mapping[frozenset[str], int]:
@@ -214,9 +220,17 @@ def agreements(
     for group in merged_sets([*ran, *sampled]):
         members = tuple(phase for phase in PHASES if phase in group)
         timed = _interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
-        part = sum(count for phases, count in sampled.items() if phases <= group) / total
-        groups.append(Agreement(members, timed, part, math.sqrt(part * (1 - part) / total)))
+        count = sum(count for phases, count in sampled.items() if phases <= group)
+        groups.append(Agreement(members, timed, _share_of_samples(count, total, alpha)))
     return sorted(groups, key=lambda agreement: -agreement.timed.value)
+
+
+def _share_of_samples(count: int, total: int, alpha: float) -> Share:
+    """`count` of `total` samples, with the exact interval of Clopper & Pearson (1934): also 0 of 300 has a width."""
+    low = float(betaincinv(count, total - count + 1, alpha / 2)) if count else 0.0
+    high = float(betaincinv(count + 1, total - count, 1 - alpha / 2)) if count < total else 1.0
+    value = count / total
+    return Share(value, low, high, total, math.sqrt(value * (1 - value) / total))
 
 
 def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
