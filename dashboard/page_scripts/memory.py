@@ -12,6 +12,7 @@ from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import memory as figures
 from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.views import data, forest, memory, outcomes, samples
+from llama_workbench.dashboard.views.variants import card
 from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
@@ -81,17 +82,18 @@ def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
     base = next((spot.amount for spot in spots if spot.variant == baseline), None)
     faster = [spot for spot in spots if spot.rank == memory.FRONT and (spot.timing.low or 0) > 1]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
-    rest = sum(spot.standing == memory.OPEN for spot in spots)
+    rest = [spot.variant for spot in spots if spot.standing == memory.OPEN]
     told = {}
     if base is None or not faster:
         told["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
     else:
-        told["Most speed for each MiB more"] = _told(max(faster, key=lambda one: _worth(one, base)), baseline, base)
-        told["Fastest"] = _told(faster[0], baseline, base)
+        cheapest, fastest = max(faster, key=lambda one: _worth(one, base)), faster[0]
+        told["Most speed for each MiB more"] = _told(cheapest, baseline, base)
+        told["Fastest"] = _told(fastest, baseline, base) if fastest is not cheapest else "The same."
     if beaten:
         told["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."
     if rest:
-        told["Not settled"] = f"{rest}: the order may be the other way round."
+        told["Not settled"] = f"{words.listing(rest)}: the order may be the other way round."
     return told
 
 
@@ -104,7 +106,8 @@ def _worth(spot: memory.Spot, base: float) -> float:
 def _told(spot: memory.Spot, baseline: str, base: float) -> str:
     more = spot.amount - base
     cost = f"{words.size(abs(more))} {'more' if more > 0 else 'less'}" if more else "the same memory"
-    return f"{spot.variant}, {ratio_text(spot.timing.value or 1)} as fast as {baseline} for {cost}."
+    gain = f"{spot.variant}, {ratio_text(spot.timing.value or 1)} as fast as {baseline} for {cost}."
+    return f"{gain} {card(spot.variant).told}"
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
