@@ -231,7 +231,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     assert the_answer(a_claim(*effects, few))["By how much"].endswith(told["By how much"][-80:]), "no end"
     assert (
         told["Who was right"]
-        == "TEAM-005 was not right: on both workloads what was measured lies outside what they said (2-3x)."
+        == "TEAM-005 was not right: on both workloads what was measured lies outside the claimed range (2-3x)."
     )
     assert "Lowest (b): 0.900× [0.800, 0.950], that is 5.3 to 25 % slower." in told["By how much"]
     assert told["By how much"].startswith("Claimed: 2-3x; measured: at most 1.03x. proposal against before. ")
@@ -248,7 +248,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
         (("inconclusive", "refuted"), "inconclusive", "TEAM-005 was not right on b; open on a."),
         (("not evidence", "not evidence"), "not evidence", "Nobody can say from this run whether TEAM-005 was right"),
         ((), "not measurable here", "This machine cannot say whether TEAM-005 was right."),
-        (("supported",), "supported", "TEAM-005 was right: what was measured lies within what they said (2-3x)."),
+        (("supported",), "supported", "TEAM-005 was right: what was measured lies within the claimed range (2-3x)."),
     ],
 )
 def test_who_was_right_follows_from_the_verdict(verdicts: tuple[str, ...], verdict: str, says: str) -> None:

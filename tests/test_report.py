@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from llama_workbench.harness.report.again import command_of
-from llama_workbench.harness.report.answer import HEADLINES, answer, answer_markdown, headlines, words_of_sides
+from llama_workbench.harness.report.answer import (
+    HEADLINES,
+    answer,
+    answer_markdown,
+    headlines,
+    told_apart,
+    words_of_sides,
+)
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.outcome import (
     cost_text,
@@ -273,8 +280,21 @@ def test_a_comparison_with_several_answers_is_counted_and_not_called_dependent()
 
 def test_an_open_grid_is_answered_side_by_side() -> None:
     told = {"operations": ["faster", "faster"], "architecture": ["inconclusive", "same"]}
-    sides = {side: [{"verdict": word} for word in words] for side, words in told.items()}
-    assert words_of_sides(sides) == "Operations yes; architecture no on 1 of 2, rest open"
+    places = ("prefill-15m-t128", "decode-15m-c64", "prefill-15m-t8")
+    sides = {
+        side: [{"verdict": word, "workload": place} for word, place in zip(words, places, strict=False)]
+        for side, words in told.items()
+    }
+    assert words_of_sides(sides) == "Operations yes; architecture open on prefill, no on decode"
+    sides["architecture"].append({"verdict": "same", "workload": places[2]})
+    assert words_of_sides(sides) == "Operations yes; architecture no on 2 of 3, rest open"
+    assert words_of_sides({"architecture": sides["architecture"][:1]}) == "Architecture open"
+
+
+def test_names_are_cut_as_long_as_they_can_be_told_apart() -> None:
+    assert told_apart(["prefill-15m-t128", "decode-15m-c64"]) == ["prefill", "decode"]
+    assert told_apart(["prefill-15m-t128", "prefill-15m-t8"]) == ["prefill-15m-t128", "prefill-15m-t8"]
+    assert told_apart(["a", "a-b"]) == ["a", "a-b"] and told_apart([]) == []
 
 
 def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:

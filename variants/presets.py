@@ -180,7 +180,7 @@ _OTHERS = (
            attention="sdpa", static=True),
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",
            "gpt-fast's recipe, litgpt's sliced KV"),
-    _plain("fast_compiled", ".fast", _FAST, "our best code through torch.compile (fast, compiled)", "this project", compiled=True),
+    _plain("fast_compiled", ".fast", _FAST, "our best code, compiled by torch.compile", "this project", compiled=True),
     _plain("gpt_fast", ".gpt_fast", _STATIC,
            "gpt-fast's recipe, eager: static KV written by index, all of it attended under a mask", _GPT_FAST),
     _plain("gpt_fast_compiled", ".gpt_fast", _STATIC,

@@ -49,6 +49,7 @@ def main() -> None:
 
 
 def show_tradeoff(opened: state.Opened, workload: str) -> None:
+    box = st.container()  # the answers stand above the choice that they depend on
     amounts = {field.removesuffix("_bytes"): title for field, title in memory.COUNTED.items()}
     field = state.choose("Memory counted", amounts, "amount") + "_bytes"
     title = memory.COUNTED[field]
@@ -58,7 +59,8 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     if spots:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
-        blocks.answers(_answers(spots, baseline))
+        with box:
+            blocks.answers(_answers(spots, baseline))
         named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(

@@ -69,9 +69,9 @@ def _who(claim: data.Claim) -> str:
     everywhere = _everywhere(claim)
     match claim.verdict:
         case "supported":
-            return f"{names} {were} right: {everywhere}what was measured lies within what they said{claimed}."
+            return f"{names} {were} right: {everywhere}what was measured lies within the claimed range{claimed}."
         case "refuted":
-            return f"{names} {were} not right: {everywhere}what was measured lies outside what they said{claimed}."
+            return f"{names} {were} not right: {everywhere}what was measured lies outside the claimed range{claimed}."
         case "depends":
             places = _places(claim, STANDS)
             return f"{names} {were} {places or 'right in some places and not in others'}."

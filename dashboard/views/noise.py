@@ -196,7 +196,7 @@ def trusted(controls: Sequence[Control]) -> str:
         )
     if not count:
         return "Nobody can say: no check had enough rounds."
-    return f"Yes: {checks} found no difference. What the intervals cannot tell is called open, not decided."
+    return f"Yes: {checks} found no difference. What its intervals cannot tell is called open."
 
 
 def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
@@ -209,15 +209,14 @@ def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
             f"Of {many} half are known within ±{_percent(np.median(widths))}, {able} within ±{_percent(SEEN)}, all "
             f"within ±{_percent(max(widths))}."
         )
-    sizes = smallest_by_workload(controls)
-    known = [size for size in sizes.values() if math.isfinite(size)]
-    few = f"on {len(sizes) - len(known)} of {_workloads(len(sizes))} they had too few rounds to say"
+    known = [size for size in smallest_by_workload(controls).values() if math.isfinite(size)]
     if known:
-        rest = f"; {few}" if len(known) < len(sizes) else ""
         told.append(
-            f"Checks end earlier: ±{_percent(np.median(known))} on the middle workload, ±{_percent(max(known))} on the "
-            f"worst{rest}."
+            f"The checks had fewer rounds: ±{_percent(np.median(known))} on the middle workload, "
+            f"±{_percent(max(known))} on the worst."
         )
+    if few := sum(math.isinf(smallest(control)) for control in controls):
+        told.append(f"{few} more check{'s' * (few != 1)} had too few to say.")
     return " ".join(told)
 
 
@@ -238,17 +237,12 @@ def _percent(share: float) -> str:
 
 def noisy(run: data.Run, drift: pd.DataFrame) -> str:
     """How noisy a run was, by its controls and by the `drift` of its rounds; what is unknown is left out."""
-    told = []
-    if same := data.identical_code(floor for floor in run.floors.values()):
-        told.append(f"{words.capital(same)}.")
-    if not drift.empty:
-        low, high = spread(drift)
-        told.append(
-            f"Single rounds scatter: nine in ten of {len(drift)} of the same code lie between {low:+.0f} % and "
-            f"{high:+.0f} % of their workload's median. But both sides of a comparison share a round, so most of it "
-            "cancels."
-        )
-    return " ".join(told)
+    same = data.identical_code(run.floors.values())
+    if drift.empty:
+        return f"{words.capital(same)}." if same else ""
+    low, high = spread(drift)
+    rounds = f"Single rounds scatter by {low:+.0f} to {high:+.0f} % (nine in ten of {len(drift)} of the same code)"
+    return f"{rounds}, but both sides of a comparison share a round{f': {same}' if same else ''}."
 
 
 def spread(drift: pd.DataFrame) -> tuple[float, float]:

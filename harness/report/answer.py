@@ -67,7 +67,12 @@ SO_FAR = {"right": "Yes", "wrong": "No"}
 
 UNDECIDED = (OPEN, "not evidence")
 
+OPEN_WORD = "open"
+
 MOST_LINES = 6
+
+NAMED = 2
+"""Workloads of a grid, up to which each is named."""
 
 
 @dataclass(frozen=True)
@@ -171,16 +176,36 @@ def _so_far(verdict: Json) -> str:
 
 
 def words_of_sides(sides: Mapping[str, Sequence[Json]]) -> str:
-    """Of a grid: "Operations yes; architecture no on 1 of 2, rest open"."""
-    told = []
-    for side, effects in sides.items():
-        open_ = sum(effect["verdict"] in UNDECIDED for effect in effects)
-        gains = {effect["verdict"] == "faster" for effect in effects if effect["verdict"] not in UNDECIDED}
-        settled = "yes" if gains == {True} else "no" if gains == {False} else "both ways"
-        rest = f"{settled} on {len(effects) - open_} of {len(effects)}, rest open" if open_ < len(effects) else "open"
-        told.append(f"{side} {rest if open_ else settled}")
-    text = "; ".join(told)
+    """Of a grid: "Operations yes; architecture open on prefill, no on decode"; of many workloads how many there are."""
+    text = "; ".join(f"{side} {_words_of_side(effects)}" for side, effects in sides.items())
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def _words_of_side(effects: Sequence[Json]) -> str:
+    words = [_side_word(effect) for effect in effects]
+    kinds, total = Counter(words), len(words)
+    if len(kinds) == 1:
+        return words[0]
+    if total <= NAMED:
+        names = told_apart([effect["workload"] for effect in effects])
+        return ", ".join(f"{word} on {name}" for word, name in zip(words, names, strict=True))
+    settled = ", ".join(f"{word} on {kinds[word]}" for word in ("yes", "no") if word in kinds)
+    return f"{settled} of {total}{', rest open' if OPEN_WORD in kinds else ''}"
+
+
+def _side_word(effect: Json) -> str:
+    return OPEN_WORD if effect["verdict"] in UNDECIDED else "yes" if effect["verdict"] == "faster" else "no"
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """The names of workloads, cut after as many of their parts as still tell them apart: "prefill" and "decode" of
+    "prefill-15m-t128" and "decode-15m-c64"."""
+    parts = [name.split("-") for name in names]
+    for count in range(1, max(map(len, parts), default=1)):
+        short = ["-".join(each[:count]) for each in parts]
+        if len(set(short)) == len(set(names)):
+            return short
+    return list(names)
 
 
 def _plain_line(verdict: Json) -> Line:
