@@ -261,3 +261,10 @@ def test_a_hostile_run_is_shown_as_it_is_written(tmp_path: Path, monkeypatch: py
     app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception
     assert not any("<script" in str(each.value) for each in [*app.markdown, *app.caption])
+
+
+def test_claims_are_chosen_by_their_titles_main_ones_first() -> None:
+    found = histories.titles({"arch-or-ops", "somebody-elses", "ad-hoc", "refactor-2x-3x"})
+    assert list(found) == ["refactor-2x-3x", "arch-or-ops", "somebody-elses", "ad-hoc"]
+    assert found["refactor-2x-3x"] == "The single-file rewrite is two to three times as fast"
+    assert found["somebody-elses"] == "somebody-elses"

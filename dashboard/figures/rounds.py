@@ -9,7 +9,6 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from .. import words
-from ..views.noise import spread
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
 from .drawing import (
@@ -209,7 +208,7 @@ def _seen(percent: pd.Series) -> tuple[float, float]:
 
 def drift_text(frame: pd.DataFrame) -> str:
     """The rounds in words."""
-    low, high = spread(frame)
+    low, high = (100 * (end - 1) for end in frame["relative"].quantile([0.05, 0.95]))
     worst = frame.sort_values("relative").iloc[-1]
     bottom, top = _seen(100 * (frame["relative"] - 1))
     outside = int((~(100 * (frame["relative"] - 1)).between(bottom, top)).sum())

@@ -209,8 +209,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
         st.text("None of these runs judged a claim. This command makes one that does:")
         st.code("pytest --benchmark", language="bash")
         return
-    listed = sorted(claims, key=lambda claim: (claim == "ad-hoc", claim))
-    claim = state.choose("Claim", listed, "claim", also=lambda _: {"part": ""})
+    claim = state.choose("Claim", history.titles(claims), "claim", also=lambda _: {"part": ""})
     judged, turns = history.verdicts_over_time(runs, claim)
     columns = list(dict.fromkeys(part for _, by_part in judged for part in by_part))
     rows = [

@@ -95,7 +95,7 @@ def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
     if beaten:
         told["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."
     if rest:
-        told["Not settled"] = f"{words.listing(rest)}: the order may be the other way round."
+        told["Not settled"] = f"{words.listing(rest)}: each may be on the front or beaten."
     return told
 
 

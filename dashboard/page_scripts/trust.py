@@ -111,7 +111,7 @@ def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
         return
     told = {
         "Can this run be trusted?": noise.trusted(rows),
-        "How noisy was it?": noise.noisy(run, drift),
+        "How noisy was it?": noise.noisy(run),
         "How small a difference could be seen?": noise.could_see(run.claims, rows),
     }
     blocks.answers(told)

@@ -162,12 +162,14 @@ def teams(run: data.Run) -> list[Json]:
 
 
 def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
-    """A team's main claims, then the others of which all is refuted: each as a whole, as the list below shows it."""
+    """A team's main claims, and the others of which all is refuted: each as a whole, as the list below shows it, the
+    wrong ones first."""
     index = {id(each): number for number, each in enumerate(run.claims)}
     theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
     wrong = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {"refuted"}]
+    keys = dict.fromkeys([*(claim.id for claim in main if name in claim.who), *wrong])
     told = []
-    for key in dict.fromkeys([*(claim.id for claim in main if name in claim.who), *wrong]):
+    for key in sorted(keys, key=lambda key: _rank(_standing(theirs[key]))):
         claim = _main_of(theirs[key])
         shown = stands.look_of_all(stands.apart(theirs[key], claim))
         word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
@@ -184,7 +186,7 @@ def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     return groups
 
 
-WRONG = {"wrong": "wholly", "mostly wrong": "mostly", "wrong in part, rest open": "with the rest open"}
+WRONG = {"wrong": "wholly", "mostly wrong": "mostly", "wrong in part, rest open": "as far as settled"}
 STANDINGS = (*WRONG, "both ways", "mostly right", "right in part, rest open", "right")
 """How a claim can stand, in the order in which they are told; others follow."""
 

@@ -188,8 +188,8 @@ def identical_code(floors: Iterable[Floor]) -> str:
         return ""
     furthest = max(abs(math.log(floor.value)) for floor in known)
     widest = max(math.log(floor.high / floor.low) / 2 for floor in known)
-    spread = f"intervals up to ±{percent(math.expm1(widest))}"
-    return f"identical code came out within {percent(math.expm1(furthest))} of 1 ({spread})"
+    known_to = f"known to ±{percent(math.expm1(widest))} or better"
+    return f"identical code came out within {percent(math.expm1(furthest))} of 1, {known_to}"
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def caption(claim: Claim, floors: Mapping[str, Floor]) -> str:
     floor = "This run timed no identical code against itself on these workloads."
     if same:
         floor = (
-            f"The thin grey line below a row is a control: {same} on these workloads. Where an interval runs past the "
+            f"The thin grey line below a row is a control: on these workloads {same}. Where an interval runs past the "
             "axis it is cut off there."
         )
     sure = words.percent(1 - claim.alpha)

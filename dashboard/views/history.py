@@ -5,18 +5,23 @@ All rules are those of `workbench compare` (harness/report/compare.py); this mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from llama_workbench import ROOT
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.report.answer import HEADLINES
 from llama_workbench.harness.report.compare import compare_standings, why_not
 from llama_workbench.harness.report.comparison import Row
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.schema import Standings
 
 from .entries import Entry
+from .workloads import distinct
 
 
 @dataclass(frozen=True)
@@ -126,3 +131,17 @@ def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple
                 turns.append(Turn(entry, part, last[part], verdict))
             last[part] = verdict
     return judged, turns
+
+
+def titles(claims: Collection[str]) -> dict[str, str]:
+    """Titles by claim, main claims first, then by title: an id stands for itself where it is not of this register."""
+    try:
+        known = {claim.id: claim.title for claim in load_claims(ROOT / "claims")}
+    except ClaimError:
+        known = {}
+    main = [name for name, _ in HEADLINES]
+
+    def place(name: str) -> tuple[int, str]:
+        return main.index(name) if name in main else len(main) + (name == "ad-hoc"), known.get(name, name)
+
+    return distinct({name: known.get(name, name) for name in sorted(claims, key=place)})

@@ -196,7 +196,7 @@ def trusted(controls: Sequence[Control]) -> str:
         )
     if not count:
         return "Nobody can say: no check had enough rounds."
-    return f"Yes: {checks} found no difference. What its intervals cannot tell is called open."
+    return f"Yes: {checks} found no difference."
 
 
 def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
@@ -217,7 +217,7 @@ def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
         )
     if few := sum(math.isinf(smallest(control)) for control in controls):
         told.append(f"{few} more check{'s' * (few != 1)} had too few to say.")
-    return " ".join(told)
+    return " ".join([*told, "Where an interval cannot tell, the verdict is open."]) if told else ""
 
 
 def _half_widths(claims: Iterable[data.Claim]) -> list[float]:
@@ -235,20 +235,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
 
 
-def noisy(run: data.Run, drift: pd.DataFrame) -> str:
-    """How noisy a run was, by its controls and by the `drift` of its rounds; what is unknown is left out."""
-    same = data.identical_code(run.floors.values())
-    if drift.empty:
-        return f"{words.capital(same)}." if same else ""
-    low, high = spread(drift)
-    rounds = f"Single rounds scatter by {low:+.0f} to {high:+.0f} % (nine in ten of {len(drift)} of the same code)"
-    return f"{rounds}, but both sides of a comparison share a round{f': {same}' if same else ''}."
-
-
-def spread(drift: pd.DataFrame) -> tuple[float, float]:
-    """Percent of their workload's median between which nine in ten rounds lie."""
-    low, high = (100 * (end - 1) for end in drift["relative"].quantile([0.05, 0.95]))
-    return low, high
+def noisy(run: data.Run) -> str:
+    """How noisy a run was, by its controls; nothing where none of them has an interval."""
+    if not (same := data.identical_code(run.floors.values())):
+        return ""
+    return f"{words.capital(same)}. Single rounds scatter more, but both sides of a comparison share a round."
 
 
 def _workloads(count: int) -> str:

@@ -46,7 +46,10 @@ QUESTIONS = (
         consequence=_most_from_share,
     ),
     Question("rope-3x-5x", "end to end", "Are whole forwards {claimed} faster with the library's RoPE?"),
-    Question("arch-or-ops", "operations", "Is it operations that make the code faster, and not architecture?"),
+    Question(
+        "arch-or-ops", "operations",
+        "Is it operations (masks, fused ops) that make the code faster, and not architecture (files, caches)?",
+    ),
 )  # fmt: skip
 """In the order in which they are told."""
 

@@ -144,7 +144,7 @@ def _by_options(above: Above) -> Choice:
         return Choice("D", "start with the unified cache only, then decide")
     if above(_gain_of(LAYOUT_ALONE), 1):
         return Choice("B", "keep the single file, drop the unified cache")
-    return Choice("B", "keep the modular files and only what gains")
+    return Choice("B", "keep its good parts")
 
 
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
@@ -166,7 +166,9 @@ RULES: tuple[Rule, ...] = (
         "TEAM-006", "the plan's 10 % rule", PLAN, "Phase 2: Decision Point",
         "cache masks if making them takes more than 10 % of the time, unify caches if fragmentation does, else ship",
         {_share_of(MASK_CREATION): (10,), _share_of(CACHE_HANDLING): (10,)},
-        _by_shares(10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "document and ship (Phase 4)"),
+        _by_shares(
+            10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "change nothing: document and ship (Phase 4)"
+        ),
         FRAGMENTATION,
     ),
     Rule(
@@ -284,7 +286,7 @@ class Pick:
 
     @property
     def done(self) -> str:
-        """What is then done: "do nothing", "do nothing (on 3 of 4 workloads); undecided between ... (on 1 of 4)"."""
+        """What is then done: "do nothing", "do nothing (on 3 of 4 workloads); undecided: ... (on 1 of 4)"."""
         if len(self.actions) < 2:
             return next(iter(self.actions), "nothing: its numbers were not measured")
         ways = sorted(self.actions.items(), key=lambda item: -item[1])
@@ -318,7 +320,7 @@ def picked(decision: Decision) -> str:
     if len(actions) == 1:
         return actions[0]
     letters = (f"({letter}) {action}" for letter, action in zip("abcdefgh", actions, strict=False))
-    return f"undecided between {' and '.join(letters)}"
+    return f"undecided: {' or '.join(letters)}"
 
 
 def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
