@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -186,8 +187,8 @@ def test_a_team_s_link_shows_its_claims_alone(visit: Visit) -> None:
     page = visit("?run=many&verdict=refuted")
     rows = page.locator(".strips .claim")
     before = rows.count()
-    link = page.locator('.strips .team:has(h3:text-is("TEAM-006"))').get_by_text("claims: ")
-    count = int((link.inner_text().split() or ["", "0"])[1])
+    link = page.locator('.strips .team:has(h3:text-is("TEAM-006"))').get_by_text(re.compile(r"of \d+ claims? wrong"))
+    count = int(link.inner_text().partition(" of ")[2].split()[0])
     link.click()
     page.wait_for_url("**search=by+TEAM-006**")
     settled(page)

@@ -150,8 +150,8 @@ def teams(run: data.Run) -> list[Json]:
                 {
                     "rule": _rule(pick),
                     "picked": words.capital(pick.done),
-                    "by": f"{pick.rule.name}{f', {pick.where}' if pick.where else ''}",
-                    "says": f"{pick.rule.document}, {pick.rule.section}",
+                    "by": pick.rule.name,
+                    "says": ", ".join(filter(None, (pick.where, pick.rule.document, pick.rule.section))),
                 }
                 for pick in picks
                 if pick.rule.team == name
@@ -186,23 +186,22 @@ def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     return groups
 
 
-WRONG = {"wrong": "wholly", "mostly wrong": "mostly", "wrong in part, rest open": "as far as settled"}
-STANDINGS = (*WRONG, "both ways", "mostly right", "right in part, rest open", "right")
-"""How a claim can stand, in the order in which they are told; others follow."""
+WRONG = {"wrong": "wholly", "mostly wrong": "mostly", "wrong so far": "so far"}
+STANDINGS = (*WRONG, "both ways", "mostly right", "right so far", "right")
+"""How a claim can stand, in the order in which they are told; others follow. So far: a part of it is open."""
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand: "All 18 claims: 6 wrong, 9 mostly wrong, 3 right"."""
+    """How all of a team's claims stand: "13 of 18 claims wrong at least in part (5 wholly, 8 mostly), 3 right"."""
     theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
     theirs = [parts for parts in theirs if parts]
     counts = Counter(map(_standing, theirs))
     wrong = {word: counts.pop(word) for word in WRONG if word in counts}
-    told = [f"{count} {word}" for word, count in wrong.items()]
-    if len(wrong) > 1:
-        listed = ", ".join(f"{count} {WRONG[word]}" for word, count in wrong.items())
-        told = [f"{sum(wrong.values())} wrong at least in part ({listed})"]
-    others = sorted(counts, key=_rank)
-    return f"All {len(theirs)} claims: {', '.join([*told, *(f'{counts[word]} {word}' for word in others)])}"
+    listed = ", ".join(f"{count} {WRONG[word]}" for word, count in wrong.items())
+    of = f"of {len(theirs)} claim{'s' * (len(theirs) != 1)}"
+    how = f" at least in part ({listed})" if wrong.keys() - {"wrong"} else ""
+    told = [f"{sum(wrong.values()) or 'none'} {of} wrong{how}"]
+    return ", ".join([*told, *(f"{counts[word]} {word}" for word in sorted(counts, key=_rank))])
 
 
 def _standing(parts: Sequence[data.Claim]) -> str:
@@ -214,7 +213,7 @@ def _standing(parts: Sequence[data.Claim]) -> str:
     unsettled = sum(counts.get(word, 0) for word in outcomes.UNSETTLED)
     for word in ("right", "wrong"):
         if counts.get(word):
-            return f"{word} in part, rest open" if unsettled else word
+            return f"{word} so far" if unsettled else word
     return stands.look_of_all(parts).word.lower().partition(":")[0]
 
 

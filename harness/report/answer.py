@@ -47,8 +47,7 @@ QUESTIONS = (
     ),
     Question("rope-3x-5x", "end to end", "Are whole forwards {claimed} faster with the library's RoPE?"),
     Question(
-        "arch-or-ops", "operations",
-        "Is it operations (masks, fused ops) that make the code faster, and not architecture (files, caches)?",
+        "arch-or-ops", "operations", "Do operations (masks, fused ops) gain, and not architecture (files, caches)?"
     ),
 )  # fmt: skip
 """In the order in which they are told."""
