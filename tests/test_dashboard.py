@@ -169,7 +169,7 @@ def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
     assert effects.y[1] < floor.y[0] < effects.y[0], "below its row"
     assert "identical code: 1.001× [0.997, 1.004], 40 rounds" in effects.hovertext[0]
     assert (
-        "on these workloads identical code came out within 0.1 % of 1 (intervals within 0.4 %)."
+        "on these workloads identical code came out within 0.1 % of 1 (widest interval ±0.35 %)."
         in forest_rows.caption(claim, floors)
     )
 

@@ -237,7 +237,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     assert told["By how much"].startswith("Claimed: 2-3x; measured: at most 1.03x. proposal against before. ")
     assert told["By how much"].endswith("Highest (a): 1.020× [1.010, 1.030], that is 1 to 3 % faster.")
     assert "Each interval holds with 99 % confidence" in told["How sure"] and "Rounds: 84 to 90" in told["How sure"]
-    assert "On these workloads identical code came out within 2 % of 1 (intervals within 5 %)." in told["How sure"]
+    assert "On these workloads identical code came out within 2 % of 1 (widest interval ±3 %)." in told["How sure"]
     assert told["Why"] == "On every workload the whole interval lies outside the claimed range (2-3x)."
 
 

@@ -186,21 +186,20 @@ def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     return groups
 
 
-WRONG = {"wrong": "wholly", "mostly wrong": "mostly", "wrong so far": "so far"}
+WRONG = ("wrong", "mostly wrong", "wrong so far")
 STANDINGS = (*WRONG, "both ways", "mostly right", "right so far", "right")
 """How a claim can stand, in the order in which they are told; others follow. So far: a part of it is open."""
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand: "13 of 18 claims wrong at least in part (5 wholly, 8 mostly), 3 right"."""
+    """How all of a team's claims stand: "13 of 18 claims wrong (5 wholly, 8 in part), 3 right"."""
     theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
     theirs = [parts for parts in theirs if parts]
     counts = Counter(map(_standing, theirs))
-    wrong = {word: counts.pop(word) for word in WRONG if word in counts}
-    listed = ", ".join(f"{count} {WRONG[word]}" for word, count in wrong.items())
-    of = f"of {len(theirs)} claim{'s' * (len(theirs) != 1)}"
-    how = f" at least in part ({listed})" if wrong.keys() - {"wrong"} else ""
-    told = [f"{sum(wrong.values()) or 'none'} {of} wrong{how}"]
+    wholly, *parts_of = (counts.pop(word, 0) for word in WRONG)
+    partly = sum(parts_of)
+    kinds = f" ({f'{wholly} wholly, ' if wholly else ''}{partly} in part)" if partly else ""
+    told = [f"{wholly + partly or 'none'} of {len(theirs)} claim{'s' * (len(theirs) != 1)} wrong{kinds}"]
     return ", ".join([*told, *(f"{counts[word]} {word}" for word in sorted(counts, key=_rank))])
 
 

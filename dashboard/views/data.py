@@ -187,9 +187,9 @@ def identical_code(floors: Iterable[Floor]) -> str:
     if not known:
         return ""
     furthest = max(abs(math.log(floor.value)) for floor in known)
-    ends = max(abs(math.log(end)) for floor in known for end in (floor.low, floor.high))
-    within, ends_within = (percent(math.expm1(distance)) for distance in (furthest, ends))
-    return f"identical code came out within {within} of 1 (intervals within {ends_within})"
+    widest = max(math.log(floor.high / floor.low) / 2 for floor in known)
+    within, half = (percent(math.expm1(distance)) for distance in (furthest, widest))
+    return f"identical code came out within {within} of 1 (widest interval ±{half})"
 
 
 @dataclass(frozen=True)
