@@ -182,7 +182,7 @@ RULES: tuple[Rule, ...] = (
         FRAGMENTATION,
     ),
     Rule(
-        "TEAM-006", "the review's rule for keeping a change", REVIEW, "Phase 3: Validate Improvements",
+        "TEAM-006", "the review's keep rule", REVIEW, "Phase 3: Validate Improvements",
         "keep a change only if it gains more than 10 %",
         {_gain_of(MASK_ALONE): (10,)},
         lambda above: Choice("B", "keep the cached masks") if above(_gain_of(MASK_ALONE), 10)
