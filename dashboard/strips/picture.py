@@ -192,15 +192,14 @@ STANDINGS = (*WRONG, "both ways", "mostly right", "right so far", "right")
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand: "13 of 18 claims wrong (5 wholly, 8 in part), 3 right"."""
+    """How all of a team's claims stand, on one line: "13 of 18 claims wrong (5 wholly), 3 right, 2 other"."""
     theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
-    theirs = [parts for parts in theirs if parts]
-    counts = Counter(map(_standing, theirs))
-    wholly, *parts_of = (counts.pop(word, 0) for word in WRONG)
-    partly = sum(parts_of)
-    kinds = f" ({f'{wholly} wholly, ' if wholly else ''}{partly} in part)" if partly else ""
-    told = [f"{wholly + partly or 'none'} of {len(theirs)} claim{'s' * (len(theirs) != 1)} wrong{kinds}"]
-    return ", ".join([*told, *(f"{counts[word]} {word}" for word in sorted(counts, key=_rank))])
+    counts = Counter(_standing(parts) for parts in theirs if parts)
+    count, wrong, right = counts.total(), sum(counts[word] for word in WRONG), counts["right"]
+    kinds = f" ({counts[WRONG[0]] or 'none'} wholly)" if wrong > counts[WRONG[0]] else ""
+    told = [f"{wrong or 'none'} of {count} claim{'s' * (count != 1)} wrong{kinds}", f"{right} right" if right else ""]
+    other = count - wrong - right
+    return ", ".join(filter(None, [*told, f"{other} other" if other else ""]))
 
 
 def _standing(parts: Sequence[data.Claim]) -> str:
