@@ -30,11 +30,11 @@ from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 
 MODELS = ("team005_hybrid", "team005_proposal")
-"""Alike: within 0.1 % of each other on every machine that was tried."""
+"""Alike: the same operations, in several files and in one."""
 
 ENDLESS = tuple(f"--fail-if=not-between:0.5:{math.exp(1.8 * RESOLUTION * step):.6f}" for step in range(-30, 31))
-"""Conditions that no number of rounds decides, if the effect lies within 0.5 % of 1: their upper bounds lie so close
-together that one of them is always inside the interval, which is never narrower than RESOLUTION to either side."""
+"""Conditions that no number of rounds decides as long as the effect lies within 0.5 % of 1: their upper bounds lie so
+close together that one is always inside the interval, which is never narrower than RESOLUTION to either side."""
 
 COMPONENTS = ("team006_before", "team006_after")
 PATIENCE_SECONDS = 120.0

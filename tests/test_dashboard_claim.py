@@ -221,6 +221,13 @@ def the_answer(claim: data.Claim) -> dict[str, str]:
     return answers.answer(run, claim)
 
 
+def test_the_same_by_the_second_margin_alone_is_said_to_be_so() -> None:
+    ends = {"a": (0.995, 1.005), "b": (0.992, 1.015)}
+    effects = [an_effect(name, value=1.0, low=low, high=high, verdict="same") for name, (low, high) in ends.items()]
+    claim = replace(a_claim(*effects, verdict="same"), id="ad-hoc", low=0.9901, high=1.01)
+    assert the_answer(claim)["Who was right"] == "proposal compared with before: same on a; same within 2 % on b."
+
+
 def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     effects = [
         an_effect("a", value=1.02, low=1.01, high=1.03),

@@ -162,8 +162,8 @@ def teams(run: data.Run) -> list[Json]:
 
 
 def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
-    """A team's main claims, and the others of which all is refuted: each as a whole, as the list below shows it, the
-    wrong ones first."""
+    """A team's main claims, and those others whose every part is refuted, the wrong ones first. Each is told as a
+    whole, as the list below does."""
     index = {id(each): number for number, each in enumerate(run.claims)}
     theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
     wrong = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {"refuted"}]
@@ -192,12 +192,13 @@ STANDINGS = (*WRONG, "both ways", "mostly right", "right so far", "right")
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand, on one line: "13 of 18 claims wrong (5 wholly), 3 right, 2 other"."""
+    """How all of a team's claims stand, on one line: "13 of 18 claims wrong at least in part (5 wholly), 3 right"."""
     theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
     counts = Counter(_standing(parts) for parts in theirs if parts)
     count, wrong, right = counts.total(), sum(counts[word] for word in WRONG), counts["right"]
-    kinds = f" ({counts[WRONG[0]] or 'none'} wholly)" if wrong > counts[WRONG[0]] else ""
-    told = [f"{wrong or 'none'} of {count} claim{'s' * (count != 1)} wrong{kinds}", f"{right} right" if right else ""]
+    wholly = counts[WRONG[0]]
+    how = "" if wrong == wholly else f" at least in part ({wholly} wholly)" if wholly else " in part"
+    told = [f"{wrong or 'none'} of {count} claim{'s' * (count != 1)} wrong{how}", f"{right} right" if right else ""]
     other = count - wrong - right
     return ", ".join(filter(None, [*told, f"{other} other" if other else ""]))
 

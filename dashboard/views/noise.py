@@ -212,11 +212,11 @@ def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
     known = [size for size in smallest_by_workload(controls).values() if math.isfinite(size)]
     if known:
         told.append(
-            f"The checks had fewer rounds: ±{_percent(np.median(known))} on the middle workload, "
-            f"±{_percent(max(known))} on the worst."
+            f"The checks, whose intervals are wider because all hold at once, could see ±{_percent(np.median(known))} "
+            f"on the middle workload, ±{_percent(max(known))} on the worst."
         )
     if few := sum(math.isinf(smallest(control)) for control in controls):
-        told.append(f"{few} more check{'s' * (few != 1)} had too few to say.")
+        told.append(f"{few} more check{'s' * (few != 1)} had too few rounds to say.")
     return " ".join([*told, "Where an interval cannot tell, the verdict is open."]) if told else ""
 
 
@@ -239,7 +239,7 @@ def noisy(run: data.Run) -> str:
     """How noisy a run was, by its controls; nothing where none of them has an interval."""
     if not (same := data.identical_code(run.floors.values())):
         return ""
-    return f"{words.capital(same)}. Single rounds scatter more, but both sides of a comparison share a round."
+    return f"{words.capital(same)}. What disturbs a round disturbs both sides of a comparison, so most of it cancels."
 
 
 def _workloads(count: int) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..spec.conditions import FAIL_IF
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, tally, tally_text
-from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, short
+from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, row_text, short
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ WORDS = {
 SO_FAR = {"right": "Yes", "wrong": "No"}
 
 UNDECIDED = (OPEN, "not evidence")
-
-OPEN_WORD = "open"
+"""Verdicts on a side of a grid that leave it open."""
 
 MOST_LINES = 6
 
@@ -192,11 +191,11 @@ def _words_of_side(effects: Sequence[Json]) -> str:
         names = told_apart([effect["workload"] for effect in effects])
         return ", ".join(f"{word} on {name}" for word, name in zip(words, names, strict=True))
     settled = ", ".join(f"{word} on {kinds[word]}" for word in ("yes", "no") if word in kinds)
-    return f"{settled} of {total}{', rest open' if OPEN_WORD in kinds else ''}"
+    return f"{settled} of {total}{', rest open' if row_text(OPEN) in kinds else ''}"
 
 
 def _side_word(effect: Json) -> str:
-    return OPEN_WORD if effect["verdict"] in UNDECIDED else "yes" if effect["verdict"] == "faster" else "no"
+    return row_text(OPEN) if effect["verdict"] in UNDECIDED else "yes" if effect["verdict"] == "faster" else "no"
 
 
 def told_apart(names: Sequence[str]) -> list[str]:

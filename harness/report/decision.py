@@ -144,7 +144,7 @@ def _by_options(above: Above) -> Choice:
         return Choice("D", "start with the unified cache only, then decide")
     if above(_gain_of(LAYOUT_ALONE), 1):
         return Choice("B", "keep the single file, drop the unified cache")
-    return Choice("B", "keep its good parts")
+    return Choice("B", "keep the modular files with what gains")
 
 
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
@@ -166,9 +166,7 @@ RULES: tuple[Rule, ...] = (
         "TEAM-006", "the plan's 10 % rule", PLAN, "Phase 2: Decision Point",
         "cache masks if making them takes more than 10 % of the time, unify caches if fragmentation does, else ship",
         {_share_of(MASK_CREATION): (10,), _share_of(CACHE_HANDLING): (10,)},
-        _by_shares(
-            10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "change nothing: document and ship (Phase 4)"
-        ),
+        _by_shares(10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "document and ship (Phase 4)"),
         FRAGMENTATION,
     ),
     Rule(

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from llama_workbench.variants.phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 
@@ -226,11 +225,12 @@ def agreements(
 
 
 def _share_of_samples(count: int, total: int, alpha: float) -> Share:
-    """`count` of `total` samples, with the exact interval of Clopper & Pearson (1934): also 0 of 300 has a width."""
-    low = float(betaincinv(count, total - count + 1, alpha / 2)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 1 - alpha / 2)) if count < total else 1.0
+    """`count` of `total` samples, with the exact (Clopper-Pearson) interval: also 0 of 300 has a width."""
+    from scipy.stats import binomtest  # slow to import, and only this needs it
+
+    ends = binomtest(count, total).proportion_ci(1 - alpha, method="exact")
     value = count / total
-    return Share(value, low, high, total, math.sqrt(value * (1 - value) / total))
+    return Share(value, float(ends.low), float(ends.high), total, math.sqrt(value * (1 - value) / total))
 
 
 def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
