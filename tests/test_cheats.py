@@ -74,7 +74,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(confirmation, "BLOCK_SECONDS", 0.03)
-        return run(tmp_path_factory.mktemp("cheated"), request, most_rounds=12)[0]
+        return run(tmp_path_factory.mktemp("cheated"), request, rounds=12)[0]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_who_writes_answers_into_the_pipe_is_left_out(tmp_path):
     request = Request(
         variants=("fast", "yardstick", "scribbles"), added=(f"{CHEATS}:scribbles",), workloads=("prefill-tiny-t16",)
     )
-    result, _ = run(tmp_path, request, most_rounds=2)
+    result, _ = run(tmp_path, request, rounds=2)
     (excluded,) = result.manifest["excluded"]
     assert excluded["variant"] == "scribbles"
     assert "writes into the pipe by which its process answers" in excluded["reason"]

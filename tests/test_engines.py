@@ -87,7 +87,7 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
     )
     there = [name for name in ENGINES if variants.missing(name) is None]
     request = Request(variants=("yardstick", "fast", *ENGINES), workloads=("prefill-tiny-t16", "decode-tiny-c16"))
-    result, notes = run(tmp_path, request, most_rounds=6)
+    result, notes = run(tmp_path, request, rounds=6)
 
     assert {"variant": "llama_cpp", "reason": "not installed: pip install it"} in result.manifest["excluded"]
     assert len(result.manifest["excluded"]) == len(ENGINES) - len(there)

@@ -39,11 +39,12 @@ pytestmark = pytest.mark.usefixtures("warm")
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 
 
-class Capped:
-    """A stopping rule that asks for no round beyond so many of a workload: how busy the machine is changes no test."""
+class FixedRounds:
+    """A stopping rule that asks for exactly so many rounds of a workload: no test depends on how busy the machine is,
+    nor on how soon the verdicts are known."""
 
-    def __init__(self, rule: Stopping, most: int) -> None:
-        self.rule, self.most = rule, most
+    def __init__(self, rule: Stopping, count: int) -> None:
+        self.rule, self.count = rule, count
         self.rounds: Counter[str] = Counter()
 
     def add(self, finished: Round) -> None:
@@ -51,22 +52,24 @@ class Capped:
         self.rule.add(finished)
 
     def remaining(self, experiment: Experiment, is_apart: Any) -> Sequence[Remaining]:
-        done = self.rounds[experiment.workload.name] >= self.most
-        return [] if done else self.rule.remaining(experiment, is_apart)
+        if self.rounds[experiment.workload.name] >= self.count:
+            return []
+        one_more = Remaining(experiment.entered(), early=False, rounds_next=1.0, rounds_all=1.0)
+        return self.rule.remaining(experiment, is_apart) or [one_more]
 
 
-def run(tmp_path: Path, request: Request, *, most_rounds: int, **options: Any) -> tuple[session.Result, list[str]]:
-    """A real run that measures up to so many rounds of each workload, however long they take."""
+def run(tmp_path: Path, request: Request, *, rounds: int, **options: Any) -> tuple[session.Result, list[str]]:
+    """A real run that measures so many rounds of each workload, however long they take."""
     progress = Quiet()
     settings = session.Options(run_dir=tmp_path / "run", **{"budget_seconds": 600.0, **options})
     plan = session.plan_run(request, settings)
     real = measure.Measurement.run
 
-    def capped(self: measure.Measurement, rule: Stopping, keep: Any, *, seconds: float) -> None:
-        real(self, Capped(rule, most_rounds), keep, seconds=seconds)
+    def fixed(self: measure.Measurement, rule: Stopping, keep: Any, *, seconds: float) -> None:
+        real(self, FixedRounds(rule, rounds), keep, seconds=seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure.Measurement, "run", capped)
+        patch.setattr(measure.Measurement, "run", fixed)
         return session.Run(plan, settings, progress).measure(), progress.notes
 
 
@@ -78,7 +81,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
     request = Request(
         compare=("team006_before", "team006_after"), workloads=("mask-create-apply-t32", "prefill-tiny-t16")
     )
-    return run(tmp_path_factory.mktemp("compared"), request, most_rounds=20)[0]
+    return run(tmp_path_factory.mktemp("compared"), request, rounds=20)[0]
 
 
 def test_every_variant_is_sampled_once_a_sub_round_in_all_orders(compared):
@@ -163,7 +166,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Mixed:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunFolder, "append_round", spy)
-        result, notes = run(folder, request, most_rounds=30)
+        result, notes = run(folder, request, rounds=30)
     return Mixed(result, notes, kept)
 
 

@@ -27,7 +27,7 @@ from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.runs import Quiet
-from tests.test_measure import Capped
+from tests.test_measure import FixedRounds
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -38,36 +38,36 @@ SIDES = ("team006_before", "team006_after")
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 
 
-def capped(most: int) -> Any:
-    """Measuring that ends after so many rounds of a workload, and remembers what its rule knew at first."""
+def fixed(rounds: int) -> Any:
+    """Measuring of so many rounds of a workload, which remembers what its rule knew at first."""
     real, knew = measure.Measurement.run, Counter[str]()
 
     def run(self: measure.Measurement, rule: StoppingRule, keep: Any, *, seconds: float) -> None:
         knew.update({f"{pair.variant} {pair.baseline}": len(values) for pair, values in rule.series.items()})
-        real(self, Capped(rule, most), keep, seconds=seconds)
+        real(self, FixedRounds(rule, rounds), keep, seconds=seconds)
 
     return run, knew
 
 
-def measured(run: session.Run, most: int) -> tuple[session.Result, Counter[str]]:
-    do, knew = capped(most)
+def measured(run: session.Run, rounds: int) -> tuple[session.Result, Counter[str]]:
+    do, knew = fixed(rounds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure.Measurement, "run", do)
         return run.measure(), knew
 
 
-def goes_on(folder: Path, most: int, **given: Any) -> tuple[session.Result, Counter[str], list[str]]:
+def goes_on(folder: Path, rounds: int, **given: Any) -> tuple[session.Result, Counter[str], list[str]]:
     earlier, options = go_on(RunFolder(folder), session.Options(**given), added=(), budget=600.0)
     told = Quiet()
-    result, knew = measured(session.Run(earlier.plan, options, told, earlier), most)
+    result, knew = measured(session.Run(earlier.plan, options, told, earlier), rounds)
     return result, knew, told.notes
 
 
-def begun(folder: Path, workload: str, most: int) -> Path:
+def begun(folder: Path, workload: str, rounds: int) -> Path:
     """A run that ended with an open verdict."""
     options = session.Options(run_dir=folder / "run", seed=3, budget_seconds=600.0)
     plan = session.plan_run(Request(compare=SIDES, workloads=(workload,), fail_if=("slower:40",)), options)
-    result, knew = measured(session.Run(plan, options, Quiet()), most)
+    result, knew = measured(session.Run(plan, options, Quiet()), rounds)
     assert result.verdicts[0].verdict == "inconclusive" and not any(knew.values())
     return result.folder.path
 
