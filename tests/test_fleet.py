@@ -69,7 +69,7 @@ def test_runs_of_three_machines_get_one_verdict_each(fleet: FleetFolder) -> None
     assert outcomes(fleet)["gpu-kernels", ""] == "not measurable here"
     described = describe(fleet.run, whole=True)
     assert (described.status, described.mode, described.problem) == ("complete", "fleet", None)
-    assert described.noise == "Identical code: 12 checks on 3 machines, no difference found"
+    assert described.noise == "Identical code: no difference found in 12 checks on 3 machines"
     assert described.machine.startswith("3 machines: Simulated CPU") and fleet.run.read_manifest()["sealed"]
     rows = fleet.run.records("machines.json")
     row = next(each for each in rows if each["claim"] == "mask-caching-6-11" and each["workload"] == ONLY[0])

@@ -719,8 +719,8 @@ def test_controls_are_judged_and_summed_up_in_a_line() -> None:
     widest = max(math.expm1((c.interval.high - c.interval.low) / 2) for c in noise.controls)
     shift = max(math.expm1(abs(c.interval.centre)) for c in noise.controls)
     assert noise.line == (
-        "Identical code: 2 checks, no difference found; "
-        f"at most {shift * 100:.2g} % off, widest interval ±{widest * 100:.2g} %"
+        "Identical code: no difference found in 2 checks; "
+        f"all within {shift * 100:.2g} % of 1 (widest interval ±{widest * 100:.2g} %)"
     )
     assert plain(noise) == {
         "controls": [
@@ -747,7 +747,7 @@ def test_a_run_without_controls_says_so_and_short_ones_too() -> None:
         == "Identical code: not checked in this run"
     )
     line = evidence_from_manifest(manifest(experiment("w", *CONTROLLED)), frame).noise.line
-    assert line == "Identical code: 2 checks, no difference found; 2 had too few rounds to say"
+    assert line == "Identical code: 2 checks had too few rounds to say"
 
 
 @pytest.mark.parametrize(("gain", "verdict"), [(0.05, "inconclusive"), (0.7, "supported")])
@@ -756,7 +756,7 @@ def test_a_control_that_fires_confounds_what_its_bias_could_have_made(gain: floa
     frame = samples(noisy(1, shifts, sd=0.004))
     evidence = evidence_from_manifest(manifest(experiment("w", *shifts)), frame)
     assert evidence.noise.controls[0].fired and evidence.noise.line.startswith(
-        "Identical code: 1 check, a difference found: old@aa on w; "
+        "Identical code: in 1 check a difference was found: old@aa on w; all within "
     )
     assert evidence.bias("w") == 2 * max(abs(evidence.noise.controls[0].interval.low), 0.0) > 0.06
     [found] = judge_claims([claim("w", faster_than_percent=1)], evidence)

@@ -126,7 +126,7 @@ def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
     assert "not settled: the interval lies on both sides of 1.085" in text
     assert "supported on prefill-15m-t128; refuted on prefill-7b-1layer-t128" in text
     assert "inconclusive" not in text
-    assert "Identical code: 7 checks, no difference found; at most " in text
+    assert "Identical code: no difference found in 7 checks; all within " in text
     assert "7 verdicts: 1 supported, 3 refuted, 1 depends, 1 open, 1 not measurable here" in text
 
 
@@ -330,7 +330,7 @@ def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
         f"{effect_text(low[1])} prefill-7b-1layer-t128 | {effect_text(high[1])} prefill-15m-t128 | 40 |"
     )
     assert "`mask-caching-6-11` (micro-op): 6-11 % faster" in table
-    assert "Identical code: 7 checks" in notes
+    assert "Identical code: no difference found in 7 checks" in notes
     assert (
         "Measured on Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu, glibc 2.36, Python 3.11.7, in 4 min 41 s."
         in notes

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from llama_workbench.harness.evidence.controls import checks_text
 from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -188,7 +189,7 @@ def trusted(controls: Sequence[Control]) -> str:
     """Whether this run can be trusted, by its controls."""
     count = sum(math.isfinite(smallest(control)) for control in controls)
     fired = {control.workload for control in controls if control.fired}
-    checks = f"{count} check{'s' * (count != 1)} with identical code"
+    checks = f"{checks_text(count)} with identical code"
     if fired:
         return (
             f"In part. In {checks} it seemed to differ on {_workloads(len(fired))}: intervals there are widened; trust "

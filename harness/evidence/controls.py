@@ -47,22 +47,23 @@ def _noise_line(controls: Sequence[Control]) -> str:
         return f"{SUBJECT}: not checked in this run"
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
     bounded = [control for control in controls if math.isfinite(control.shift)]
-    able = len(bounded) or len(controls)
-    parts = [f"{checks_text(able)}, {found_text(fired)}"]
+    short = sum(not math.isfinite(control.shift) and not control.fired for control in controls)
+    if short == len(controls):
+        return f"{SUBJECT}: {checks_text(short)} had too few rounds to say"
+    line = f"{SUBJECT}: {found_text(len(controls) - short, fired)}"
     if bounded:
-        widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
         shift = max(abs(control.interval.centre) for control in bounded)
-        parts.append(f"at most {percent(math.expm1(shift))} off, widest interval ±{percent(math.expm1(widest))}")
-    if len(bounded) < len(controls):
-        parts.append(f"{len(controls) - len(bounded)}{' more' * bool(bounded)} had too few rounds to say")
-    return f"{SUBJECT}: {'; '.join(parts)}"
+        widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
+        line += f"; all within {percent(math.expm1(shift))} of 1 (widest interval ±{percent(math.expm1(widest))})"
+    return f"{line}; {short} more had too few rounds" if short else line
+
+
+def found_text(checks: int, fired: Sequence[str], where: str = "") -> str:
+    """What so many controls found, and on what those fired that did. `where`: what the checks were made on."""
+    looked = f"in {checks_text(checks)}{where}"
+    return f"{looked} a difference was found: {', '.join(fired)}" if fired else f"no difference found {looked}"
 
 
 def checks_text(count: int) -> str:
     """How many controls there are, in words."""
     return f"{count} check{'s' * (count != 1)}"
-
-
-def found_text(fired: Sequence[str]) -> str:
-    """What they found: where those are that fired."""
-    return f"a difference found: {', '.join(fired)}" if fired else "no difference found"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..claims.model import Claim
 from ..claims.reading import check_claim
-from ..evidence.controls import SUBJECT, checks_text, found_text
+from ..evidence.controls import SUBJECT, found_text
 from ..evidence.effect import ALPHA
 from ..evidence.verdict import how_many
 from ..judge.machines import Machine, judge_machines
@@ -84,7 +84,8 @@ def _noise_line(machines: Sequence[Machine]) -> str:
     controls = [control for machine in machines for control in machine.evidence.noise.controls]
     fired = [machine.name for machine in machines if any(each.fired for each in machine.evidence.noise.controls)]
     places = how_many(machine.name for machine in machines)
-    return f"{SUBJECT}: {checks_text(len(controls))} on {places} machine{'s' * (places != 1)}, {found_text(fired)}"
+    where = f" on {places} machine{'s' * (places != 1)}"
+    return f"{SUBJECT}: {found_text(len(controls), fired, where)}"
 
 
 def _claims(fleet: FleetFolder) -> list[Claim]:
