@@ -109,12 +109,13 @@ def _files(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
 
 
 def _sum(homes: Path | Sequence[Path], files: Iterable[Path], more: str) -> str:
-    """SHA-256 of the files, by their names below `homes`, and of `more`."""
-    homes = [homes] if isinstance(homes, Path) else homes
-    whole = hashlib.sha256(f"{more}\0".encode())
-    for file in sorted(files):
+    """SHA-256 of the files, by their names below `homes` or here, and of `more`: not of where these folders lie."""
+    homes = [HERE, *([homes] if isinstance(homes, Path) else homes)]
+    named = []
+    for file in files:
         home = next((home for home in homes if file.is_relative_to(home)), file.parent)
-        name = file.relative_to(home)
-        content = file.read_bytes()
-        whole.update(f"{name.as_posix()} {len(content)}\0".encode() + content)
+        named.append((file.relative_to(home).as_posix(), file.read_bytes()))
+    whole = hashlib.sha256(f"{more}\0".encode())
+    for name, content in sorted(named):
+        whole.update(f"{name} {len(content)}\0".encode() + content)
     return whole.hexdigest()
