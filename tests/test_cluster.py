@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -73,10 +73,10 @@ def started(folder: Path, *words: str, address: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(process: subprocess.Popen[str]) -> str:
-    """All that it said; its exit code must be 0."""
+def ended(process: subprocess.Popen[str], codes: Collection[int] = (0,)) -> str:
+    """All that it said; its exit code must be one of these."""
     said, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, said
+    assert process.returncode in codes, said
     return said
 
 
@@ -97,7 +97,7 @@ def with_rounds(fleet: Path) -> str:
 
 def effects(fleet: Path) -> dict[str, int]:
     """Workload → rounds of its effect in the verdicts over all machines."""
-    [verdict] = json.loads((fleet / "verdicts.json").read_text(encoding="utf-8"))
+    verdict, *_ = json.loads((fleet / "verdicts.json").read_text(encoding="utf-8"))
     return {each["workload"]: each["rounds"] for each in verdict["effects"]}
 
 
@@ -114,13 +114,13 @@ def test_a_node_is_killed_and_another_joins(
 ) -> None:
     old = nodes.cluster.add(PYTHONPATH=str(another_version(tmp_path_factory.mktemp("old"))))
     fleet = folder / "fleet"
-    words = (*PAIR, "--workloads", ",".join(WORKLOADS), "--budget", "16", "--run-dir", "fleet")
+    words = (*ALIKE, "--workloads", ",".join(WORKLOADS), "--budget", "8", "--run-dir", "fleet")
     process = started(folder, *words, address=nodes.cluster.address)
     lost = until(lambda: with_rounds(fleet), "rounds")
     nodes.kill_the_one_with(lost)
     kept = rounds(fleet, lost)
     nodes.alive.append(nodes.cluster.add())
-    said = ended(process)
+    said = ended(process, (0, 1))  # 1: some of the conditions are proven by then
     nodes.cluster.kill(old)
 
     machines = {each["name"]: each for each in manifest(fleet)["machines"]}
@@ -137,7 +137,7 @@ def test_a_node_is_killed_and_another_joins(
         assert run.changed() == [] and run.read_manifest()["sealed"]
         assert {*run.finished_rounds()} == {*each["experiments"]}
     assert {*effects(fleet)} == {*WORKLOADS} and min(effects(fleet).values()) > 0
-    assert "verdict" in said and "fast" in said
+    assert "verdict" in said and kills.MODELS[1] in said
 
 
 def test_a_run_goes_on_after_its_driver_was_killed(nodes: Nodes, folder: Path) -> None:
