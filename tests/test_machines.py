@@ -140,6 +140,11 @@ def test_intervals_apart_make_an_open_claim_depend_on_the_machine() -> None:
     assert verdict.verdict == "depends" and "supported on A, open on B" in verdict.reason
     touching, _ = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.13)}))
     assert touching.verdict == "inconclusive" and outcome(plain(touching)) == "supported on 1 of 2 machines, rest open"
+    pieces = plain(touching)
+    for effect, run in zip(pieces["effects"], ("A, piece 1", "B"), strict=True):
+        effect["machine"] = run
+    pieces["effects"].append(pieces["effects"][0] | {"workload": "v", "machine": "A, piece 2"})
+    assert outcome(pieces) == "supported on 1 of 2 machines, rest open", "two pieces on one machine"
 
 
 def test_a_claim_that_is_wrong_everywhere_stays_so_however_large_the_effect_is() -> None:

@@ -27,7 +27,12 @@ GIVEN = (*SETTLED, DEPENDS)
 
 def how_many(runs: Iterable[str]) -> int:
     """How many machines there are, by the names of their runs."""
-    return len({name.partition(PIECE)[0] for name in runs})
+    return len(set(map(machine_of, runs)))
+
+
+def machine_of(run: str) -> str:
+    """The machine of a run: several pieces of work may have been measured on one."""
+    return run.partition(PIECE)[0]
 
 
 def combine(effects: Sequence[Effect]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..evidence.numbers import duration
-from ..evidence.verdict import DAY_S, DEPENDS, GIVEN, MOMENT_S, ON_THE_MACHINE, SETTLED, how_many
+from ..evidence.verdict import DAY_S, DEPENDS, GIVEN, MOMENT_S, ON_THE_MACHINE, SETTLED, machine_of
 from ..spec.conditions import FAIL_IF
 from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, due_to, factor_of
 from .text import OPEN, Json, Span, hull, row_text, span_text
@@ -88,16 +88,16 @@ def over_machines(verdict: Json) -> str:
     places: dict[tuple[str, ...], set[str]] = {}
     for effect in verdict["effects"]:
         if name := effect.get("machine"):
-            machines.setdefault(name, set()).add(effect["verdict"])
+            machines.setdefault(machine_of(name), set()).add(effect["verdict"])
             key = tuple(str(effect.get(word)) for word in ("workload", "variant", "baseline", "metric"))
-            places.setdefault(key, set()).add(name)
+            places.setdefault(key, set()).add(machine_of(name))
     if not any(len(names) > 1 for names in places.values()):
         return ""
     word = str(verdict["verdict"])
     if word == DEPENDS and str(verdict.get("reason")).startswith(ON_THE_MACHINE):
         return ON_THE_MACHINE
     if word in GIVEN:
-        return f"{word} on these {how_many(machines)} machines"
+        return f"{word} on these {len(machines)} machines"
     settled = Counter(next(iter(words)) for words in machines.values() if len(words) == 1 and words <= {*SETTLED})
     told = ", ".join(f"{each} on {count}" for each, count in settled.items())
     return told and f"{told} of {len(machines)} machines, rest open"
