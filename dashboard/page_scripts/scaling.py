@@ -95,7 +95,7 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
                 f"Above 0: {series.baseline} takes so much longer. The axis is linear near 0 and logarithmic "
                 "further out. A fixed overhead would stay level here while its share on the left melts away; a cost "
                 "that grows with the work climbs. Hollow: the interval holds 0, or there are too few rounds for one. "
-                f"With {words.percent(1 - run.alpha)} confidence all intervals of this picture hold at once."
+                f"Each interval holds with {words.percent(1 - run.alpha)} confidence."
             )
     _table(series, costs)
     if slopes:

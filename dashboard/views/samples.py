@@ -169,12 +169,12 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
 
 
 def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.Effect]:
-    """t_baseline - t_variant a call by size; all intervals hold at once with confidence 1 - `alpha`."""
-    variant, baseline, each = series.variant, series.baseline, alpha / len(series.effects)
+    """t_baseline - t_variant a call by size; each interval holds with confidence 1 - `alpha`, as one of a ratio does."""
+    variant, baseline = series.variant, series.baseline
     costs = {}
     for size, effect in series.effects.items():
         times = evidence.times(effect.workload, variant, baseline)
-        interval = running_interval(-time_differences(times, variant=variant, baseline=baseline), each)
+        interval = running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha)
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
         costs[size] = replace(effect, unit="µs", value=us, low=low, high=high, rounds=interval.n)
