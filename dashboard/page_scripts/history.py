@@ -27,6 +27,9 @@ from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Standings
 
+MOST_TOLD = 12
+"""Lines of a list on this page."""
+
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
 def standings(path: Path, stamp: Stamp, workload: str) -> Standings:
@@ -170,15 +173,16 @@ def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
         if count > 1:
             st.caption("The line is whole: every run may be compared with the one before it.")
         return
-    st.caption(
+    told = [f"{n}: {each.before} → {each.after}: {'; '.join(each.reasons)}" for n, each in enumerate(breaks, 1)]
+    blocks.notes(
         "The line breaks where two runs must not be compared (dotted, with its number): what differs shifts the ratio "
-        "itself, so a step there says nothing about the code."
+        f"itself, so a step there says nothing about the code. {_newest(len(breaks), 'Why')}",
+        told[: -MOST_TOLD - 1 : -1],
     )
-    rows = [
-        {"break": number, "from": each.before, "to": each.after, "why": "; ".join(each.reasons)}
-        for number, each in enumerate(breaks, 1)
-    ]
-    blocks.table(rows, "Breaks in the line: between which runs, and why")
+
+
+def _newest(count: int, question: str) -> str:
+    return f"{question}, newest first:" if count <= MOST_TOLD else f"{question}, the newest {MOST_TOLD} of {count}:"
 
 
 def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
@@ -226,11 +230,12 @@ def show_claim(runs: Sequence[Entry]) -> None:
         st.caption("Only one run judged it." if len(judged) == 1 else "Its verdict was the same in all of them.")
         return
     blocks.notes(
-        f"Its verdict changed {len(turns)} time{'s' * (len(turns) > 1)}, newest first (machines may differ)",
+        f"Its verdict changed {len(turns)} time{'s' * (len(turns) > 1)} (machines may differ). "
+        f"{_newest(len(turns), 'When')}",
         [
             f"{when(turn.after.summary.started)} {turn.after.name}: "
             f"{turn.part + ': ' if turn.part else ''}{turn.was} → {turn.became}"
-            for turn in turns[:-13:-1]
+            for turn in turns[: -MOST_TOLD - 1 : -1]
         ],
     )
 

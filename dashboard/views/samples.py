@@ -169,7 +169,7 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
 
 
 def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.Effect]:
-    """t_baseline - t_variant a call by size; each interval holds with confidence 1 - `alpha`, as one of a ratio does."""
+    """t_baseline - t_variant a call by size; each interval holds with confidence 1 - `alpha`, as that of a ratio."""
     variant, baseline = series.variant, series.baseline
     costs = {}
     for size, effect in series.effects.items():
