@@ -31,6 +31,10 @@ FLAGS = (
 )
 
 
+WAIT_MS = 30_000
+"""How long a test waits for what should come."""
+
+
 def installed_chromium() -> str | None:
     """Path of the system's Chromium, by whatever name; None where there is none."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -67,6 +71,13 @@ def serving(results: Path) -> Iterator[str]:
         process.terminate()
         process.wait(timeout=10)
         log.close()
+
+
+def drawn(page: Page, selector: str, count: int) -> None:
+    """Wait until there are so many of them."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector)).to_have_count(count, timeout=WAIT_MS)
 
 
 def settled(page: Page) -> None:

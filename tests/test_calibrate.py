@@ -188,8 +188,9 @@ def test_real_trials_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods and neighbours by the number of the trial; ten percent more work is found, by both methods."""
     monkeypatch.setattr(calibrate, "PLANTED", {10: calibrate.PLANTED[10]})
     with calibrate.Trials.prepared(Quiet()) as prepared:
-        ten = [prepared.one(number, 20.0) for number in (0, 1)]
+        ten = [prepared.one(number, 600.0) for number in (0, 1)]  # ends when it is decided
         busy = prepared.one(2, 0.1)
+        none = prepared.one(4, 0.0)
     assert [each.percent for each in ten] == [10, 10]
     assert ten[1].method == "rounds"  # the other has blocks, unless a busy gate found its sides unlike
     for each in ten:
@@ -197,3 +198,4 @@ def test_real_trials_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
         assert abs((each.low + each.high) / 2 - each.log_ratio) < 0.08
     assert (busy.percent, busy.busy) == (10, True)
     assert not ten[0].busy
+    assert (none.rounds, none.low, none.high, none.answer) == (0, None, None, "inconclusive")

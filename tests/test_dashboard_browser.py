@@ -13,7 +13,7 @@ import pytest
 from llama_workbench.dashboard.flames.viewer import installed_folder
 from llama_workbench.dashboard.words import WORD_JOINER
 from tests import runs
-from tests.dashboard_browser import FLAGS, serving, settled
+from tests.dashboard_browser import FLAGS, WAIT_MS, drawn, serving, settled
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 
 ARTIFACTS = Path(__file__).with_name("artifacts")
-WAIT_MS = 30_000
 LETTERS_AND_LINES = """() => [...document.querySelectorAll('[data-testid=stMain] p')]
   .filter((each) => each.innerText.length > 200 && !each.closest('.st-key-contents'))
   .map((each) => {
@@ -31,6 +30,19 @@ LETTERS_AND_LINES = """() => [...document.querySelectorAll('[data-testid=stMain]
     return [each.innerText.length, new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8))).size];
   })"""
 """Of each long paragraph."""
+
+STANDS_STILL = """(name) => new Promise((done) => {
+  let [top, frames] = [NaN, 0];
+  const look = () => {
+    const now = document.querySelector(name).getBoundingClientRect().top;
+    frames = now === top ? frames + 1 : 0;
+    top = now;
+    if (frames < 30) requestAnimationFrame(look);
+    else done();
+  };
+  look();
+})"""
+"""Waits until an element has not moved for half a second."""
 
 
 class Visit(Protocol):
@@ -134,11 +146,14 @@ def tooltip(page: Page) -> str:
     """What the first marker of the forest plot tells when the mouse comes to it."""
     marker = page.locator(".st-key-forest .scatterlayer .point").first.bounding_box()
     assert marker
-    page.mouse.move(marker["x"] - 30, marker["y"])
-    page.mouse.move(marker["x"] + marker["width"] / 2, marker["y"] + marker["height"] / 2)
     text = page.locator(".st-key-forest .hoverlayer .hovertext")
-    text.wait_for()
-    return text.text_content() or ""
+    for _ in range(WAIT_MS // 1000):  # a figure that is drawn anew forgets the mouse
+        page.mouse.move(marker["x"] - 30, marker["y"])
+        page.mouse.move(marker["x"] + marker["width"] / 2, marker["y"] + marker["height"] / 2)
+        page.wait_for_timeout(1000)
+        if text.count():
+            return text.text_content() or ""
+    raise AssertionError("no tooltip")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -175,11 +190,11 @@ def test_the_link_to_the_evidence_can_be_copied_and_opens_it(visit: Visit) -> No
     assert parse_qs(address.query) == {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
     link.click()
     page.wait_for_selector(".st-key-rounds .main-svg")
-    assert page.locator(".st-key-rounds .scatterlayer .point").count() == 41, "a dot a round, and where it ends"
+    drawn(page, ".st-key-rounds .scatterlayer .point", 41)  # a dot a round, and where it ends
     assert "/claim?" in page.url and "claim=mask-caching-6-11" in page.url
     settled(page)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
-    assert page.locator('.flames canvas[aria-label^="Flamegraph of team006_"]').count() == 2
+    drawn(page, '.flames canvas[aria-label^="Flamegraph of team006_"]', 2)
     picture(page, "claim-dark")
 
 
@@ -192,7 +207,8 @@ def test_a_team_s_link_shows_its_claims_alone(visit: Visit) -> None:
     link.click()
     page.wait_for_url("**search=by+TEAM-006**")
     settled(page)
-    assert rows.count() == count != before
+    drawn(page, ".strips .claim", count)
+    assert count != before
     assert "verdict=" not in page.url
 
 
@@ -255,10 +271,10 @@ def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others
     assert other.title().endswith(": mask caching 6 11 (whole prefill) · Llama workbench"), "its verdict in front"
     assert other.locator(told).all_inner_texts() == page.locator(told).all_inner_texts()
     settled(page)
-    page.go_back()
-    settled(page)
-    if urlsplit(page.url).path == "/claim":  # Streamlit sometimes enters a page and its query one after the other
-        page.go_back()
+    for _ in range(3):  # Streamlit sometimes enters a page and its query one after the other
+        if urlsplit(page.url).path == "/claim":
+            page.go_back()
+            settled(page)
     page.wait_for_url("**/compare?**")
     assert parse_qs(urlsplit(page.url).query) == chosen
 
@@ -267,7 +283,7 @@ def test_on_a_phone_a_tap_goes_to_what_it_changed_and_a_card_opens_by_keyboard(v
     page = visit("claim?run=plain&claim=mask-caching-helps", width=420)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
     page.locator(".st-key-row").scroll_into_view_if_needed()
-    page.wait_for_timeout(500)  # a list that opens while its page still scrolls is closed again
+    page.evaluate(STANDS_STILL, ".st-key-row")  # a list that opens while its page still scrolls is closed again
     page.locator(".st-key-row input").click()
     page.get_by_role("option").nth(1).click()
     page.wait_for_url("**row=2**")
@@ -311,9 +327,10 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
 
 def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> None:
     page = visit("claim?run=large&claim=mask-caching-helps&flame=difference", height=2400)
-    canvas = page.locator(".flames .picture > canvas")
-    drawn = int(canvas.get_attribute("data-boxes") or 0)
-    assert 19_000 < drawn < 20_000
+    canvas = page.locator(".flames .picture > canvas[data-boxes]")
+    canvas.wait_for()
+    boxes = int(canvas.get_attribute("data-boxes") or 0)
+    assert 19_000 < boxes < 20_000
     canvas.hover(position={"x": 4, "y": 3 * 22 + 10})
     assert HOSTILE in (page.locator(".flames .tip").text_content() or "")
     canvas.click(position={"x": 4, "y": 3 * 22 + 10})
@@ -324,7 +341,7 @@ def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> 
     page.keyboard.press("ArrowDown")
     assert "variants/v2.py" in (told.text_content() or "")
     page.keyboard.press("Escape")
-    assert canvas.get_attribute("data-zoomed") == "" and int(canvas.get_attribute("data-boxes") or 0) == drawn
+    assert canvas.get_attribute("data-zoomed") == "" and int(canvas.get_attribute("data-boxes") or 0) == boxes
     for key in ("ArrowUp", "ArrowUp", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     assert canvas.get_attribute("data-zoomed") == "f1"

@@ -397,7 +397,7 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     def opened(results: Path, **link: str) -> AppTest:
         monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
         monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(APP), default_timeout=30).run().switch_page("page_scripts/claim.py")
+        app = AppTest.from_file(str(APP), default_timeout=60).run().switch_page("page_scripts/claim.py")
         for name, value in (LINK | link).items():
             app.query_params[name] = value
         return app.run()

@@ -22,7 +22,7 @@ from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker import reference_logits
+from llama_workbench.harness.worker import gating, reference_logits
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judge_tokens
 from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
 from llama_workbench.harness.worker.gating import gate
@@ -214,8 +214,9 @@ def test_the_op_trace_covers_every_piece(worker, folder):
         ("stale_later", "logits of a timed call off by"),
     ],
 )
-def test_a_generation_that_turns_wrong_is_found_in_its_round(worker, folder, name, said):
+def test_a_generation_that_turns_wrong_is_found_in_its_round(worker, folder, monkeypatch, name, said):
     """Another token; the same tokens from other logits; the same tokens, but a cache that the last step left behind."""
+    monkeypatch.setattr(gating, "CALIBRATION_NS", 10**12)  # always as many calls of the gate, however long they take
     workload = "generate-tiny-t8-n6-b3"
     names = ["fast", "yardstick", "candle", name]
     gates = opened(worker, folder, workload, *names)

@@ -497,6 +497,7 @@ def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passe
     if not entry["native"]:  # a machine may allow one and refuse the other
         assert "py-spy --native cannot attach" in entry["native_reason"]
         return
+    assert entry["reason"] is None, entry
     assert entry["rate_hz"] == plain["rate_hz"]
     for text in (stacks, native):
         assert "Llama.forward (variants/modular/model.py:" in text and "torch/nn/modules/module.py:" in text

@@ -39,6 +39,7 @@ from ..spec.experiments import Target
 from ..spec.regions import ANSWERS
 from ..spec.sample import Round, sample_columns
 from ..stats.samples import Clocks
+from ..store.parquet import NO_SAMPLES
 from .record import CalibrationError, Trial
 
 WORKLOAD = "prefill-tiny-t16"
@@ -177,6 +178,8 @@ def _left_out(book: ExperimentState) -> str:
 
 
 def _frame(rounds: Sequence[Round]) -> pd.DataFrame:
+    if not rounds:
+        return NO_SAMPLES  # with the types that its columns have
     rows = [
         (one.workload, sample.variant, one.process, one.number, *sample[1:]) for one in rounds for sample in one.samples
     ]
