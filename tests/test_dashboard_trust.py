@@ -122,11 +122,14 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
     again = (data.Effect("a", low=0.995, high=1.005), data.Effect("d", unit="%", low=1.0, high=2.0))
     claims = [data.Claim("one", "One", 0.01, effects), data.Claim("two", "Two", 0.01, again)]
     assert noise.could_see(claims, found) == (
-        "Of 2 comparisons half are known within ±5.5 %, 1 within ±1 %, all within ±11 %. The checks, whose intervals "
-        "are wider because all hold at once, could see ±2.5 % on the middle workload, ±13 % on the worst. "
-        "1 more check had too few rounds to say. "
+        "Of 2 comparisons half are known within ±5.5 %, 1 within ±1 %, all within ±11 %. "
         "Where an interval cannot tell, the verdict is open."
     )
+    told = noise.checks_saw(found)
+    assert told == (
+        "The checks could see ±2.5 % on the middle workload, ±13 % on the worst. 1 check had too few rounds to say."
+    )
+    assert noise.could_see([], found) == told
 
 
 def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> None:
@@ -163,7 +166,7 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     app = page(tmp_path, run="one")
     assert not app.exception
     text = everything(app)
-    assert "Can this run be trusted?] Yes: 7 checks" in text and "The checks, whose intervals are wider" in text
+    assert "Can this run be trusted?] Yes: 7 checks" in text and "The checks could see ±" in text
     assert "How noisy was it?] Identical code came out within " in text
     assert "120 rounds of the same code" in text and "samples." in text
     assert "variants passed on every workload they ran" in text

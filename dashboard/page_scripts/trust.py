@@ -123,10 +123,9 @@ def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
     blocks.plot(forest_figures.forest(shown, {}, state.colours(), heading=""), forest.in_words(shown, {}), "controls")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
-        "all else. An interval without 1 in it means that the control fired: it reports a difference "
-        "between identical code. Half its width is the smallest "
-        "difference that anybody could have seen there in as many rounds. "
-        f"{not_drawn} With {words.percent(1 - run.alpha)} confidence all of them hold at once."
+        "all else. An interval without 1 in it means that the control fired: it reports a difference between identical "
+        "code. Half its width is the smallest difference that anybody could have seen there in as many rounds. With "
+        f"{words.percent(1 - run.alpha)} confidence all of them hold at once. {noise.checks_saw(rows)} {not_drawn}"
     )
     table = [
         {

@@ -201,24 +201,28 @@ def trusted(controls: Sequence[Control]) -> str:
 
 
 def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
-    """How small a difference the comparisons of these claims, and controls, could see; nothing without an interval."""
+    """How small a difference the comparisons of these claims could see, or else the controls; nothing without an
+    interval."""
+    widths = _half_widths(claims)
+    if not widths:
+        return checks_saw(controls)
+    able = sum(width <= SEEN for width in widths)
+    many = f"{len(widths)} comparison{'s' * (len(widths) != 1)}"
+    return (
+        f"Of {many} half are known within ±{_percent(np.median(widths))}, {able} within ±{_percent(SEEN)}, all within "
+        f"±{_percent(max(widths))}. Where an interval cannot tell, the verdict is open."
+    )
+
+
+def checks_saw(controls: Sequence[Control]) -> str:
+    """How small a difference the controls could have shown; nothing without any."""
     told = []
-    if widths := _half_widths(claims):
-        able = sum(width <= SEEN for width in widths)
-        many = f"{len(widths)} comparison{'s' * (len(widths) != 1)}"
-        told.append(
-            f"Of {many} half are known within ±{_percent(np.median(widths))}, {able} within ±{_percent(SEEN)}, all "
-            f"within ±{_percent(max(widths))}."
-        )
-    known = [size for size in smallest_by_workload(controls).values() if math.isfinite(size)]
-    if known:
-        told.append(
-            f"The checks, whose intervals are wider because all hold at once, could see ±{_percent(np.median(known))} "
-            f"on the middle workload, ±{_percent(max(known))} on the worst."
-        )
+    if known := [size for size in smallest_by_workload(controls).values() if math.isfinite(size)]:
+        middle, worst = _percent(np.median(known)), _percent(max(known))
+        told.append(f"The checks could see ±{middle} on the middle workload, ±{worst} on the worst.")
     if few := sum(math.isinf(smallest(control)) for control in controls):
-        told.append(f"{few} more check{'s' * (few != 1)} had too few rounds to say.")
-    return " ".join([*told, "Where an interval cannot tell, the verdict is open."]) if told else ""
+        told.append(f"{checks_text(few)} had too few rounds to say.")
+    return " ".join(told)
 
 
 def _half_widths(claims: Iterable[data.Claim]) -> list[float]:
