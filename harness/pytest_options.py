@@ -32,8 +32,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "with --compare, exit with 1 if B is slower:P (more than P %% slower is proven), maybe-slower:P (it is not "
         "ruled out) or not-faster:P (more than P %% faster is not proven); may be given several times"},
     "budget": {"metavar": "SECONDS", "type": float, "help":
-        "stop after this many seconds of rounds; what is open by then stays open (default 480, with --all 3600, gates "
-        "included except with --compare)"},
+        "stop after this many seconds of rounds, up to a tenth later where that should settle something; what is open "
+        "then stays open (default 480, with --all 3600, gates included except with --compare)"},
     "continue": {"metavar": "RUN", "help":
         "go on with a run that was cut off or has open verdicts: same plan, same folder, its rounds are kept"},
     "on": {"metavar": "CLUSTER", "help":

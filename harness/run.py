@@ -30,7 +30,7 @@ from .machine.interrupts import Interrupts
 from .machine.locks import Lock
 from .machine.places import called_as
 from .measure.confirmation import confirm
-from .measure.measurement import Measurement
+from .measure.measurement import OVERTIME_SHARE, Measurement
 from .measure.participants import MeasureError, Progress
 from .measure.processes import ALLOCATOR, WorkerFailed
 from .metrics.base import PassContext
@@ -231,7 +231,10 @@ class Run:
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
             spent = time.monotonic() - begun if self.options.budget_has_gates else 0.0
-            measurement.run(rule, self._keep, seconds=max(self.options.budget_seconds - spent, 1.0))
+            seconds = self.options.budget_seconds - spent
+            if self.options.budget_has_gates:  # it says how long all takes, so overtime is a part of it
+                seconds /= 1 + OVERTIME_SHARE
+            measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:

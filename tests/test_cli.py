@@ -263,7 +263,7 @@ def test_a_killed_run_can_be_judged(tmp_path: Path) -> None:
     done = command("judge", run.path)
     assert done.returncode == 0
     assert "refuted* · refactor-2x-3x" in done.stdout
-    assert "Identical code: 7 checks" in done.stdout
+    assert "Identical code: no difference found in 7 checks" in done.stdout
     assert "still goes on or was killed" in done.stdout
     assert done.stderr == f"workbench: warning: {run.path}/samples.jsonl: the last line was cut off and is left out\n"
     assert {verdict["verdict"] for verdict in run.records("verdicts.json")} >= {"supported", "refuted", "depends"}

@@ -356,7 +356,7 @@ def test_many_open_effects_have_one_reason_together() -> None:
     )
     nearly = [*effects[:2], replace(effects[2], seconds_more=1.0)]
     assert combine(nearly)[1].endswith(
-        "; measuring ended a few seconds before w2 was settled; about 20 s more would settle w0, about 40 s all"
+        "; less than 10 s more should settle w2; about 20 s more would settle w0, about 40 s all"
     )
     beyond = [*effects[:2], replace(effects[2], seconds_more=math.inf)]
     assert combine(beyond)[1].endswith(

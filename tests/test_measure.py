@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
-from llama_workbench.harness.measure.participants import Group
+from llama_workbench.harness.measure.participants import Group, Tally
 from llama_workbench.harness.measure.processes import Answer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.selection import Request
@@ -382,6 +383,27 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
     measurement.run(AsksForMore(), lambda finished: None, seconds=0.05)
     assert set(asked) == {"round"} and book.rounds == 0
     process.close()
+
+
+@pytest.mark.parametrize(("rounds_next", "rounds"), [(1.0, 11), (2.0, 10), (0.5, 11)])
+def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path, monkeypatch, rounds_next, rounds):
+    """By a clock of its own: every round takes a second, there are ten, and nothing is ever settled."""
+    measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
+    [book] = measurement.books
+    book.pairs_apart, book.together = frozenset(), Tally(10, 10.0, 1.0)
+    clock = [0]
+    monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(measurement, "_measure_once", lambda *_: clock.append(clock.pop() + 1))
+
+    class AlwaysOpen:
+        def add(self, finished):
+            raise AssertionError("nothing is kept")
+
+        def remaining(self, experiment, is_apart):
+            return [Remaining(("fast", "yardstick"), False, rounds_next, rounds_next, verdicts=((),))]
+
+    measurement.run(AlwaysOpen(), lambda finished: None, seconds=10.0)
+    assert clock == [rounds]
 
 
 # -- signals -----------------------------------------------------------------------------------------------------------

@@ -493,7 +493,7 @@ def test_no_reader_is_left_with_inconclusive(verdict: dict[str, Any], said: str,
     [
         ([240.0], "about 4 min more, if the effect is as estimated"),
         ([20.0, 240.0], "about 4 min more, if the effect is as estimated"),
-        ([1.0], "measuring ended a few seconds too early"),
+        ([1.0], "less than 10 s more, if the effect is as estimated"),
         ([None], "more time would not help much"),
         ([240.0, None], "about 4 min more for 1 of 2 open rows, if the effect is as estimated; "
          "more time would not help much on the rest"),

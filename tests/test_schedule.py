@@ -14,7 +14,7 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.apart import round_seconds
-from llama_workbench.harness.measure.measurement import next_to_measure
+from llama_workbench.harness.measure.measurement import nearly_settled, next_to_measure
 from llama_workbench.harness.measure.participants import ExperimentState, Tally
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
@@ -289,3 +289,15 @@ def test_a_first_interval_is_one_at_the_level_at_which_an_effect_will_be_judged(
 def test_blocks_are_long_only_where_the_first_interval_will_not_do() -> None:
     assert early(12).needs_precision and not replace(early(12), rounds_all=12.0).needs_precision
     assert late(3).needs_precision
+
+
+def test_beyond_the_time_only_what_is_nearly_settled_is_measured_the_soonest_first() -> None:
+    cheap, dear, slow = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 2.0, 30.0), strict=True))
+    open_ = [(dear, waiting(NAMES[1], 20, 3)), (slow, waiting(NAMES[2], 20, 3)), (cheap, early(4))]
+    assert [found for found, _ in nearly_settled(open_, 10)] == [cheap, dear]
+    assert [found for found, _ in nearly_settled(open_, 5)] == [cheap]
+    assert nearly_settled(open_, -1) == []
+    only_wide = replace(late(1), verdicts=())  # settled, and not known well
+    a_control = replace(early(1), effects=0)
+    assert nearly_settled([(cheap, only_wide), (dear, a_control)], 10) == []
+    assert nearly_settled([(cheap, replace(early(1), rounds_next=float("inf")))], 10) == []

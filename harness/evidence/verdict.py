@@ -80,7 +80,7 @@ def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]
 
 
 MOMENT_S = 10.0
-"""An effect that lacks less than this was held up by the end of the measuring, and by nothing else."""
+"""Estimates below this are too small to be told: rounds went on, and the effect was not settled when it should."""
 
 DAY_S = 86_400.0
 """Longer than this nobody would measure for one effect."""
@@ -96,8 +96,7 @@ def time_to_settle(effects: Sequence[Effect]) -> str:
     texts = []
     if short:
         names = list(dict.fromkeys(effect.workload for effect in short)) if len(effects) > 1 else ["it"]
-        were = "were" if len(names) > 1 else "was"
-        texts.append(f"measuring ended a few seconds before {', '.join(names)} {were} settled")
+        texts.append(f"less than {duration(MOMENT_S)} more should settle {', '.join(names)}")
     if later := soon[len(short) :]:
         shortest, longest = (f"about {duration(effect.seconds_more)}" for effect in (later[0], later[-1]))
         text = f"{shortest} more would settle {later[0].workload if len(effects) > 1 else 'it'}"

@@ -68,6 +68,21 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     return min(open_, key=order)
 
 
+def nearly_settled(open_: Sequence[Open], seconds_left: float) -> list[Open]:
+    """What a verdict waits for and these seconds should bring, by the estimate: an effect settled, or its first
+    interval. The soonest first."""
+    costs = [
+        (each.rounds_next * round_seconds(book, each.pair), index)
+        for index, (book, each) in enumerate(open_)
+        if each.effects and (each.early or each.verdicts)
+    ]
+    return [open_[index] for seconds, index in sorted(costs) if seconds <= seconds_left]
+
+
+OVERTIME_SHARE = 0.1
+"""For this share of their time rounds go on beyond it, as long as that should settle an effect: nobody wants to read
+that a second more would have done."""
+
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
@@ -82,7 +97,8 @@ class Measurement(Crews):
     """The measuring of a plan's experiments. `books` holds the state of each experiment, whatever happens."""
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
-        """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent.
+        """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent, and for
+        OVERTIME_SHARE of them beyond that what is nearly settled.
 
         `keep` stores each finished round. `next_to_measure` chooses, so that an effect that lies on a boundary cannot
         keep others waiting.
@@ -92,11 +108,14 @@ class Measurement(Crews):
             choose_apart(self.books, rule, seconds)
             self.changed()
         group_of = {id(book): group for group in self.groups for book in group.books}
-        while (total_left := seconds - (time.monotonic() - start)) > 0:
-            open_ = [(book, each) for book in self.books for each in rule.remaining(book.remaining(), book.is_apart)]
-            if not open_:
-                return
-            book, chosen = next_to_measure(open_, total_left)
+        while open_ := self._still_open(rule):
+            total_left = seconds - (time.monotonic() - start)
+            if is_overtime := total_left <= 0:
+                total_left += OVERTIME_SHARE * seconds
+                open_ = nearly_settled(open_, total_left)
+                if not open_:
+                    return
+            book, chosen = open_[0] if is_overtime else next_to_measure(open_, total_left)
             times = [each.rounds_all * round_seconds(book, each.pair) for book, each in open_]
             left = min(total_left, sum(min(each, total_left) for each in times))
             elapsed = time.monotonic() - start
@@ -115,6 +134,10 @@ class Measurement(Crews):
                 if not still_open:
                     break
                 [chosen] = still_open
+
+    def _still_open(self, rule: Stopping) -> list[Open]:
+        """All that still needs rounds."""
+        return [(book, each) for book in self.books for each in rule.remaining(book.remaining(), book.is_apart)]
 
     def _measure_once(
         self,

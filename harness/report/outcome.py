@@ -227,9 +227,8 @@ def cost_text(verdict: Json) -> str:
     if not soon:
         return "more time would not help much" if known else ""
     some = f" for {len(soon)} of {len(open_)} open rows" if len(soon) < len(open_) else ""
-    text = f"about {duration(max(soon))} more{some}, if the effect is as estimated"
-    if max(soon) < MOMENT_S:
-        text = f"measuring ended a few seconds too early{some}"
+    much = f"about {duration(max(soon))}" if max(soon) >= MOMENT_S else f"less than {duration(MOMENT_S)}"
+    text = f"{much} more{some}, if the effect is as estimated"
     return text + ("; more time would not help much on the rest" if len(soon) < len(known) else "")
 
 
