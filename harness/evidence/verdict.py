@@ -80,7 +80,7 @@ def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]
 
 
 MOMENT_S = 10.0
-"""Estimates below this are too small to be told: rounds went on, and the effect was not settled when it should."""
+"""Estimates below this are not told to the second."""
 
 DAY_S = 86_400.0
 """Longer than this nobody would measure for one effect."""
