@@ -102,8 +102,7 @@ def plan_run(request: Request, options: Options) -> Plan:
 
 
 def real_geometry(options: Options) -> Geometry | None:
-    """The shape of `--checkpoint`, whose tensors must be all there, well-shaped and finite. Its description says what
-    was read from the files."""
+    """The shape of `--checkpoint`, whose tensors must be all there, well-shaped and finite; described by its files."""
     if options.checkpoint is None:
         return None
     from llama_workbench.datasets.checkpoints import geometry_of
@@ -230,10 +229,9 @@ class Run:
             rule = stopping_rule(self.plan, wall, self.environment)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
-            spent = time.monotonic() - begun if self.options.budget_has_gates else 0.0
-            seconds = self.options.budget_seconds - spent
-            if self.options.budget_has_gates:  # it says how long all takes, so overtime is a part of it
-                seconds /= 1 + OVERTIME_SHARE
+            seconds = self.options.budget_seconds
+            if self.options.budget_has_gates:  # all of it: gates, rounds and overtime
+                seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
             measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
@@ -293,8 +291,7 @@ class Run:
         def step(tensor: str, done: float) -> None:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
-        workloads = [experiment.workload for experiment in self.plan.experiments]
-        names = dict.fromkeys(workload.geometry for workload in workloads if workload.has_model)
+        names = dict.fromkeys(one.workload.geometry for one in self.plan.experiments if one.workload.has_model)
         folders: dict[str, Path] = {}
         parameters: dict[str, int] = {}
         real = real_geometry(self.options) if names else None
